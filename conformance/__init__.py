@@ -1,0 +1,1 @@
+"""The conformance suite: clauses as tests, the same bodies in every world."""

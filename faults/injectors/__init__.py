@@ -1,0 +1,1 @@
+"""Injectors: carry out a fault on a structural target, and prove that it fired."""

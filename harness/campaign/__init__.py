@@ -1,0 +1,1 @@
+"""Campaigns: many trials under a budget, shrinking, replay, run directories."""

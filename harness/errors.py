@@ -1,0 +1,70 @@
+"""The error families of the harness, each telling its reader who has to act.
+
+* `UsageError`: the caller's input or machine; the message says what to change (exit code 3).
+* `OperatingError`: the world failed while a trial ran; the trial is UNKNOWN (exit code 2).
+* `NondeterminismError`: a rerun of the same plan differed (exit code 2).
+* `InternalError`: a bug of this project (exit code 4).
+
+Exit code 0 (valid) and 1 (a property is violated) are verdicts, not errors.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HarnessError(Exception):
+    """Base of all errors that the harness raises on purpose."""
+
+    #: What the `barrier-tck` command exits with when this error ends it.
+    exit_code: ClassVar[int] = 4
+
+
+class UsageError(HarnessError):
+    """The input or the machine is not fit for what was asked; the message says what to change."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class EnvironmentProblem(UsageError):
+    """Something that the harness needs from this machine is missing, too old or taken."""
+
+
+class JavaMissing(EnvironmentProblem):
+    """No Java was found, or the one found does not run."""
+
+
+class JavaTooOld(EnvironmentProblem):
+    """The Java found is older than Spark needs."""
+
+
+class PortInUse(EnvironmentProblem):
+    """A port that was asked for is taken by another process."""
+
+
+class AddressUnavailable(EnvironmentProblem):
+    """A loopback address that the cluster needs cannot be bound."""
+
+
+class ClusterDidNotStart(EnvironmentProblem):
+    """A master or worker ended or stayed silent during start-up; the message holds the end of its log."""
+
+
+class OperatingError(HarnessError):
+    """The world failed underneath a trial; nothing can be said about the system under test."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class NondeterminismError(HarnessError):
+    """The same plan did not do the same thing twice."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class InternalError(HarnessError):
+    """A bug in this project; please report it with the message."""
+
+
+class LeftBehind(InternalError):
+    """Stopping a cluster left processes or files; the message lists them."""

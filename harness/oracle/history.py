@@ -1,0 +1,94 @@
+"""The history: everything an oracle may look at, as plain values, whichever system left it.
+
+An operation ends ``ok`` (it happened), ``fail`` (it definitely did not) or ``info`` (nobody knows); ``invoke``
+opens one. Nothing here assumes barriers: a system that cannot show its checkpoints leaves ``checkpoints`` empty
+and says so through its capabilities.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+Row = dict[str, Any]
+"""A record as a mapping from column name to value."""
+
+
+class Outcome(str, Enum):
+    """How an operation stands."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a history."""
+
+    index: int
+    time_ms: float
+    process: str
+    """Who: ``coordinator``, ``nemesis``, or a subtask as ``vertex[index]``."""
+    operation: str
+    """What: for instance ``attempt``, ``checkpoint``, ``snapshot``, ``restore``, ``fault``, ``point``."""
+    outcome: Outcome
+    value: dict[str, Any] = {}
+    """Facts, with JSON types only: attempt, checkpoint, point, reason, ..."""
+
+
+class SnapshotView(msgspec.Struct, frozen=True):
+    """A completed checkpoint, opened while it was retained: what the ALN-2 oracle folds against."""
+
+    checkpoint: int
+    attempt: int
+    positions: dict[str, int]
+    """Split name -> records before the barrier (S_n); splits not yet begun are there with 0."""
+    state: dict[str, dict[str, list[Any]]]
+    """Stateful operator -> key (JSON text of the list of key values) -> accumulator values, in order."""
+    subtasks: tuple[str, ...] = ()
+    """Every subtask that has a part in the checkpoint."""
+    problem: str | None = None
+    """Why it could not be opened, if it could not."""
+
+
+class StorageView(msgspec.Struct, frozen=True):
+    """What durable storage held at the end of the trial."""
+
+    retained: tuple[int, ...] = ()
+    """Retained checkpoints, oldest first."""
+    unreadable: tuple[str, ...] = ()
+    """Files that a retained checkpoint refers to and that are missing or corrupt, with the reason."""
+    orphans: tuple[str, ...] = ()
+    """Files that no retained checkpoint and no committed output refers to."""
+
+
+class End(str, Enum):
+    """How a deployment ended."""
+
+    FINISHED = "finished"
+    """All input was consumed and all output committed."""
+    FAILED = "failed"
+    """The job gave up (for instance the restart strategy said no)."""
+    STUCK = "stuck"
+    """No end within the bound; ``pending`` says what it waits for."""
+    ERROR = "error"
+    """The harness could not run it."""
+
+
+class History(msgspec.Struct, frozen=True):
+    """All that one trial left for judgement."""
+
+    operations: tuple[Operation, ...]
+    end: End
+    end_reason: str
+    output: tuple[Row, ...] | None
+    """The committed output, read after the end; None if it is judged elsewhere (``output_query``)."""
+    checkpoints: tuple[SnapshotView, ...] = ()
+    storage: StorageView | None = None
+    pending: tuple[str, ...] = ()
+    """What a stuck job waits for."""
+    output_query: dict[str, Any] | None = None
+    """Result of the batch query over the same input (Spark world): counts of rows only on one side."""

@@ -1,0 +1,43 @@
+"""Three-valued verdicts. Composing takes the worst; a checker that crashes is UNKNOWN, never VALID."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+
+class Verdict(str, Enum):
+    """What a checker says of one property in one trial."""
+
+    VALID = "valid"
+    UNKNOWN = "unknown"
+    INVALID = "invalid"
+
+    @property
+    def severity(self) -> int:
+        """Return 0 for valid, 1 for unknown, 2 for invalid."""
+        return (Verdict.VALID, Verdict.UNKNOWN, Verdict.INVALID).index(self)
+
+    @staticmethod
+    def worst(verdicts: Iterable[Verdict]) -> Verdict:
+        """Compose verdicts; no verdict at all is UNKNOWN, for nothing was checked."""
+        return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.UNKNOWN)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One checker's result: like a bank statement, with counts and the first, worst and last example."""
+
+    checker: str
+    """Name of the property, for instance ``exactly-once-output``."""
+    clauses: tuple[str, ...]
+    """Clause ids that the property speaks for."""
+    verdict: Verdict
+    summary: str
+    """One sentence."""
+    counts: dict[str, int] = {}
+    examples: tuple[str, ...] = ()
+    """At most ten, the first, the worst and the last among them."""
+    details: dict[str, Any] = {}

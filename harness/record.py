@@ -1,0 +1,152 @@
+"""The record of a trial and of a campaign: what reports render. JSON in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from harness.oracle.verdict import Finding, Verdict
+from harness.plan import TrialPlan
+
+RECORD_VERSION = 1
+
+
+class FaultRecord(msgspec.Struct, frozen=True):
+    """What became of one planned fault: one line of ``faults.jsonl``."""
+
+    index: int
+    """Position in the plan's schedule."""
+    label: str
+    kind: str
+    """The fault's tag, for instance ``kill_executor``."""
+    trigger: str
+    """The trigger as a phrase, for instance ``after snapshot_taken of totals[0], 2nd time``."""
+    point: str | None
+    """The protocol point it was aimed at, or None if it was timed."""
+    outcome: str
+    """``fired``, ``not_fired``, or ``skipped``."""
+    fired_at_ms: float | None = None
+    target: str = ""
+    """What was hit, for instance ``executor 1 (pid 4711)``."""
+    reason: str = ""
+    """Why it did not fire or was skipped."""
+    attempt: int | None = None
+    """The attempt that ran when it fired."""
+
+
+class CheckpointRecord(msgspec.Struct, frozen=True):
+    """One checkpoint as the coordinator saw it. Times in milliseconds since the trial's start."""
+
+    checkpoint: int
+    attempt: int
+    status: str
+    """``completed`` or ``aborted``."""
+    triggered_at_ms: float
+    ended_at_ms: float
+    reason: str = ""
+
+
+class SnapshotRecord(msgspec.Struct, frozen=True):
+    """One subtask's part of a checkpoint (ALN-3, SNP-7): one line of ``metrics.jsonl``.
+
+    ``alignment_started_ms`` is when the first barrier came; alignment, synchronous and asynchronous part follow
+    one another, each with its own length.
+    """
+
+    checkpoint: int
+    attempt: int
+    subtask: str
+    alignment_started_ms: float
+    alignment_ms: float
+    alignment_buffered_bytes: int
+    sync_ms: float
+    async_ms: float
+    bytes_written: int
+
+
+class AttemptRecord(msgspec.Struct, frozen=True):
+    """One deployment of the dataflow."""
+
+    attempt: int
+    started_at_ms: float
+    running_at_ms: float | None
+    """When every subtask ran, or None if that never happened."""
+    ended_at_ms: float
+    end: str
+    """``finished``, ``failed``, or ``stopped``."""
+    reason: str = ""
+    restored_checkpoint: int | None = None
+
+
+class TrialRecord(msgspec.Struct, frozen=True):
+    """One trial, judged: the ``record.json`` of a trial's directory."""
+
+    version: int
+    trial: int
+    system: str
+    """Name of the system under test, for instance ``reference-spark``."""
+    world: str
+    """``simulated`` or ``spark``."""
+    plan: TrialPlan
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    end: str
+    end_reason: str
+    started_at: str
+    """Wall clock, ISO 8601 with zone."""
+    wall_seconds: float
+    duration_ms: float
+    """Length on the trial's own clock (virtual in the simulator)."""
+    faults: tuple[FaultRecord, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    subtasks: tuple[str, ...] = ()
+    """Every subtask of the job, upstream first."""
+    trace_digest: str | None = None
+    environment: dict[str, str] = {}
+    measurements: dict[str, float] = {}
+    """Named numbers worth showing, units in the name, for instance ``kill_to_first_record_ms``."""
+
+    @property
+    def faults_fired(self) -> int:
+        """Return how many planned faults fired."""
+        return sum(fault.outcome == "fired" for fault in self.faults)
+
+    @property
+    def recoveries(self) -> int:
+        """Return how many attempts after the first came to run."""
+        return sum(attempt.attempt > 1 and attempt.running_at_ms is not None for attempt in self.attempts)
+
+    @property
+    def checkpoints_completed(self) -> int:
+        """Return how many checkpoints completed."""
+        return sum(checkpoint.status == "completed" for checkpoint in self.checkpoints)
+
+
+class CampaignRecord(msgspec.Struct, frozen=True):
+    """A campaign: the ``campaign.json`` of a run directory. Its trials lie in ``trials/NNNNN/``."""
+
+    version: int
+    name: str
+    system: str
+    seed: int
+    verdict: Verdict
+    trials: int
+    valid: int
+    invalid: int
+    unknown: int
+    faults_fired: int
+    recoveries: int
+    checkpoints_completed: int
+    started_at: str
+    wall_seconds: float
+    environment: dict[str, str] = {}
+    configuration: dict[str, Any] = {}
+    """The whole campaign file, defaults spelled out."""
+    interrupted: bool = False
+    failing: tuple[int, ...] = ()
+    """Trials that were not valid, worst first."""
+    shrunk: dict[str, str] = {}
+    """Trial number -> path of the smallest failing plan, relative to the run directory."""

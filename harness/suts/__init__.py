@@ -1,0 +1,1 @@
+"""Adapters: systems under test, behind one seam."""

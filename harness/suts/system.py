@@ -1,0 +1,106 @@
+"""The seam to a system under test. Nothing here assumes that a system has barriers or checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from faults.targets import Targets
+from faults.vocabulary import ProtocolPoint
+from harness.oracle.history import History
+from harness.plan import TrialPlan
+from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
+
+
+class Capability(str, Enum):
+    """What a system can do or show; tests and faults are gated on these, never on a system's name."""
+
+    DETERMINISTIC_REPLAY = "The same plan gives the same trace."
+    EXECUTOR_KILL = "Its executors can be killed."
+    WORKER_KILL = "The process of one subtask can be killed."
+    COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
+    PROTOCOL_POINTS = "It stops at protocol points, so that a fault can be aimed."
+    SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
+    UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
+
+
+class NemesisHooks(Protocol):
+    """What a deployment calls while it runs; the nemesis implements it."""
+
+    def bind(self, targets: Targets, now_ms: Callable[[], float]) -> None:
+        """Learn what can be hit. Called once, before the job starts."""
+
+    def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
+        """Called at every protocol point, while the subtask (None: the coordinator) stands still there."""
+
+    def next_time_ms(self) -> float | None:
+        """Return when ``time_reached`` is to be called next, on the deployment's clock; None: not at all."""
+
+    def time_reached(self, now_ms: float) -> None:
+        """Called when that time has come. Times count from the moment the first attempt ran."""
+
+    def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
+        """Return the (point, subtask or any) pairs that a planned fault waits for, so only these need a stop."""
+
+
+class TrialOutcome(Protocol):
+    """What a deployment leaves when it is over."""
+
+    @property
+    def history(self) -> History:
+        """Return what the oracle judges."""
+
+    @property
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return the deployments of the dataflow, in order."""
+
+    @property
+    def checkpoints(self) -> tuple[CheckpointRecord, ...]:
+        """Return the checkpoints in order."""
+
+    @property
+    def snapshots(self) -> tuple[SnapshotRecord, ...]:
+        """Return the subtasks' parts of them."""
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """Return every subtask, upstream first."""
+
+    @property
+    def duration_ms(self) -> float:
+        """Return the length of the run on its own clock."""
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """Return the scheduler's steps, one line each; empty if the system has none."""
+
+    @property
+    def measurements(self) -> dict[str, float]:
+        """Return named numbers, units in the name."""
+
+
+class SystemUnderTest(Protocol):
+    """Deploys plans. May hold something costly (a cluster) between trials; ``close`` releases it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name used on the command line."""
+
+    @property
+    def world(self) -> str:
+        """Return ``simulated`` or ``spark``."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what it can do."""
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the subtasks that the plan's job would have, so that a plan can be checked before it runs."""
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        """Run one trial to its end (or its bound) and clean up. ``directory`` is the trial's own."""
+
+    def close(self) -> None:
+        """Stop what was started. Closing twice is harmless."""

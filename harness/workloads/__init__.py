@@ -1,0 +1,1 @@
+"""Workloads: input, job, sequential model and final reads, one file each."""

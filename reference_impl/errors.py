@@ -1,0 +1,35 @@
+"""Errors of the runtime, in families, so that a reader knows whose fault it is and what to do.
+
+Operating errors come from the world and are handled (a restore falls back, a checkpoint aborts). Usage errors
+are the caller's mistake. Protocol errors are bugs: an event that the state machine calls illegal.
+"""
+
+from __future__ import annotations
+
+
+class OperatingError(Exception):
+    """The world failed: a disk, a link, a process. The runtime reacts; nobody made a mistake."""
+
+
+class StorageError(OperatingError):
+    """A read or a write of durable storage failed."""
+
+
+class CorruptStateError(StorageError):
+    """A stored file is not what its metadata says: wrong size, wrong checksum, or unreadable."""
+
+
+class RestoreError(OperatingError):
+    """No retained checkpoint could be restored; the message names what was tried (REC-4)."""
+
+
+class SnapshotCancelled(OperatingError):
+    """The asynchronous part of a snapshot was cancelled (SNP-2)."""
+
+
+class UsageError(Exception):
+    """The caller's mistake; the message says what to change."""
+
+
+class ProtocolError(Exception):
+    """An illegal event reached a state machine; its state is unchanged and the message tells the story."""

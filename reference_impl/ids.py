@@ -1,0 +1,87 @@
+"""Identifiers of the runtime: one type per integer, so that a mix-up is a type error.
+
+A *subtask* is one parallel instance of a vertex (a chain of operators). A *channel* connects two subtasks.
+A *checkpoint* is global and has an id; an *attempt* is one deployment of the whole dataflow (REC-1, REC-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NewType
+
+CheckpointId = NewType("CheckpointId", int)
+"""Identifies one global checkpoint. Starts at 1 and grows strictly, across coordinator restarts too (COO-4)."""
+
+AttemptNumber = NewType("AttemptNumber", int)
+"""Counts deployments of the dataflow, from 1. Everything a subtask sends or writes carries it (REC-2)."""
+
+KeyGroup = NewType("KeyGroup", int)
+"""One of a fixed number of partitions of the key space; the unit of rescaling (RSC-1)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SubtaskId:
+    """One parallel instance of a vertex: ``count[1]`` is the second instance of the vertex ``count``."""
+
+    vertex: str
+    index: int
+
+    def __post_init__(self) -> None:
+        """Refuse an empty vertex name and a negative index."""
+        if not self.vertex or self.index < 0:
+            raise ValueError(f"a subtask needs a vertex name and an index of 0 or more, not {self!r}")
+
+    def __str__(self) -> str:
+        """Return the form used in traces, file names' metadata and reports: ``vertex[index]``."""
+        return f"{self.vertex}[{self.index}]"
+
+    @classmethod
+    def parse(cls, text: str) -> SubtaskId:
+        """Read ``vertex[index]``; raises ValueError on any other form."""
+        vertex, bracket, rest = text.rpartition("[")
+        if not bracket or not rest.endswith("]") or not rest[:-1].isdigit():
+            raise ValueError(f"{text!r} is not of the form vertex[index], for instance count[0]")
+        return cls(vertex, int(rest[:-1]))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChannelId:
+    """A FIFO connection from one subtask to another (BAR-2)."""
+
+    sender: SubtaskId
+    receiver: SubtaskId
+
+    def __str__(self) -> str:
+        """Return ``sender->receiver``."""
+        return f"{self.sender}->{self.receiver}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyGroupRange:
+    """A half-open, contiguous range of key groups: ``start`` belongs to it, ``end`` does not."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        """Refuse negative and inverted ranges; an empty range (start == end) is legal."""
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"a key group range needs 0 <= start <= end, not [{self.start}, {self.end})")
+
+    def __len__(self) -> int:
+        """Return the number of key groups."""
+        return self.end - self.start
+
+    def __contains__(self, group: object) -> bool:
+        """Tell whether a key group lies in the range."""
+        return isinstance(group, int) and self.start <= group < self.end
+
+    def __iter__(self) -> Iterator[KeyGroup]:
+        """Iterate over the key groups in order."""
+        return (KeyGroup(group) for group in range(self.start, self.end))
+
+    def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
+        """Return the common part, an empty range at the later start if there is none."""
+        start = max(self.start, other.start)
+        return KeyGroupRange(start, max(start, min(self.end, other.end)))

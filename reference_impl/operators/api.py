@@ -1,0 +1,171 @@
+"""The operator seam inside a subtask, and the data-plane seam under it.
+
+A chain of operators runs in one subtask. Operators are written once; what depends on the form of a batch (rows
+or Arrow) is behind ``DataPlane``, of which there are two implementations that must agree (a property test).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
+from reference_impl.runtime.ports import Payload
+from reference_impl.state.backend import SnapshotFuture, StateBackend, StateReader, StateWriter
+from reference_impl.storage.filesystem import FileSystem
+
+
+class SnapshotWriterFactory(Protocol):
+    """Makes the writer of one operator's files for one checkpoint."""
+
+    def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
+        """Return a writer into checkpoint storage, in the name of this subtask and attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What an operator is given when it opens."""
+
+    job: str
+    subtask: SubtaskId
+    parallelism: int
+    attempt: AttemptNumber
+    key_groups: KeyGroupRange
+    max_parallelism: int
+    state_backend: StateBackend
+    reader: StateReader
+    writers: SnapshotWriterFactory
+    output_files: FileSystem
+    """The file system that sinks write to (rooted at the file system's root, not at the sink's directory)."""
+    write_through: bool = False
+    """Keyed operators flush their accumulators to the store after every batch, not only at barriers."""
+
+
+class Operator(Protocol):
+    """One operator of a chain. All calls come from the subtask's thread."""
+
+    uid: str
+
+    def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Get ready; ``restored`` is the operator's own part of the checkpoint that the attempt starts from."""
+
+    def process(self, payload: Payload) -> Payload | None:
+        """Process a batch and return what goes on, or None."""
+
+    def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
+        """Return what must be emitted ahead of the barrier (and so belongs to this checkpoint), or None."""
+
+    def end_of_input(self) -> Payload | None:
+        """Learn that no record follows, return what is emitted last, or None. Called once per attempt."""
+
+    def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
+        """Do the synchronous part of the snapshot."""
+
+    def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
+        """Learn that a checkpoint completed; return True if transactions were committed for it."""
+
+    def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint failed."""
+
+    def close(self) -> None:
+        """Release everything, committing nothing."""
+
+
+class SourceReader(Protocol):
+    """Reads the splits of one source subtask, deterministically from a position (SRC-1)."""
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Go to a position; called once, before the first ``poll``, and only on a restore."""
+
+    def poll(self) -> Payload | None:
+        """Return the next batch and advance, or None at the end of all splits."""
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        """Return the position of every assigned split, those not yet begun included (offset 0)."""
+
+    @property
+    def rate_limit(self) -> float | None:
+        """Return the most records per second that the subtask may emit, or None."""
+
+    def close(self) -> None:
+        """Release files."""
+
+
+class Source(Protocol):
+    """A rewindable source; a value that is shipped to subtasks."""
+
+    def open(self, subtask_index: int, parallelism: int, files: FileSystem, plane: DataPlane) -> SourceReader:
+        """Return the reader of the subtask's share of the splits."""
+
+
+class AccumulatorTable(Protocol):
+    """The running aggregates of one subtask's keys, vectorised or not, in front of a keyed state store.
+
+    Keys and accumulators cross to the store as bytes, in one encoding that both planes share:
+    ``operators.encoding``.
+    """
+
+    def load(self, entries: Sequence[tuple[int, bytes, bytes]]) -> None:
+        """Take (key group, key, accumulator) entries from a restored store."""
+
+    def update(self, payload: Payload, emit_each: bool) -> Payload | None:
+        """Fold a batch in; with ``emit_each`` return one output row per input row (running aggregates)."""
+
+    def take_dirty(self) -> tuple[Sequence[int], Sequence[bytes], Sequence[bytes]]:
+        """Return groups, keys and accumulators changed since the last call, in a fixed order."""
+
+    def take_changed_rows(self) -> Payload | None:
+        """Return one output row per key changed since the last call of this method, or None."""
+
+    def all_rows(self) -> Payload | None:
+        """Return one output row per key, or None if there is none."""
+
+
+class RowEncoder(Protocol):
+    """Writes payloads of one output file."""
+
+    def write(self, payload: Payload) -> None:
+        """Append the records of a batch."""
+
+    def finish(self) -> None:
+        """Write what the format needs at the end; the file's bytes are complete then (not yet durable)."""
+
+
+class DataPlane(Protocol):
+    """The operations on batches that exist once for rows and once for Arrow."""
+
+    name: str
+
+    def length(self, payload: Payload) -> int:
+        """Return the number of records."""
+
+    def size_bytes(self, payload: Payload) -> int:
+        """Return an estimate of the bytes that a batch occupies."""
+
+    def map(self, payload: Payload, function: Any) -> Payload:
+        """Apply a row function (see ``operators.functions``) to every record."""
+
+    def filter(self, payload: Payload, function: Any) -> Payload | None:
+        """Keep the records for which a row predicate holds; None if none is left."""
+
+    def flat_map(self, payload: Payload, function: Any) -> Payload | None:
+        """Replace every record by zero or more; None if none is left."""
+
+    def partition(
+        self, payload: Payload, key: Sequence[str], parallelism: int, max_parallelism: int
+    ) -> list[tuple[int, Payload]]:
+        """Split a batch by the subtask that owns each record's key group; relative order is kept."""
+
+    def accumulators(
+        self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int
+    ) -> AccumulatorTable:
+        """Return an empty table; ``carry`` names input columns repeated in rows emitted per record."""
+
+    def encoder(self, stream: Any) -> RowEncoder:
+        """Return a writer of the plane's output format into a stream."""
+
+    @property
+    def file_suffix(self) -> str:
+        """Return the suffix of the plane's output files, with the dot."""

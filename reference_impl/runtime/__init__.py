@@ -1,0 +1,1 @@
+"""The shell: carries out the protocol's commands through ports that a world supplies."""

@@ -1,0 +1,105 @@
+"""The ports: everything the shell needs from a world. Spark and the simulator each supply a set.
+
+The shell is single-threaded: a world calls one subtask driver (or the coordinator driver) from one thread at a
+time, and every outcome of a background task comes back through the driver's own door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Protocol
+
+from reference_impl.ids import CheckpointId, SubtaskId
+from reference_impl.protocol.messages import ChannelControl
+
+Payload = Any
+"""A batch of records, opaque to protocol and shell: an Arrow record batch on Spark, a list of rows simulated."""
+
+
+class ProtocolPoint(Enum):
+    """Moments of the protocol that a world can observe, and at which a fault harness may strike."""
+
+    RECORDS_PROCESSED = "records_processed"
+    """A subtask finished processing a batch of records."""
+    BARRIER_RECEIVED = "barrier_received"
+    """A barrier was read from a channel (for a source: the trigger arrived)."""
+    ALIGNMENT_STARTED = "alignment_started"
+    """The first barrier of a checkpoint arrived while others are missing."""
+    ALIGNMENT_COMPLETED = "alignment_completed"
+    """The last barrier arrived; the snapshot is not yet taken."""
+    SNAPSHOT_TAKEN = "snapshot_taken"
+    """The synchronous part ended; the asynchronous part has not begun."""
+    BARRIER_FORWARDED = "barrier_forwarded"
+    """The barrier was sent to every output."""
+    SNAPSHOT_STORED = "snapshot_stored"
+    """The asynchronous part ended; the acknowledgement is not yet sent."""
+    ACKNOWLEDGED = "acknowledged"
+    """The acknowledgement was sent."""
+    COMPLETION_NOTIFIED = "completion_notified"
+    """The subtask learned that a checkpoint completed; nothing is committed yet."""
+    TRANSACTIONS_COMMITTED = "transactions_committed"
+    """The subtask's sink committed what the checkpoint had prepared."""
+    RESTORE_STARTED = "restore_started"
+    """A subtask of a later attempt starts to restore its state."""
+    RESTORED = "restored"
+    """The subtask has its state and is about to run."""
+    CHECKPOINT_TRIGGERED = "checkpoint_triggered"
+    """Coordinator: the sources were told to inject barriers."""
+    ALL_ACKNOWLEDGED = "all_acknowledged"
+    """Coordinator: the last acknowledgement came; the metadata is not yet durable."""
+    CHECKPOINT_COMPLETED = "checkpoint_completed"
+    """Coordinator: the metadata is durable; no subtask was told."""
+    CHECKPOINT_ABORTED = "checkpoint_aborted"
+    """Coordinator: the checkpoint was given up."""
+    ATTEMPT_STARTED = "attempt_started"
+    """Coordinator: a deployment of the dataflow begins."""
+    ATTEMPT_RUNNING = "attempt_running"
+    """Coordinator: every subtask of the attempt runs."""
+    ATTEMPT_FAILED = "attempt_failed"
+    """Coordinator: a failure ended the attempt."""
+
+
+class Clock(Protocol):
+    """The world's time."""
+
+    def now_ms(self) -> float:
+        """Return milliseconds since some fixed moment; never goes back."""
+
+
+class Probe(Protocol):
+    """Told of every protocol point; may not return if the process is killed at that point."""
+
+    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+        """Report that this subtask (or the coordinator) stands at a point."""
+
+
+class ChannelOutput(Protocol):
+    """The output channels of one subtask, numbered in the order of the deployment."""
+
+    def send_data(self, channel: int, payload: Payload) -> None:
+        """Append a batch to a channel; may block while the channel is full (backpressure)."""
+
+    def send_control(self, channel: int, element: ChannelControl) -> None:
+        """Append a control element to a channel, behind everything sent before (BAR-2)."""
+
+
+class CoordinatorLink(Protocol):
+    """The way from a subtask to the coordinator."""
+
+    def send(self, message: Any) -> None:
+        """Send one of ``protocol.messages.FromSubtask``."""
+
+
+class BackgroundExecutor(Protocol):
+    """Runs asynchronous parts. The outcome returns to the driver on the driver's own thread."""
+
+    def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
+        """Run ``task`` elsewhere, then call ``on_done(result, error)`` on the owner's thread."""
+
+
+class SubtaskDirectory(Protocol):
+    """The coordinator's way to subtasks of the current attempt."""
+
+    def send(self, subtask: SubtaskId, message: Any) -> None:
+        """Send one of ``protocol.messages.ToSubtask``; a lost subtask is not an error here."""

@@ -1,0 +1,1 @@
+"""Keyed state: the backend seam that third parties implement, and the backends we ship."""

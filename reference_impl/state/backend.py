@@ -1,0 +1,132 @@
+"""The state backend seam: what a third party implements to keep keyed state.
+
+Bytes in, bytes out. A value is addressed by (state name, key group, key). One store belongs to one operator of
+one subtask and is used by one thread; only the asynchronous part of a snapshot runs on another.
+
+The life of a store: ``backend.open(scope, restore)`` gives a store that holds exactly what the handles hold;
+reads and writes follow; at a barrier ``store.snapshot(n, writer)`` does the synchronous part and returns a
+``SnapshotFuture``; its ``run()`` does the asynchronous part, elsewhere and later, and gives the handles. Changes
+made after ``snapshot`` returned never show in it (SNP-1). Then either ``confirm(n)`` or ``abort(n)`` follows, in
+any order with other checkpoints; ``close()`` ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from reference_impl.ids import CheckpointId, KeyGroupRange
+from reference_impl.protocol.messages import StateHandle
+
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StateScope:
+    """Whose state a store holds: job, vertex, operator, subtask index, attempt, and its key groups."""
+
+    job: str
+    vertex: str
+    operator: str
+    subtask_index: int
+    attempt: int
+    key_groups: KeyGroupRange
+
+
+class StateWriter(Protocol):
+    """Writes the files of one snapshot to checkpoint storage; made by the runtime, one per snapshot."""
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        """Write one durable file and return its handle.
+
+        On any failure the partial file is removed and StorageError raised; after ``cancel`` it raises
+        SnapshotCancelled (SNP-2).
+        """
+
+
+class StateReader(Protocol):
+    """Reads the files of a snapshot, verified against size and checksum."""
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Return the file's content; raises CorruptStateError if it is not what was written."""
+
+
+class SnapshotFuture(Protocol, Generic[ResultT_co]):
+    """A snapshot whose synchronous part is done. ``run`` is called at most once, by any thread."""
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the result is there already (a purely synchronous snapshot, or after ``run``)."""
+
+    def run(self) -> ResultT_co:
+        """Do the asynchronous part and return the result; raises SnapshotCancelled or StorageError."""
+
+    def cancel(self) -> None:
+        """Ask the asynchronous part to stop and release all it holds; harmless at any time, and twice."""
+
+
+class KeyedStateStore(Protocol):
+    """The live state of one operator of one subtask."""
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        """Return the value, or None if there is none."""
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        """Set the value."""
+
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        """Remove the value; a missing one is no error."""
+
+    def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the entries of one state in one key group, in any order."""
+
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of many keys; ``groups`` and ``keys`` run in step."""
+
+    def put_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Set many values; the three sequences run in step."""
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        """Do the synchronous part of a snapshot and return the rest as a future (SNP-1)."""
+
+    def confirm(self, checkpoint: CheckpointId) -> None:
+        """Learn that the checkpoint completed."""
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        """Learn that the checkpoint failed; release what was kept for it."""
+
+    def close(self) -> None:
+        """Release everything: files, threads, memory. Closing twice is harmless."""
+
+
+class StateBackend(Protocol):
+    """Opens stores."""
+
+    @property
+    def name(self) -> str:
+        """Return a short name for reports."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Open a store that holds the entries of the handles that lie in the scope's key groups."""
+
+
+class BatchedStateStore:
+    """Defaults for the batch forms, for stores that have nothing better: inherit and implement the rest."""
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        """Return the value, or None if there is none."""
+        raise AttributeError(f"{type(self).__name__} does not implement get")
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        """Set the value."""
+        raise AttributeError(f"{type(self).__name__} does not implement put")
+
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of many keys, one ``get`` at a time."""
+        return [self.get(name, group, key) for group, key in zip(groups, keys, strict=True)]
+
+    def put_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Set many values, one ``put`` at a time."""
+        for group, key, value in zip(groups, keys, values, strict=True):
+            self.put(name, group, key, value)

@@ -1,0 +1,1 @@
+"""Durable storage: file systems, checkpoint storage and checkpoint metadata."""
