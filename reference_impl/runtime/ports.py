@@ -103,3 +103,23 @@ class SubtaskDirectory(Protocol):
 
     def send(self, subtask: SubtaskId, message: Any) -> None:
         """Send one of ``protocol.messages.ToSubtask``; a lost subtask is not an error here."""
+
+
+class Timers(Protocol):
+    """The coordinator's timers."""
+
+    def set(self, name: str, at_ms: float) -> None:
+        """Call the driver's ``on_timer(name)`` at this time; a timer of the same name is replaced."""
+
+
+class Deployer(Protocol):
+    """Starts and ends attempts."""
+
+    def deploy(self, attempt: int, restore: Any) -> None:
+        """Start every subtask of the attempt, each with its part of ``restore`` (CompletedCheckpoint or None).
+
+        Returns at once; subtasks report through the coordinator link, failures through the driver.
+        """
+
+    def stop(self, attempt: int, reason: str) -> None:
+        """End the attempt; returns at once, ``on_attempt_stopped`` follows."""

@@ -1,0 +1,159 @@
+"""The one byte encoding of keys and accumulators, and the hash that spreads keys over key groups.
+
+Both data planes write these bytes, so that state survives a change of plane and an outside reader (the harness)
+can open a snapshot of either. Two forms each, told apart by the first byte:
+
+- a *key* is a tuple of None, bool, int, float and str. A single integer of 64 bits is ``C1`` and eight bytes, big
+  end first (fixed width, so a column of them is encoded by numpy at once); every other key is a MessagePack array.
+  MessagePack never uses ``C1``.
+- an *accumulator* is a tuple of numbers. Up to 16 integers of 64 bits and floats are a count, a bit mask of which
+  are floats (two bytes) and eight bytes each, little end first; any other tuple is a MessagePack array, whose
+  first byte is above 16.
+
+Equal keys have equal bytes: NaNs become one NaN and -0.0 becomes 0.0, as in Spark's grouping. The types are part
+of a key: 1, 1.0 and True are three keys.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from functools import lru_cache
+from zlib import crc32
+
+import msgspec
+
+from reference_impl.errors import CorruptStateError, UsageError
+from reference_impl.ids import KeyGroup
+
+Scalar = None | bool | int | float | str
+"""What a key column may hold."""
+
+Key = tuple[Scalar, ...]
+"""The values of the key columns, in the order of ``key_by``."""
+
+Accumulator = tuple[int | float | None, ...]
+"""The running values of a key's aggregates, in the order of the aggregates."""
+
+INT_KEY_TAG = 0xC1
+"""First byte of a key that is one 64-bit integer."""
+INT_KEY_BYTES = 9
+AGGREGATES_MAX = 16
+"""The most aggregates of one operator: their accumulator has a fixed-width form."""
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_INT_KEY = struct.Struct(">Bq")
+_HEADER = struct.Struct("<BH")
+_SCALAR_TYPES = frozenset({type(None), bool, int, str})
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(tuple).decode
+
+_MASK = 2**64 - 1
+GOLDEN_GAMMA, MIX_FIRST, MIX_SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""The constants of splitmix64, a well-mixed bijection of 64-bit integers."""
+
+
+def _canonical(value: Scalar, key: Key) -> Scalar:
+    if type(value) in _SCALAR_TYPES:
+        return value
+    if type(value) is float:
+        if math.isnan(value):
+            return math.nan
+        return value + 0.0  # -0.0 + 0.0 is 0.0
+    raise UsageError(f"a key holds null, booleans, numbers and strings, not {value!r} ({type(value).__name__}) in {key!r}")
+
+
+def encode_key(key: Key) -> bytes:
+    """Return the key's bytes; raises UsageError for a value that a key cannot hold."""
+    if len(key) == 1 and type(key[0]) is int and INT64_MIN <= key[0] <= INT64_MAX:
+        return _INT_KEY.pack(INT_KEY_TAG, key[0])
+    try:
+        return _pack([_canonical(value, key) for value in key])
+    except OverflowError as error:
+        raise UsageError(f"an integer of the key {key!r} does not fit 64 bits") from error
+
+
+def decode_key(data: bytes) -> Key:
+    """Return the key; raises CorruptStateError if the bytes are none."""
+    try:
+        if data[0] == INT_KEY_TAG:
+            return (_INT_KEY.unpack(data)[1],)
+        return _unpack(data)
+    except (IndexError, struct.error, msgspec.DecodeError) as error:
+        raise CorruptStateError(f"{data!r} is not an encoded key: {error}") from error
+
+
+def key_text(key: Key) -> str:
+    """Return the key as JSON text, a list of its values without spaces: ``["AA","EWR"]``."""
+    return json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=256)
+def _layout(kinds: tuple[type, ...]) -> struct.Struct | None:
+    """Return the fixed-width layout of values of these types, or None if they have none."""
+    if len(kinds) > AGGREGATES_MAX or not all(kind is int or kind is float for kind in kinds):
+        return None
+    return struct.Struct("<BH" + "".join("q" if kind is int else "d" for kind in kinds))
+
+
+@lru_cache(maxsize=256)
+def _float_mask(kinds: tuple[type, ...]) -> int:
+    return sum(1 << position for position, kind in enumerate(kinds) if kind is float)
+
+
+def encode_accumulator(values: Accumulator) -> bytes:
+    """Return the accumulator's bytes; raises UsageError for an integer that does not fit 64 bits."""
+    kinds = tuple(map(type, values))
+    layout = _layout(kinds)
+    try:
+        if layout is not None:
+            return layout.pack(len(kinds), _float_mask(kinds), *values)
+        return _pack(values)
+    except (struct.error, OverflowError) as error:
+        raise UsageError(f"an aggregate left the range of 64-bit integers: {values!r}") from error
+
+
+def accumulator_header(floats: tuple[bool, ...]) -> bytes:
+    """Return the first bytes of every fixed-width accumulator whose values are floats where ``floats`` says so."""
+    return _HEADER.pack(len(floats), sum(1 << position for position, is_float in enumerate(floats) if is_float))
+
+
+def decode_accumulator(data: bytes) -> Accumulator:
+    """Return the accumulator; raises CorruptStateError if the bytes are none."""
+    try:
+        if data[0] > AGGREGATES_MAX:
+            return _unpack(data)
+        count, mask = _HEADER.unpack_from(data)
+        layout = _layout(tuple(float if mask >> position & 1 else int for position in range(count)))
+        assert layout is not None
+        return layout.unpack(data)[2:]
+    except (IndexError, struct.error, msgspec.DecodeError) as error:
+        raise CorruptStateError(f"{data!r} is not an encoded accumulator: {error}") from error
+
+
+def _mix(value: int) -> int:
+    value = (value + GOLDEN_GAMMA) & _MASK
+    value = ((value ^ (value >> 30)) * MIX_FIRST) & _MASK
+    value = ((value ^ (value >> 27)) * MIX_SECOND) & _MASK
+    return value ^ (value >> 31)
+
+
+@lru_cache(maxsize=1 << 16)
+def group_of_encoded(encoded: bytes, max_parallelism: int) -> KeyGroup:
+    """Return the key group of an encoded key (RSC-1): the same in every process, attempt, and plane.
+
+    A single integer is hashed itself, so that numpy can do a whole column; other keys through the CRC-32 of their
+    bytes. The upper half of the hash is scaled to the number of groups, which needs no division.
+    """
+    if encoded[0] == INT_KEY_TAG:
+        mixed = _mix(_INT_KEY.unpack(encoded)[1] & _MASK)
+    else:
+        mixed = _mix(crc32(encoded))
+    return KeyGroup(((mixed >> 32) * max_parallelism) >> 32)
+
+
+def key_group_of(key: Key, max_parallelism: int) -> KeyGroup:
+    """Return the key group that a key belongs to (RSC-1); raises UsageError as ``encode_key`` does."""
+    return group_of_encoded(encode_key(key), max_parallelism)

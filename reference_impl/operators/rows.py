@@ -1,0 +1,225 @@
+"""The row plane: a batch is a list of dicts, in plain Python. The simulator runs on it; no Arrow is imported.
+
+Tiny batches by the thousand are what it is fast for: its loops avoid every call that they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from reference_impl.operators.encoding import (
+    Key,
+    decode_accumulator,
+    decode_key,
+    encode_accumulator,
+    encode_key,
+    group_of_encoded,
+)
+from reference_impl.operators.functions import Aggregate, Row, Vectorized, missing_column
+from reference_impl.operators.graph import owner_of
+
+Rows = list[Row]
+"""The payload of this plane."""
+
+_BYTES_PER_VALUE = 24
+_encode_lines = msgspec.json.Encoder().encode_lines
+
+
+def _row_form(function: Any) -> Callable[[Row], Any]:
+    """Return the form of a user's function over one row."""
+    form: Callable[[Row], Any] = function.rows if isinstance(function, Vectorized) else function
+    return form
+
+
+def _key_getter(columns: Sequence[str]) -> Callable[[Row], Key]:
+    """Return the function from a row to its key."""
+    if len(columns) == 1:
+        only = columns[0]
+        return lambda row: (row[only],)
+    return itemgetter(*columns)
+
+
+class _Entry:
+    """One key's running aggregates; changed in place."""
+
+    __slots__ = ("encoded", "group", "key", "values")
+
+    def __init__(self, encoded: bytes, group: int, key: Key, values: list[Any]) -> None:
+        self.encoded = encoded
+        self.group = group
+        self.key = key
+        self.values = values
+
+
+class RowAccumulatorTable:
+    """An ``AccumulatorTable`` over rows. Fixed order everywhere: keys in the order of their first change."""
+
+    def __init__(
+        self, key: Sequence[str], aggregates: Mapping[str, Aggregate], carry: Sequence[str], max_parallelism: int
+    ) -> None:
+        """Start empty."""
+        self._key = tuple(key)
+        self._key_of = _key_getter(self._key)
+        self._carry = tuple(carry)
+        self._names = tuple(aggregates)
+        self._zero = [0.0 if aggregate.floating else 0 for aggregate in aggregates.values()]
+        self._contributions = [
+            (position, aggregate.contribution) for position, aggregate in enumerate(aggregates.values())
+        ]
+        self._max_parallelism = max_parallelism
+        self._entries: dict[bytes, _Entry] = {}
+        self._dirty: dict[bytes, _Entry] = {}
+        self._changed: dict[bytes, _Entry] = {}
+
+    def load(self, entries: Sequence[tuple[int, bytes, bytes]]) -> None:
+        """Take restored entries; they count neither as dirty nor as changed."""
+        for group, encoded, accumulator in entries:
+            values = list(decode_accumulator(accumulator))
+            self._entries[encoded] = _Entry(encoded, group, decode_key(encoded), values)
+
+    def update(self, payload: Rows, emit_each: bool) -> Rows | None:
+        """Fold a batch in; with ``emit_each`` return one row per input row."""
+        output: Rows = []
+        key_of, entries, dirty, changed = self._key_of, self._entries, self._dirty, self._changed
+        row: Row = {}
+        try:
+            for row in payload:
+                key = key_of(row)
+                encoded = encode_key(key)
+                entry = entries.get(encoded)
+                if entry is None:
+                    group = group_of_encoded(encoded, self._max_parallelism)
+                    entry = entries[encoded] = _Entry(encoded, group, key, list(self._zero))
+                values = entry.values
+                for position, contribution in self._contributions:
+                    values[position] += contribution(row)
+                dirty[encoded] = entry
+                if emit_each:
+                    emitted = {name: row[name] for name in self._carry}
+                    emitted.update(zip(self._key, key, strict=True))
+                    emitted.update(zip(self._names, values, strict=True))
+                    output.append(emitted)
+                else:
+                    changed[encoded] = entry
+        except KeyError as error:
+            raise missing_column(error.args[0], row, "aggregate") from error
+        return output or None
+
+    def take_dirty(self) -> tuple[list[int], list[bytes], list[bytes]]:
+        """Return groups, keys and accumulators changed since the last call."""
+        entries = self._dirty.values()
+        groups = [entry.group for entry in entries]
+        values = [encode_accumulator(tuple(entry.values)) for entry in entries]
+        keys = list(self._dirty)
+        self._dirty.clear()
+        return groups, keys, values
+
+    def take_changed_rows(self) -> Rows | None:
+        """Return one row per key changed since the last call (or restore), or None."""
+        rows = [self._row(entry) for entry in self._changed.values()]
+        self._changed.clear()
+        return rows or None
+
+    def all_rows(self) -> Rows | None:
+        """Return one row per key, or None if there is none."""
+        return [self._row(entry) for entry in self._entries.values()] or None
+
+    def _row(self, entry: _Entry) -> Row:
+        row: Row = dict(zip(self._key, entry.key, strict=True))
+        row.update(zip(self._names, entry.values, strict=True))
+        return row
+
+
+class JsonLinesEncoder:
+    """Writes rows as JSON lines, one object per row."""
+
+    def __init__(self, stream: Any) -> None:
+        """Take the ``OutputStream`` to write to; the caller closes it."""
+        self._stream = stream
+
+    def write(self, payload: Rows) -> None:
+        """Append the rows."""
+        self._stream.write(_encode_lines(payload))
+
+    def finish(self) -> None:
+        """Do nothing: JSON lines have no footer, and nothing is buffered here."""
+
+
+class RowPlane:
+    """``DataPlane`` over lists of dicts."""
+
+    name = "rows"
+
+    def length(self, payload: Rows) -> int:
+        """Return the number of rows."""
+        return len(payload)
+
+    def size_bytes(self, payload: Rows) -> int:
+        """Return an estimate from the shape of the first row."""
+        return len(payload) * len(payload[0]) * _BYTES_PER_VALUE if payload else 0
+
+    def from_rows(self, rows: Sequence[Row]) -> Rows:
+        """Return the rows as a payload."""
+        return list(rows)
+
+    def map(self, payload: Rows, function: Any) -> Rows:
+        """Apply a row function to every row."""
+        return list(map(_row_form(function), payload))
+
+    def filter(self, payload: Rows, function: Any) -> Rows | None:
+        """Keep the rows for which the predicate holds; None if none is left."""
+        return list(filter(_row_form(function), payload)) or None
+
+    def flat_map(self, payload: Rows, function: Any) -> Rows | None:
+        """Replace every row by zero or more; None if none is left."""
+        form = _row_form(function)
+        return [result for row in payload for result in form(row)] or None
+
+    def partition(
+        self, payload: Rows, key: Sequence[str], parallelism: int, max_parallelism: int
+    ) -> list[tuple[int, Rows]]:
+        """Split by the subtask that owns each row's key group (RSC-1), receivers in order."""
+        if parallelism == 1:
+            return [(0, payload)] if payload else []
+        parts: dict[int, Rows] = {}
+        key_of = _key_getter(key)
+        row: Row = {}
+        try:
+            for row in payload:
+                group = group_of_encoded(encode_key(key_of(row)), max_parallelism)
+                target = owner_of(group, parallelism, max_parallelism)
+                part = parts.get(target)
+                if part is None:
+                    parts[target] = [row]
+                else:
+                    part.append(row)
+        except KeyError as error:
+            raise missing_column(error.args[0], row, "key_by") from error
+        return sorted(parts.items(), key=itemgetter(0))
+
+    def combine(
+        self, payload: Rows, key: Sequence[str], aggregates: Mapping[str, Any], max_parallelism: int
+    ) -> Rows | None:
+        """Return the aggregates of this batch alone, one row per key."""
+        table = RowAccumulatorTable(key, aggregates, (), max_parallelism)
+        table.update(payload, emit_each=False)
+        return table.all_rows()
+
+    def accumulators(
+        self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int
+    ) -> RowAccumulatorTable:
+        """Return an empty table."""
+        return RowAccumulatorTable(key, aggregates, carry, max_parallelism)
+
+    def encoder(self, stream: Any) -> JsonLinesEncoder:
+        """Return a writer of JSON lines."""
+        return JsonLinesEncoder(stream)
+
+    @property
+    def file_suffix(self) -> str:
+        """Return ``.jsonl``."""
+        return ".jsonl"

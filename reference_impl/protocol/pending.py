@@ -1,0 +1,68 @@
+"""A checkpoint in flight: who has acknowledged, who has not (COO-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+
+
+class AcknowledgeResult(Enum):
+    """The four outcomes of an acknowledgement (COO-3)."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    """This subtask had acknowledged already: ignored, and nothing is discarded, for its files are in use."""
+    UNKNOWN = "unknown"
+    """The checkpoint was never triggered, or by another attempt: what was written is removed."""
+    LATE = "late"
+    """The checkpoint has ended: what was written is removed."""
+
+
+class PendingCheckpoint:
+    """Collects the acknowledgements of one checkpoint of one attempt."""
+
+    def __init__(
+        self,
+        checkpoint: CheckpointId,
+        attempt: AttemptNumber,
+        triggered_at_ms: float,
+        subtasks: Sequence[SubtaskId],
+        final: bool,
+    ) -> None:
+        """Wait for every one of ``subtasks``."""
+        self.checkpoint = checkpoint
+        self.attempt = attempt
+        self.triggered_at_ms = triggered_at_ms
+        self.final = final
+        """Whether it was triggered after all input had been consumed."""
+        self.completing = False
+        """Whether the metadata is being written; from then on only the outcome of that decides."""
+        self._order = tuple(subtasks)
+        self.awaiting = dict.fromkeys(self._order)
+        self.parts: dict[SubtaskId, SubtaskSnapshot] = {}
+
+    def acknowledge(self, subtask: SubtaskId, snapshot: SubtaskSnapshot) -> AcknowledgeResult:
+        """Take one subtask's part."""
+        if subtask in self.awaiting:
+            del self.awaiting[subtask]
+            self.parts[subtask] = snapshot
+            return AcknowledgeResult.ACCEPTED
+        return AcknowledgeResult.DUPLICATE if subtask in self.parts else AcknowledgeResult.UNKNOWN
+
+    @property
+    def fully_acknowledged(self) -> bool:
+        """Tell whether nobody is missing."""
+        return not self.awaiting
+
+    def complete(self, now_ms: float) -> CompletedCheckpoint:
+        """Return the checkpoint to publish, its parts in the job's order."""
+        return CompletedCheckpoint(
+            self.checkpoint,
+            self.attempt,
+            int(self.triggered_at_ms),
+            int(now_ms),
+            tuple(self.parts[subtask] for subtask in self._order if subtask in self.parts),
+        )

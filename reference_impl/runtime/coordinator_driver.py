@@ -1,0 +1,306 @@
+"""The coordinator's shell: turns messages and timers into events, and carries out the machine's commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from reference_impl.config import JobConfig
+from reference_impl.errors import OperatingError, ProtocolError
+from reference_impl.ids import AttemptNumber, SubtaskId
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.coordinator import CoordinatorMachine
+from reference_impl.protocol.coordinator_events import (
+    AcknowledgeReceived,
+    AttemptFailed,
+    AttemptStopped,
+    CommitReceived,
+    CoordinatorCommand,
+    CoordinatorEvent,
+    DeclineReceived,
+    DeployAttempt,
+    DiscardCheckpoint,
+    DiscardSnapshot,
+    FailJob,
+    FinishJob,
+    InputConsumedReceived,
+    JobStarted,
+    JobState,
+    MetadataFailed,
+    MetadataWritten,
+    NotifyAborted,
+    NotifyComplete,
+    RunningReceived,
+    SendTrigger,
+    SetTimer,
+    StopAttempt,
+    TimerFired,
+    WriteMetadata,
+)
+from reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    DeclineCheckpoint,
+    FinishSubtask,
+    InputConsumed,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    SubtaskFailed,
+    SubtaskRunning,
+    ToSubtask,
+    TransactionsCommitted,
+    TriggerCheckpoint,
+)
+from reference_impl.runtime.components import Components
+from reference_impl.runtime.ports import (
+    BackgroundExecutor,
+    Clock,
+    Deployer,
+    Probe,
+    ProtocolPoint,
+    SubtaskDirectory,
+    Timers,
+)
+from reference_impl.storage.checkpoint_storage import CheckpointStorage
+
+
+class CoordinatorObserver(Protocol):
+    """Told what happens to the job, for histories and reports. Called on the coordinator's thread."""
+
+    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
+        """A deployment begins."""
+
+    def attempt_running(self, attempt: int) -> None:
+        """Every subtask runs."""
+
+    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+        """An attempt ended: ``failed`` or ``finished``."""
+
+    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
+        """The sources are told to inject barriers."""
+
+    def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+        """An acknowledgement arrived (accepted or not)."""
+
+    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
+        """The metadata is durable, nothing has been discarded for it, and nobody was told."""
+
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+        """A checkpoint was given up."""
+
+    def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
+        """A terminal subtask committed."""
+
+    def discard_failed(self, what: str, reason: str) -> None:
+        """Garbage could not be removed; the job goes on."""
+
+    def job_ended(self, state: JobState, reason: str) -> None:
+        """The job finished or failed."""
+
+
+@dataclass(frozen=True)
+class CoordinatorPorts:
+    """The world of the coordinator."""
+
+    clock: Clock
+    probe: Probe
+    timers: Timers
+    subtasks: SubtaskDirectory
+    deployer: Deployer
+    background: BackgroundExecutor
+    storage: CheckpointStorage
+    observer: CoordinatorObserver
+
+
+class CoordinatorDriver:
+    """Runs the coordinator of one job, from ``start`` until ``ended``."""
+
+    def __init__(self, graph: JobGraph, config: JobConfig, ports: CoordinatorPorts, components: Components) -> None:
+        """Build the machine; nothing happens before ``start``."""
+        self.ports = ports
+        self._sources = graph.source_subtasks
+        self._subtasks = graph.subtasks
+        sending = [edge.source for edge in graph.edges]
+        terminal = [subtask for subtask in graph.subtasks if subtask.vertex not in sending]
+        self.machine: CoordinatorMachine = components.coordinator_machine(config, graph.subtasks, terminal)
+        self.reason = ""
+        """Why the job failed, once it has."""
+
+    @property
+    def state(self) -> JobState:
+        """Return where the job stands."""
+        return self.machine.state
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the job finished or failed."""
+        return self.machine.state in (JobState.FINISHED, JobState.FAILED)
+
+    # --- the doors ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Load what durable storage holds and deploy the first attempt (COO-6).
+
+        Raises StorageError if storage cannot be read at all; nothing is deleted then.
+        """
+        storage = self.ports.storage
+        completed = tuple(storage.load(checkpoint) for checkpoint in storage.completed())
+        last_checkpoint, last_attempt = storage.reserved()
+        self.feed(JobStarted(self.ports.clock.now_ms(), completed, last_checkpoint, last_attempt))
+
+    def on_message(self, message: Any) -> None:
+        """Take a message of a subtask."""
+        now_ms = self.ports.clock.now_ms()
+        match message:
+            case SubtaskRunning(attempt=attempt, subtask=subtask):
+                before = self.machine.state
+                self.feed(RunningReceived(now_ms, attempt, subtask))
+                if before is JobState.DEPLOYING and self.machine.state is not before:
+                    self.ports.observer.attempt_running(attempt)
+                    self.ports.probe.reach(ProtocolPoint.ATTEMPT_RUNNING, attempt=attempt)
+            case AcknowledgeCheckpoint():
+                self.ports.observer.acknowledged(message)
+                self.feed(
+                    AcknowledgeReceived(
+                        now_ms,
+                        message.attempt,
+                        message.checkpoint,
+                        message.subtask,
+                        message.snapshot,
+                        message.metrics,
+                    )
+                )
+            case DeclineCheckpoint(attempt=attempt, checkpoint=checkpoint, subtask=subtask, reason=reason):
+                self.feed(DeclineReceived(now_ms, attempt, checkpoint, subtask, reason))
+            case InputConsumed(attempt=attempt, subtask=subtask):
+                self.feed(InputConsumedReceived(now_ms, attempt, subtask))
+            case TransactionsCommitted(attempt=attempt, subtask=subtask, checkpoint=checkpoint):
+                self.ports.observer.committed(subtask, attempt, checkpoint)
+                self.feed(CommitReceived(now_ms, attempt, subtask, checkpoint))
+            case SubtaskFailed(attempt=attempt, subtask=subtask, reason=reason):
+                self.on_attempt_failed(attempt, f"{subtask}: {reason}", subtask)
+            case _:
+                raise ProtocolError(f"the coordinator knows no message {message!r}")
+
+    def on_timer(self, name: str) -> None:
+        """Take a timer that came due."""
+        self.feed(TimerFired(self.ports.clock.now_ms(), name))
+
+    def on_attempt_failed(self, attempt: int, reason: str, subtask: SubtaskId | None = None) -> None:
+        """Learn that an attempt cannot go on; one that is over already is ignored."""
+        self.feed(AttemptFailed(self.ports.clock.now_ms(), AttemptNumber(attempt), reason, subtask))
+
+    def on_attempt_stopped(self, attempt: int) -> None:
+        """Learn that a stopped attempt is gone."""
+        self.feed(AttemptStopped(self.ports.clock.now_ms(), AttemptNumber(attempt)))
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def feed(self, event: CoordinatorEvent) -> None:
+        """Give the machine an event and carry out its commands, in order."""
+        for command in self.machine.handle(event):
+            self._HANDLERS[type(command)](self, command)
+
+    def _deploy(self, command: DeployAttempt) -> None:
+        restored = command.restore.checkpoint if command.restore is not None else None
+        try:
+            self.ports.storage.reserve(command.last_checkpoint, command.attempt)
+        except OperatingError as error:
+            self.on_attempt_failed(command.attempt, f"the attempt number could not be made durable: {error}")
+            return
+        self.ports.observer.attempt_started(command.attempt, restored)
+        self.ports.probe.reach(ProtocolPoint.ATTEMPT_STARTED, attempt=command.attempt)
+        self.ports.deployer.deploy(command.attempt, command.restore)
+
+    def _stop(self, command: StopAttempt) -> None:
+        self.ports.observer.attempt_ended(command.attempt, "failed", command.reason)
+        self.ports.probe.reach(ProtocolPoint.ATTEMPT_FAILED, attempt=command.attempt)
+        self.ports.deployer.stop(command.attempt, command.reason)
+
+    def _trigger(self, command: SendTrigger) -> None:
+        try:
+            self.ports.storage.reserve(command.checkpoint, command.attempt)
+        except OperatingError as error:
+            self.on_attempt_failed(command.attempt, f"the checkpoint id could not be made durable: {error}")
+            return
+        self.ports.observer.checkpoint_triggered(command.checkpoint, command.attempt)
+        self.ports.probe.reach(
+            ProtocolPoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt
+        )
+        self._send(self._sources, TriggerCheckpoint(command.checkpoint, command.timestamp_ms))
+
+    def _write_metadata(self, command: WriteMetadata) -> None:
+        completed = command.completed
+        self.ports.probe.reach(
+            ProtocolPoint.ALL_ACKNOWLEDGED, completed.checkpoint, attempt=completed.attempt
+        )
+        self.ports.background.submit(
+            lambda: self.ports.storage.publish(completed),
+            lambda _, error: self._metadata_ended(completed, error),
+        )
+
+    def _metadata_ended(self, completed: CompletedCheckpoint, error: BaseException | None) -> None:
+        now_ms = self.ports.clock.now_ms()
+        if isinstance(error, OperatingError):
+            self.feed(MetadataFailed(now_ms, completed.checkpoint, str(error)))
+        elif error is not None:
+            raise error
+        else:
+            self.ports.observer.checkpoint_completed(completed)
+            self.ports.probe.reach(
+                ProtocolPoint.CHECKPOINT_COMPLETED, completed.checkpoint, attempt=completed.attempt
+            )
+            self.feed(MetadataWritten(now_ms, completed))
+
+    def _notify_complete(self, command: NotifyComplete) -> None:
+        self._send(self._subtasks, NotifyCheckpointComplete(command.checkpoint))
+
+    def _notify_aborted(self, command: NotifyAborted) -> None:
+        self.ports.observer.checkpoint_aborted(command.checkpoint, command.attempt, command.reason)
+        self.ports.probe.reach(
+            ProtocolPoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt
+        )
+        self._send(self._subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
+
+    def _discard_snapshot(self, command: DiscardSnapshot) -> None:
+        try:
+            self.ports.storage.discard(command.snapshot.handles())
+        except OperatingError as error:
+            self.ports.observer.discard_failed(f"snapshot of {command.snapshot.subtask}", str(error))
+
+    def _discard_checkpoint(self, command: DiscardCheckpoint) -> None:
+        try:
+            self.ports.storage.discard_checkpoint(command.checkpoint)
+        except OperatingError as error:
+            self.ports.observer.discard_failed(f"checkpoint {command.checkpoint}", str(error))
+
+    def _set_timer(self, command: SetTimer) -> None:
+        self.ports.timers.set(command.name, command.at_ms)
+
+    def _finish(self, command: FinishJob) -> None:
+        self._send(self._subtasks, FinishSubtask())
+        self.ports.observer.attempt_ended(command.attempt, "finished", "")
+        self.ports.observer.job_ended(JobState.FINISHED, "")
+
+    def _fail(self, command: FailJob) -> None:
+        self.reason = command.reason
+        self.ports.observer.job_ended(JobState.FAILED, command.reason)
+
+    def _send(self, subtasks: tuple[SubtaskId, ...], message: ToSubtask) -> None:
+        for subtask in subtasks:
+            self.ports.subtasks.send(subtask, message)
+
+    _HANDLERS: dict[type[CoordinatorCommand], Callable[[Any, Any], None]] = {
+        DeployAttempt: _deploy,
+        StopAttempt: _stop,
+        SendTrigger: _trigger,
+        WriteMetadata: _write_metadata,
+        NotifyComplete: _notify_complete,
+        NotifyAborted: _notify_aborted,
+        DiscardSnapshot: _discard_snapshot,
+        DiscardCheckpoint: _discard_checkpoint,
+        SetTimer: _set_timer,
+        FinishJob: _finish,
+        FailJob: _fail,
+    }

@@ -1,0 +1,69 @@
+"""A snapshot of one subtask under way: its operators' futures, its result, its measurements."""
+
+from __future__ import annotations
+
+from reference_impl.ids import CheckpointId
+from reference_impl.protocol.messages import OperatorSnapshot, SnapshotMetrics
+from reference_impl.state.backend import SnapshotFuture
+
+
+class SnapshotInProgress:
+    """Collects the operators' snapshots; ``run`` does all asynchronous parts, one after another."""
+
+    def __init__(
+        self, checkpoint: CheckpointId, started_at_ms: float, alignment_ms: float, buffered_bytes: int
+    ) -> None:
+        """Begin with the synchronous part; times in milliseconds."""
+        self.checkpoint = checkpoint
+        self.parts: tuple[OperatorSnapshot, ...] = ()
+        self._futures: list[SnapshotFuture[OperatorSnapshot] | OperatorSnapshot] = []
+        self._started_at_ms = started_at_ms
+        self._alignment_ms = alignment_ms
+        self._buffered_bytes = buffered_bytes
+        self._sync_ended_ms = 0.0
+        self._async_ended_ms = 0.0
+
+    def add(self, future: SnapshotFuture[OperatorSnapshot]) -> None:
+        """Add an operator's snapshot, its synchronous part done."""
+        self._futures.append(future)
+
+    def add_finished(self, part: OperatorSnapshot) -> None:
+        """Add a part that has no asynchronous side."""
+        self._futures.append(part)
+
+    @property
+    def done(self) -> bool:
+        """Tell whether no asynchronous part is left to do."""
+        return all(isinstance(future, OperatorSnapshot) or future.done for future in self._futures)
+
+    def run(self) -> tuple[OperatorSnapshot, ...]:
+        """Do the asynchronous parts; raises SnapshotCancelled or StorageError."""
+        return tuple(
+            future if isinstance(future, OperatorSnapshot) else future.run() for future in self._futures
+        )
+
+    def cancel(self) -> None:
+        """Cancel every asynchronous part (SNP-2)."""
+        for future in self._futures:
+            if not isinstance(future, OperatorSnapshot):
+                future.cancel()
+
+    def sync_ended(self, now_ms: float) -> None:
+        """Take the time at the end of the synchronous part."""
+        self._sync_ended_ms = now_ms
+
+    def async_ended(self, now_ms: float, parts: tuple[OperatorSnapshot, ...]) -> None:
+        """Take the result and the time at the end of the asynchronous part."""
+        self._async_ended_ms = now_ms
+        self.parts = parts
+
+    def metrics(self) -> SnapshotMetrics:
+        """Return what is reported with the acknowledgement (ALN-3, SNP-7)."""
+        return SnapshotMetrics(
+            alignment_ms=self._alignment_ms,
+            alignment_buffered_bytes=self._buffered_bytes,
+            sync_ms=self._sync_ended_ms - self._started_at_ms - self._alignment_ms,
+            async_ms=self._async_ended_ms - self._sync_ended_ms,
+            bytes_written=sum(handle.size for part in self.parts for handle in part.handles),
+            started_at_ms=self._started_at_ms,
+        )

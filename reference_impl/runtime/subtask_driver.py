@@ -1,0 +1,390 @@
+"""The subtask's shell: feeds the checkpoint machine, runs the operators, carries out commands through ports.
+
+Written once for both worlds. A world calls the methods of one driver from one thread at a time: ``on_data`` and
+``on_control`` for what it read from a channel whose ``blocked`` entry is False, ``on_message`` for what the
+coordinator sent, ``poll_source`` when a source may emit, and the outcome of a background task through the
+callback that it was submitted with. Batches do not pass through the machine; only control elements do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from reference_impl.config import JobConfig
+from reference_impl.errors import OperatingError, ProtocolError, SnapshotCancelled
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from reference_impl.operators.api import DataPlane, OperatorContext
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CancelSubtask,
+    ChannelControl,
+    CheckpointBarrier,
+    DeclineCheckpoint,
+    EndOfInput,
+    FinishSubtask,
+    InputConsumed,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    OperatorSnapshot,
+    SnapshotMetrics,
+    SubtaskRunning,
+    SubtaskSnapshot,
+    ToSubtask,
+    TransactionsCommitted,
+    TriggerCheckpoint,
+)
+from reference_impl.protocol.subtask import (
+    Abort,
+    AbortReceived,
+    BarrierArrived,
+    CancelSnapshot,
+    Complete,
+    CompletionReceived,
+    EndInput,
+    ForwardBarrier,
+    InputEnded,
+    NoteAlignmentStarted,
+    SendAcknowledge,
+    SendDecline,
+    SnapshotFailed,
+    SnapshotStored,
+    SnapshotTaken,
+    StoreSnapshot,
+    SubtaskCommand,
+    SubtaskEvent,
+    TakeSnapshot,
+    TriggerReceived,
+)
+from reference_impl.runtime.components import Components
+from reference_impl.runtime.ports import (
+    BackgroundExecutor,
+    ChannelOutput,
+    Clock,
+    CoordinatorLink,
+    Payload,
+    Probe,
+    ProtocolPoint,
+)
+from reference_impl.runtime.routing import Router
+from reference_impl.runtime.snapshotting import SnapshotInProgress
+from reference_impl.storage.checkpoint_storage import CheckpointStorage
+from reference_impl.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskDeployment:
+    """What the coordinator tells a slot to run."""
+
+    job: str
+    subtask: SubtaskId
+    attempt: AttemptNumber
+    config: JobConfig
+    restore: SubtaskSnapshot | None = None
+    """The subtask's part of the checkpoint that the attempt starts from; None: from the beginning."""
+    restored_checkpoint: CheckpointId | None = None
+
+
+@dataclass(frozen=True)
+class SubtaskPorts:
+    """The world of one subtask."""
+
+    clock: Clock
+    probe: Probe
+    output: ChannelOutput
+    coordinator: CoordinatorLink
+    background: BackgroundExecutor
+    storage: CheckpointStorage
+    files: FileSystem
+    """Where sources read and sinks write."""
+    buffered_bytes: Callable[[], int] = lambda: 0
+    """Bytes that wait in the input channels that are held back now (ALN-3)."""
+
+
+class _Writers:
+    """Makes state writers in the name of one subtask and attempt."""
+
+    def __init__(self, storage: CheckpointStorage, deployment: SubtaskDeployment) -> None:
+        self._storage = storage
+        self._deployment = deployment
+
+    def writer(self, checkpoint: CheckpointId, operator: str) -> Any:
+        return self._storage.writer(checkpoint, self._deployment.attempt, self._deployment.subtask, operator)
+
+
+class SubtaskDriver:
+    """Runs one subtask of one attempt."""
+
+    def __init__(
+        self,
+        deployment: SubtaskDeployment,
+        graph: JobGraph,
+        plane: DataPlane,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> None:
+        """Build the chain; nothing is opened or restored yet."""
+        self.deployment = deployment
+        self.ports = ports
+        vertex = graph.vertex(deployment.subtask.vertex)
+        self.is_source = vertex.source is not None
+        self.is_terminal = not graph.output_edges_of(vertex.name)
+        self.finished = False
+        """Whether the job is over and the process may leave."""
+        self.exhausted = not self.is_source
+        """Whether a source has no more records."""
+        self.machine = components.subtask_machine(
+            str(deployment.subtask), 0 if self.is_source else len(graph.inputs_of(deployment.subtask))
+        )
+        self.blocked = self.machine.blocked
+        """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
+        self.operators = [components.wrap_operator(spec.build(plane)) for spec in vertex.operators]
+        self._context = OperatorContext(
+            job=deployment.job,
+            subtask=deployment.subtask,
+            parallelism=vertex.parallelism,
+            attempt=deployment.attempt,
+            key_groups=graph.key_groups_of(deployment.subtask),
+            max_parallelism=graph.max_parallelism,
+            state_backend=components.state_backend(),
+            reader=ports.storage,
+            writers=_Writers(ports.storage, deployment),
+            output_files=ports.files,
+            write_through=deployment.config.write_through,
+        )
+        self.reader = None
+        if vertex.source is not None:
+            index, width = deployment.subtask.index, vertex.parallelism
+            self.reader = components.wrap_reader(vertex.source.open(index, width, ports.files, plane))
+        self._source_uid = f"{vertex.name}.source"
+        self._plane = plane
+        self._router = Router(graph, deployment.subtask, plane, ports.output)
+        self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
+        self._alignment_started_ms: dict[CheckpointId, float] = {}
+
+    # --- the doors ------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the operators, restore their state, and report that the subtask runs.
+
+        Raises OperatingError (StorageError, CorruptStateError) if the state cannot be restored.
+        """
+        restore = self.deployment.restore
+        probe = self.ports.probe
+        if restore is not None:
+            probe.reach(ProtocolPoint.RESTORE_STARTED, self.deployment.restored_checkpoint)
+        parts = {part.operator: part for part in restore.operators} if restore is not None else {}
+        for operator in self.operators:
+            operator.open(self._context, parts.get(operator.uid))
+        source_part = parts.get(self._source_uid)
+        if self.reader is not None and source_part is not None:
+            self.reader.restore(source_part.positions)
+        if restore is not None:
+            probe.reach(ProtocolPoint.RESTORED, self.deployment.restored_checkpoint)
+        self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
+
+    def on_data(self, channel: int, payload: Payload) -> None:
+        """Process a batch that was read from an input channel that is not held back."""
+        self.run_chain(0, payload)
+        self.ports.probe.reach(ProtocolPoint.RECORDS_PROCESSED)
+
+    def on_control(self, channel: int, element: ChannelControl) -> None:
+        """Take a control element that was read from an input channel that is not held back."""
+        match element:
+            case CheckpointBarrier():
+                self.ports.probe.reach(ProtocolPoint.BARRIER_RECEIVED, element.checkpoint)
+                self.feed(BarrierArrived(channel, element))
+            case EndOfInput():
+                self.feed(InputEnded(channel))
+
+    def on_message(self, message: ToSubtask) -> None:
+        """Take a message of the coordinator."""
+        match message:
+            case TriggerCheckpoint(checkpoint=checkpoint, timestamp_ms=timestamp_ms):
+                self.ports.probe.reach(ProtocolPoint.BARRIER_RECEIVED, checkpoint)
+                self.feed(TriggerReceived(CheckpointBarrier(checkpoint, timestamp_ms)))
+            case NotifyCheckpointComplete(checkpoint=checkpoint):
+                self.feed(CompletionReceived(checkpoint))
+            case NotifyCheckpointAborted(checkpoint=checkpoint):
+                self.feed(AbortReceived(checkpoint))
+            case FinishSubtask() | CancelSubtask():
+                self.finished = True
+
+    def poll_source(self) -> float | None:
+        """Emit one batch of a source.
+
+        Returns the milliseconds to wait before the next poll (0: none), or None once the source is exhausted.
+        """
+        assert self.reader is not None, "only a source is polled"
+        payload = self.reader.poll()
+        if payload is None:
+            self.exhausted = True
+            self.feed(InputEnded(0))
+            return None
+        self.run_chain(0, payload)
+        self.ports.probe.reach(ProtocolPoint.RECORDS_PROCESSED)
+        limit = self.reader.rate_limit
+        return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
+
+    def close(self) -> None:
+        """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless."""
+        for snapshot in self._snapshots.values():
+            snapshot.cancel()
+        self._snapshots.clear()
+        for operator in self.operators:
+            operator.close()
+        if self.reader is not None:
+            self.reader.close()
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    def run_chain(self, start: int, payload: Payload | None) -> None:
+        """Pass a batch through the operators from position ``start`` on, and emit what comes out."""
+        for operator in self.operators[start:] if start else self.operators:
+            if payload is None:
+                return
+            payload = operator.process(payload)
+        if payload is not None:
+            self._router.emit(payload)
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def feed(self, event: SubtaskEvent) -> None:
+        """Give the machine an event and carry out its commands, in order."""
+        for command in self.machine.handle(event):
+            handler = self._HANDLERS[type(command)]
+            handler(self, command)
+
+    def _note_alignment(self, command: NoteAlignmentStarted) -> None:
+        self._alignment_started_ms[command.checkpoint] = self.ports.clock.now_ms()
+        self.ports.probe.reach(ProtocolPoint.ALIGNMENT_STARTED, command.checkpoint)
+
+    def take_snapshot(self, command: TakeSnapshot) -> None:
+        """Do the synchronous part: emit what belongs before the barrier, then snapshot every operator."""
+        barrier = command.barrier
+        now_ms = self.ports.clock.now_ms()
+        started_ms = self._alignment_started_ms.pop(barrier.checkpoint, now_ms)
+        if not self.is_source:
+            self.ports.probe.reach(ProtocolPoint.ALIGNMENT_COMPLETED, barrier.checkpoint)
+        snapshot = SnapshotInProgress(
+            barrier.checkpoint, started_ms, now_ms - started_ms, self.ports.buffered_bytes()
+        )
+        try:
+            for position, operator in enumerate(self.operators):
+                emitted = operator.before_barrier(barrier.checkpoint)
+                if emitted is not None:
+                    self.run_chain(position + 1, emitted)
+            if self.reader is not None:
+                snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=self.reader.positions()))
+            for operator in self.operators:
+                snapshot.add(operator.snapshot(barrier.checkpoint))
+        except OperatingError as error:
+            snapshot.cancel()
+            self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
+            return
+        snapshot.sync_ended(self.ports.clock.now_ms())
+        self._snapshots[barrier.checkpoint] = snapshot
+        self.ports.probe.reach(ProtocolPoint.SNAPSHOT_TAKEN, barrier.checkpoint)
+        self.feed(SnapshotTaken(barrier))
+
+    def forward_barrier(self, command: ForwardBarrier) -> None:
+        """Append the barrier to every output channel."""
+        self._router.send_control(command.barrier)
+        self.ports.probe.reach(ProtocolPoint.BARRIER_FORWARDED, command.barrier.checkpoint)
+
+    def store_snapshot(self, command: StoreSnapshot) -> None:
+        """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
+        snapshot = self._snapshots[command.checkpoint]
+        if snapshot.done:
+            self._stored(command.checkpoint, snapshot.run(), None)
+            return
+        self.ports.background.submit(
+            snapshot.run, lambda result, error: self._stored(command.checkpoint, result, error)
+        )
+
+    def _stored(
+        self, checkpoint: CheckpointId, parts: tuple[OperatorSnapshot, ...] | None, error: BaseException | None
+    ) -> None:
+        if checkpoint not in self._snapshots:
+            # Cancelled meanwhile: what was written all the same belongs to nobody (SNP-2).
+            self.ports.storage.discard([handle for part in parts or () for handle in part.handles])
+            return
+        if isinstance(error, OperatingError):
+            self._snapshots.pop(checkpoint).cancel()
+            self.feed(SnapshotFailed(checkpoint, str(error)))
+        elif error is not None:
+            raise error
+        else:
+            snapshot = self._snapshots[checkpoint]
+            snapshot.async_ended(self.ports.clock.now_ms(), parts or ())
+            self.ports.probe.reach(ProtocolPoint.SNAPSHOT_STORED, checkpoint)
+            self.feed(SnapshotStored(checkpoint))
+
+    def _cancel_snapshot(self, command: CancelSnapshot) -> None:
+        snapshot = self._snapshots.pop(command.checkpoint, None)
+        if snapshot is not None:
+            snapshot.cancel()
+
+    def _acknowledge(self, command: SendAcknowledge) -> None:
+        snapshot = self._snapshots.pop(command.checkpoint)
+        deployment = self.deployment
+        part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts)
+        self.ports.coordinator.send(
+            AcknowledgeCheckpoint(
+                deployment.attempt, command.checkpoint, deployment.subtask, part, snapshot.metrics()
+            )
+        )
+        self.ports.probe.reach(ProtocolPoint.ACKNOWLEDGED, command.checkpoint)
+
+    def _decline(self, command: SendDecline) -> None:
+        self._alignment_started_ms.pop(command.checkpoint, None)
+        deployment = self.deployment
+        self.ports.coordinator.send(
+            DeclineCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, command.reason)
+        )
+
+    def _complete(self, command: Complete) -> None:
+        self.ports.probe.reach(ProtocolPoint.COMPLETION_NOTIFIED, command.checkpoint)
+        for operator in self.operators:
+            operator.checkpoint_completed(command.checkpoint)
+        if self.is_terminal:
+            deployment = self.deployment
+            self.ports.probe.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, command.checkpoint)
+            self.ports.coordinator.send(
+                TransactionsCommitted(deployment.attempt, deployment.subtask, command.checkpoint)
+            )
+
+    def _abort(self, command: Abort) -> None:
+        self._alignment_started_ms.pop(command.checkpoint, None)
+        for operator in self.operators:
+            operator.checkpoint_aborted(command.checkpoint)
+
+    def _end_input(self, command: EndInput) -> None:
+        for position, operator in enumerate(self.operators):
+            emitted = operator.end_of_input()
+            if emitted is not None:
+                self.run_chain(position + 1, emitted)
+        self._router.send_control(EndOfInput())
+        if not self.is_terminal:
+            return
+        if self.deployment.config.checkpoints is None:
+            for operator in self.operators:
+                commit = getattr(operator, "commit_without_checkpoints", None)
+                if commit is not None:
+                    commit()
+        self.ports.coordinator.send(InputConsumed(self.deployment.attempt, self.deployment.subtask))
+
+    _HANDLERS: dict[type[SubtaskCommand], Callable[[Any, Any], None]] = {
+        NoteAlignmentStarted: _note_alignment,
+        TakeSnapshot: lambda self, command: self.take_snapshot(command),
+        ForwardBarrier: lambda self, command: self.forward_barrier(command),
+        StoreSnapshot: lambda self, command: self.store_snapshot(command),
+        CancelSnapshot: _cancel_snapshot,
+        SendAcknowledge: _acknowledge,
+        SendDecline: _decline,
+        Complete: _complete,
+        Abort: _abort,
+        EndInput: _end_input,
+    }
