@@ -26,6 +26,10 @@ class UsageError(HarnessError):
     exit_code: ClassVar[int] = 3
 
 
+class UsageProblem(UsageError):
+    """A plan, a campaign file, an option or a run directory is wrong; the message names the key or the path."""
+
+
 class EnvironmentProblem(UsageError):
     """Something that the harness needs from this machine is missing, too old or taken."""
 

@@ -150,3 +150,52 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     """Trials that were not valid, worst first."""
     shrunk: dict[str, str] = {}
     """Trial number -> path of the smallest failing plan, relative to the run directory."""
+
+
+class TrialSummary(msgspec.Struct, frozen=True):
+    """One trial in short: one line of ``trials.jsonl``, written for every trial, kept in full or not.
+
+    Findings and faults are in it so that a report over all trials (verdict per clause, phase by fault) needs no
+    ``record.json``. Only ``trial`` and ``verdict`` are required.
+    """
+
+    trial: int
+    verdict: Verdict
+    seed: int | None = None
+    end: str = ""
+    end_reason: str = ""
+    started_at: str = ""
+    wall_seconds: float = 0.0
+    duration_ms: float = 0.0
+    faults_planned: int = 0
+    faults_fired: int = 0
+    recoveries: int = 0
+    checkpoints_completed: int = 0
+    checkpoints_aborted: int = 0
+    trace_digest: str | None = None
+    findings: tuple[Finding, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
+    measurements: dict[str, float] = {}
+
+
+def summary_of(record: TrialRecord) -> TrialSummary:
+    """Return a trial's record in short, as ``trials.jsonl`` keeps it."""
+    return TrialSummary(
+        trial=record.trial,
+        verdict=record.verdict,
+        seed=record.plan.seed,
+        end=record.end,
+        end_reason=record.end_reason,
+        started_at=record.started_at,
+        wall_seconds=record.wall_seconds,
+        duration_ms=record.duration_ms,
+        faults_planned=max(len(record.plan.faults), len(record.faults)),
+        faults_fired=record.faults_fired,
+        recoveries=record.recoveries,
+        checkpoints_completed=record.checkpoints_completed,
+        checkpoints_aborted=sum(checkpoint.status == "aborted" for checkpoint in record.checkpoints),
+        trace_digest=record.trace_digest,
+        findings=record.findings,
+        faults=record.faults,
+        measurements=record.measurements,
+    )

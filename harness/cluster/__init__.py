@@ -1,6 +1,8 @@
 """Spark clusters that the harness starts, may break at will, and takes away again.
 
-`local` is a standalone cluster of real processes on this machine's loopback addresses, `session` opens a
-Spark session against it, `guard` is the small parent process that outlives the harness just long enough
-to clean up after it, and `java` finds a Java that Spark can use.
+`local` is a standalone cluster of real processes on this machine's loopback addresses, made as `config`
+says; `session` opens a Spark session against it. Below them: `guard` is the small parent process that
+outlives the harness just long enough to clean up after it and `guard_link` the pipe to it, `processes` finds
+what belongs to a cluster, `settings` is what every Spark process is started with, and `java` finds a Java
+that Spark can use.
 """

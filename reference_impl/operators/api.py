@@ -144,6 +144,9 @@ class DataPlane(Protocol):
     def size_bytes(self, payload: Payload) -> int:
         """Return an estimate of the bytes that a batch occupies."""
 
+    def from_rows(self, rows: Sequence[dict[str, Any]]) -> Payload:
+        """Return rows (at least one, all with the same columns) as a batch."""
+
     def map(self, payload: Payload, function: Any) -> Payload:
         """Apply a row function (see ``operators.functions``) to every record."""
 
@@ -157,6 +160,11 @@ class DataPlane(Protocol):
         self, payload: Payload, key: Sequence[str], parallelism: int, max_parallelism: int
     ) -> list[tuple[int, Payload]]:
         """Split a batch by the subtask that owns each record's key group; relative order is kept."""
+
+    def combine(
+        self, payload: Payload, key: Sequence[str], aggregates: Mapping[str, Any], max_parallelism: int
+    ) -> Payload | None:
+        """Return the aggregates of this batch alone, one row per key; None if the batch is empty."""
 
     def accumulators(
         self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int

@@ -93,18 +93,16 @@ class RowAccumulatorTable:
                 entry = entries.get(encoded)
                 if entry is None:
                     group = group_of_encoded(encoded, self._max_parallelism)
-                    entry = entries[encoded] = _Entry(encoded, group, key, list(self._zero))
+                    entry = entries[encoded] = _Entry(encoded, group, decode_key(encoded), list(self._zero))
                 values = entry.values
                 for position, contribution in self._contributions:
                     values[position] += contribution(row)
-                dirty[encoded] = entry
+                dirty[encoded] = changed[encoded] = entry
                 if emit_each:
                     emitted = {name: row[name] for name in self._carry}
-                    emitted.update(zip(self._key, key, strict=True))
+                    emitted.update(zip(self._key, entry.key, strict=True))
                     emitted.update(zip(self._names, values, strict=True))
                     output.append(emitted)
-                else:
-                    changed[encoded] = entry
         except KeyError as error:
             raise missing_column(error.args[0], row, "aggregate") from error
         return output or None

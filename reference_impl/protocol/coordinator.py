@@ -21,7 +21,8 @@ Time arrives in events. Timers are named; a timer that no longer matters is igno
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from reference_impl.config import JobConfig
 from reference_impl.errors import ProtocolError
@@ -344,7 +345,7 @@ class CoordinatorMachine:
         commands = self._abort(pending, event.at_ms, event.reason)
         return (*commands, *(self._restart_when_quiet(event.at_ms) if self.state is JobState.STOPPING else ()))
 
-    _TABLE = {
+    _TABLE: ClassVar[dict[type, Callable[[Any, Any], Commands]]] = {
         JobStarted: _on_started,
         RunningReceived: _on_running,
         AttemptFailed: _on_failed,

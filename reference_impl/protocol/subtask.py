@@ -16,7 +16,9 @@ Whether records flow is never decided here: the aligner's ``blocked`` list is al
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from reference_impl.errors import ProtocolError
 from reference_impl.ids import CheckpointId
@@ -298,7 +300,7 @@ class SubtaskMachine:
         self._open_inputs[event.channel] = False
         return () if any(self._open_inputs) else (EndInput(),)
 
-    _TABLE = {
+    _TABLE: ClassVar[dict[type, Callable[[Any, Any], tuple[SubtaskCommand, ...]]]] = {
         TriggerReceived: _on_trigger,
         BarrierArrived: _on_barrier,
         SnapshotTaken: _on_taken,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from reference_impl.config import JobConfig
 from reference_impl.errors import OperatingError, ProtocolError
-from reference_impl.ids import AttemptNumber, SubtaskId
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.coordinator import CoordinatorMachine
 from reference_impl.protocol.coordinator_events import (
@@ -205,7 +205,7 @@ class CoordinatorDriver:
     def _deploy(self, command: DeployAttempt) -> None:
         restored = command.restore.checkpoint if command.restore is not None else None
         try:
-            self.ports.storage.reserve(command.last_checkpoint, command.attempt)
+            self.ports.storage.reserve(CheckpointId(command.last_checkpoint), command.attempt)
         except OperatingError as error:
             self.on_attempt_failed(command.attempt, f"the attempt number could not be made durable: {error}")
             return

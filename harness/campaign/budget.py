@@ -1,0 +1,50 @@
+"""How long a campaign goes on: a number of trials, or a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.errors import UsageProblem
+
+DEFAULT_TRIALS = 200
+"""Trials of a campaign that names no budget."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+
+
+def parse_duration(text: str, name: str = "the duration") -> float:
+    """Return seconds for ``90s``, ``5m``, ``1h30m`` or ``500ms``; raises UsageProblem with the value."""
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageProblem(f"{name} is {text!r}; write a number with its unit, for instance 90s, 5m or 1h30m")
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds <= 0:
+        raise UsageProblem(f"{name} is {text!r}; it must be longer than nothing")
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Either ``trials`` or ``seconds`` is set. The last trial is begun within the budget, and finished."""
+
+    trials: int | None = DEFAULT_TRIALS
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse both, neither, and nothing at all."""
+        if (self.trials is None) == (self.seconds is None):
+            raise UsageProblem("a budget is a number of trials or a time; give one of the two")
+        if self.trials is not None and self.trials < 1:
+            raise UsageProblem(f"trials is {self.trials}; it must be 1 or more")
+
+    def allows(self, done: int, elapsed_seconds: float) -> bool:
+        """Tell whether another trial may begin."""
+        if self.trials is not None:
+            return done < self.trials
+        return elapsed_seconds < (self.seconds or 0.0)
+
+    def __str__(self) -> str:
+        """Return ``200 trials`` or ``300 s``."""
+        return f"{self.trials} trials" if self.trials is not None else f"{self.seconds:g} s"

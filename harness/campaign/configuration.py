@@ -1,0 +1,190 @@
+"""Campaign files: TOML in, one frozen value out, every mistake named with the key and the nearest right one.
+
+A campaign either draws its plans from a profile, or lists its trials with aimed faults (``[[trial]]``).
+Sections ``[workload]``, ``[topology]``, ``[checkpoints]``, ``[restart]``, ``[network]`` and ``[limits]``
+override fields of every plan; a ``[[trial]]`` may override them again for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from faults.packages import PACKAGES
+from faults.vocabulary import ScheduledFault
+from harness.campaign.budget import Budget, parse_duration
+from harness.errors import UsageProblem
+from harness.plan import TrialPlan
+from harness.plan_io import check_values
+from harness.profiles import Profile, profile_named
+from harness.strict_input import convert, nearest, read_toml
+from harness.suts.registry import DEFAULT_SYSTEM, require_system
+
+CONFIGURATION_VERSION = 1
+
+Section = dict[str, Any]
+"""Overrides of the fields of one part of a plan."""
+
+SECTIONS = ("workload", "topology", "checkpoints", "restart", "network", "limits")
+"""Parts of a plan that can be overridden field by field."""
+
+
+class _HasSections(Protocol):
+    """What a campaign and one of its trials have in common."""
+
+    @property
+    def workload(self) -> Section: ...
+    @property
+    def topology(self) -> Section: ...
+    @property
+    def checkpoints(self) -> Section: ...
+    @property
+    def restart(self) -> Section: ...
+    @property
+    def network(self) -> Section: ...
+    @property
+    def limits(self) -> Section: ...
+
+
+class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One ``[[trial]]``: a fault schedule, run ``repeat`` times with different seeds."""
+
+    faults: tuple[ScheduledFault, ...] = ()
+    repeat: int = 1
+    note: str = ""
+    workload: Section = {}
+    topology: Section = {}
+    checkpoints: Section = {}
+    restart: Section = {}
+    network: Section = {}
+    limits: Section = {}
+
+
+class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole campaign file, defaults spelled out. Made and checked by ``read_configuration``."""
+
+    version: int = CONFIGURATION_VERSION
+    name: str = "standard"
+    system: str = DEFAULT_SYSTEM
+    """A name in ``harness.suts.registry``."""
+    profile: str = "standard"
+    """A name in ``harness.profiles``; plans are drawn from it unless trials are listed."""
+    trials: int | None = None
+    budget: str | None = None
+    """A duration such as ``5m``, instead of ``trials``."""
+    seed: int = 0
+    timeout: str | None = None
+    """Bound on one trial's wall time, such as ``2m``."""
+    weights: dict[str, int] = {}
+    """Fault kind -> weight (``executor``, ``worker``, ``coordinator``), replacing the profile's."""
+    state_backend: str = "heap"
+    workload: Section = {}
+    topology: Section = {}
+    checkpoints: Section = {}
+    restart: Section = {}
+    network: Section = {}
+    limits: Section = {}
+    trial: tuple[AimedTrial, ...] = ()
+
+    def the_profile(self) -> Profile:
+        """Return the profile, with the campaign's weights."""
+        profile = profile_named(self.profile)
+        if not self.weights:
+            return profile
+        return replace(profile, kinds=tuple(self.weights.items()))
+
+    def the_budget(self) -> Budget:
+        """Return the budget: what the file says, else every listed trial once, else the default."""
+        if self.budget is not None:
+            return Budget(trials=None, seconds=parse_duration(self.budget, "budget"))
+        if self.trials is not None:
+            return Budget(trials=self.trials)
+        return Budget(trials=sum(trial.repeat for trial in self.trial)) if self.trial else Budget()
+
+    def adjusted(self, plan: TrialPlan) -> TrialPlan:
+        """Return a plan with the campaign's overrides."""
+        changed = _overridden(plan, self)
+        if self.timeout is not None:
+            seconds = max(1, round(parse_duration(self.timeout, "timeout")))
+            changed = msgspec.structs.replace(
+                changed, limits=msgspec.structs.replace(changed.limits, wall_s=seconds)
+            )
+        return msgspec.structs.replace(changed, state_backend=self.state_backend)
+
+    def aimed_plan(self, trial: AimedTrial, seed: int) -> TrialPlan:
+        """Return the plan of a listed trial."""
+        plan = _overridden(self.adjusted(TrialPlan()), trial)
+        return msgspec.structs.replace(plan, faults=trial.faults, note=trial.note, seed=seed)
+
+
+def _overridden(plan: TrialPlan, sections: _HasSections) -> TrialPlan:
+    changed: dict[str, Any] = {}
+    for name in SECTIONS:
+        override: Section = getattr(sections, name)
+        if override:
+            changed[name] = msgspec.structs.replace(getattr(plan, name), **override)
+    return msgspec.structs.replace(plan, **changed) if changed else plan
+
+
+def configuration_from(value: object, source: str) -> CampaignConfiguration:
+    """Turn plain dictionaries into a checked configuration; raises UsageProblem for the first mistake."""
+    if isinstance(value, dict):
+        version = value.get("version", CONFIGURATION_VERSION)
+        if isinstance(version, int) and version > CONFIGURATION_VERSION:
+            raise UsageProblem(
+                f"{source}: the campaign has version {version}, this program knows versions up to "
+                f"{CONFIGURATION_VERSION}; use the newer barrier-tck that it was written for"
+            )
+    configuration = convert(value, CampaignConfiguration, source)
+    check_configuration(configuration, source)
+    return configuration
+
+
+def read_configuration(path: Path) -> CampaignConfiguration:
+    """Read a campaign file; raises UsageProblem if it is missing, no TOML, or wrong in any key or value."""
+    return configuration_from(read_toml(path), str(path))
+
+
+def check_configuration(configuration: CampaignConfiguration, source: str) -> None:
+    """Raise UsageProblem for the first value that cannot be meant; nothing is opened or written."""
+    if configuration.seed < 0:
+        raise UsageProblem(f"{source}: seed is {configuration.seed}; it must be 0 or more")
+    if configuration.trials is not None and configuration.budget is not None:
+        raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
+    _check_sections(configuration, source, "")
+    for index, trial in enumerate(configuration.trial):
+        _check_sections(trial, source, f"trial[{index}].")
+        if trial.repeat < 1:
+            raise UsageProblem(f"{source}: trial[{index}].repeat is {trial.repeat}; it must be 1 or more")
+    try:
+        require_system(configuration.system)
+        profile_named(configuration.profile)
+        configuration.the_budget()
+        plan = configuration.adjusted(TrialPlan())
+    except UsageProblem as error:
+        raise UsageProblem(f"{source}: {error}") from error
+    _check_weights(configuration.weights, source)
+    check_values(plan, source)
+    for trial in configuration.trial:
+        check_values(configuration.aimed_plan(trial, 0), source)
+
+
+def _check_sections(sections: _HasSections, source: str, path: str) -> None:
+    """Check the overrides as if each were the whole part of a plan: unknown keys, types."""
+    default = TrialPlan()
+    for name in SECTIONS:
+        convert(getattr(sections, name), type(getattr(default, name)), source, f"{path}{name}")
+
+
+def _check_weights(weights: dict[str, int], source: str) -> None:
+    known = [kind.name for package in PACKAGES for kind in package.kinds]
+    for name, weight in weights.items():
+        if name not in known:
+            raise UsageProblem(f"{source}: unknown key 'weights.{name}'{nearest(name, known)}")
+        if weight < 0:
+            raise UsageProblem(f"{source}: weights.{name} is {weight}; it must be 0 or more")
+    if weights and not any(weights.values()):
+        raise UsageProblem(f"{source}: every weight is 0; leave one above 0, or choose the profile faultless")

@@ -1,0 +1,51 @@
+"""Ctrl-C and SIGTERM during a campaign: the trial that runs is abandoned, what is finished is kept."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt while a trial runs, and otherwise only notes that the campaign is to end."""
+
+    def __init__(self) -> None:
+        """Start with nothing requested."""
+        self.requested = False
+        self._in_trial = False
+
+    @contextmanager
+    def during_trial(self) -> Iterator[None]:
+        """Let a signal abandon what runs inside; raises KeyboardInterrupt at once if one came before."""
+        if self.requested:
+            raise KeyboardInterrupt
+        self._in_trial = True
+        try:
+            yield
+        finally:
+            self._in_trial = False
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """Handle a signal: between two trials the books are being written, so only take note."""
+        self.requested = True
+        if self._in_trial:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def caught(interrupts: Interrupts) -> Iterator[None]:
+    """Route SIGINT and SIGTERM to ``interrupts``; outside the main thread signals stay as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, interrupts.on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

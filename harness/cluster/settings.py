@@ -1,0 +1,109 @@
+"""Settings and files that every Spark process of the harness is started with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyspark
+
+#: The address of master and driver; workers have one each, from 127.0.0.2 on.
+MASTER_HOST = "127.0.0.1"
+
+CLUSTER_LOG4J2 = """\
+# Console only: every process of the cluster has its own log file, which its parent opens.
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+# The harness reads the start-up lines of these two.
+logger.master.name = org.apache.spark.deploy.master.Master
+logger.master.level = info
+logger.worker.name = org.apache.spark.deploy.worker.Worker
+logger.worker.level = info
+"""
+
+
+def spark_home() -> Path:
+    """The Spark inside the installed PySpark package, whatever SPARK_HOME says."""
+    return Path(pyspark.__file__).parent
+
+
+def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
+    """Settings that every driver of the harness gets: loopback only, no web UI, this Python, UTC."""
+    return {
+        "spark.driver.host": MASTER_HOST,
+        "spark.driver.bindAddress": MASTER_HOST,
+        "spark.driver.memory": f"{memory_mb}m",
+        "spark.local.dir": str(local_directory),
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.python.worker.reuse": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(local_directory / "warehouse"),
+    }
+
+
+def daemon_environment(java: Path, conf_directory: Path) -> dict[str, str]:
+    """The environment of master and workers, which executors and Python workers inherit."""
+    # Settings of another Spark on this machine must not leak in.
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
+    }
+    return environment | {
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_CONF_DIR": str(conf_directory),
+        # The daemons do little: a quick start matters more than fast code.
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "PYTHONPATH": import_path(),
+        "PYTHONUNBUFFERED": "1",
+        "PATH": f"{java.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
+
+
+def import_path() -> str:
+    """A PYTHONPATH with which a worker imports what this process imports from outside site-packages.
+
+    Functions are pickled by reference to their module, so a harness that runs from a source tree must
+    give its workers the same tree.
+    """
+    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
+    chosen: list[str] = []
+    for entry in [str(Path(__file__).resolve().parents[2]), *sys.path]:
+        path = Path(entry or os.curdir).resolve()
+        if path.is_dir() and not any(path.is_relative_to(place) for place in installed):
+            chosen.append(str(path))
+    return os.pathsep.join(dict.fromkeys(chosen))
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """Write a Spark properties file that its owner alone can read: it may hold a secret."""
+    escaped = (f"{key} {value.replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.writelines(escaped)
+
+
+def bind_problem(host: str, port: int) -> str | None:
+    """Why a server cannot listen on `host`:`port` now, in the system's words; None if it can."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As the JVM does: a port in TIME_WAIT after a recent cluster is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError as error:
+            return error.strerror or str(error)
+    return None

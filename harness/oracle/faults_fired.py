@@ -1,0 +1,41 @@
+"""CAM-3: every fault that a trial planned is shown to have fired, or the trial is unknown, not passed."""
+
+from __future__ import annotations
+
+from harness.oracle.checker import TrialContext
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import FaultRecord
+
+
+def _sentence(fault: FaultRecord) -> str:
+    reason = fault.reason or "no reason given"
+    return f"faults[{fault.index}] ({fault.label}, {fault.trigger}): {fault.outcome}, {reason}"
+
+
+class FaultsFired:
+    """UNKNOWN if a planned fault did not fire, was skipped, or left no record at all; VALID otherwise."""
+
+    name = "faults-fired"
+    clauses = ("CAM-3",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Compare the plan's schedule with the fault records."""
+        records = {record.index: record for record in context.faults}
+        fired = [record for record in context.faults if record.outcome == "fired"]
+        unproved = [_sentence(record) for record in context.faults if record.outcome != "fired"]
+        unproved += [
+            f"faults[{index}]: the nemesis left no record of it"
+            for index in range(len(context.plan.faults))
+            if index not in records
+        ]
+        counts = {
+            "planned": len(context.plan.faults),
+            "fired": len(fired),
+            "not_fired": sum(record.outcome == "not_fired" for record in context.faults),
+            "skipped": sum(record.outcome == "skipped" for record in context.faults),
+        }
+        if unproved:
+            summary = f"{len(unproved)} of {counts['planned']} planned faults did not fire"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts, tuple(unproved[:10]))
+        summary = f"all {len(fired)} planned faults fired" if fired else "no fault was planned"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

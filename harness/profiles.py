@@ -1,0 +1,151 @@
+"""Named profiles: from which ranges a campaign draws its plans. Frozen values, printed by campaigns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from faults.vocabulary import ProtocolPoint
+from harness.errors import UsageProblem
+from harness.strict_input import nearest
+
+Range = tuple[int, int]
+"""Smallest and largest value, both included."""
+
+_SUBTASK_POINTS = (
+    ProtocolPoint.RECORDS_PROCESSED,
+    ProtocolPoint.BARRIER_RECEIVED,
+    ProtocolPoint.ALIGNMENT_STARTED,
+    ProtocolPoint.ALIGNMENT_COMPLETED,
+    ProtocolPoint.SNAPSHOT_TAKEN,
+    ProtocolPoint.BARRIER_FORWARDED,
+    ProtocolPoint.SNAPSHOT_STORED,
+    ProtocolPoint.ACKNOWLEDGED,
+    ProtocolPoint.COMPLETION_NOTIFIED,
+    ProtocolPoint.TRANSACTIONS_COMMITTED,
+    ProtocolPoint.RESTORE_STARTED,
+    ProtocolPoint.RESTORED,
+)
+_COORDINATOR_POINTS = (
+    ProtocolPoint.CHECKPOINT_TRIGGERED,
+    ProtocolPoint.ALL_ACKNOWLEDGED,
+    ProtocolPoint.CHECKPOINT_COMPLETED,
+    ProtocolPoint.ATTEMPT_RUNNING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Ranges and choices for generated plans. Times in milliseconds, ranges with both ends included."""
+
+    name: str
+    description: str
+    sources: Range = (1, 3)
+    keyed: Range = (1, 3)
+    sinks: Range = (1, 3)
+    executors: Range = (1, 3)
+    batches: Range = (1, 12)
+    batch_records: Range = (1, 4)
+    keys: Range = (1, 8)
+    start_offset: Range = (0, 5)
+    tiny_inputs_per_mille: int = 80
+    """How many plans have an input of no record or of exactly one."""
+    records_per_second: tuple[int | None, ...] = (None,)
+    interval_ms: Range = (20, 120)
+    timeouts_ms: tuple[int, ...] = (150, 400, 2_000)
+    min_pause_ms: tuple[int, ...] = (0, 0, 10, 50)
+    retained: Range = (1, 3)
+    async_ms_max: Range = (0, 40)
+    late_async_per_mille: int = 150
+    """How many plans have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
+    latency_ms_max: Range = (0, 10)
+    slow_channel_per_mille: int = 200
+    slow_factors: tuple[int, ...] = (5, 20)
+    channel_capacities: tuple[int, ...] = (1, 2, 8, 32)
+    restart_delay_ms: Range = (0, 40)
+    faults: Range = (0, 4)
+    kinds: tuple[tuple[str, int], ...] = (("executor", 3), ("worker", 3), ("coordinator", 2))
+    """Fault kinds of ``faults.packages`` with their weights."""
+    points: tuple[ProtocolPoint, ...] = _SUBTASK_POINTS + _COORDINATOR_POINTS
+    timed_per_mille: int = 250
+    """How many faults are timed and not aimed at a protocol point."""
+    timed_ms: Range = (0, 60)
+    own_target_per_mille: int = 700
+    """How many aimed faults hit the subtask that stands at the point, and not another."""
+    lose_unsynced_per_mille: int = 250
+    """How many executor kills and coordinator crashes take the unsynced writes of their host with them."""
+    wall_s: int = 120
+
+
+PROFILES: tuple[Profile, ...] = (
+    Profile(
+        name="lite",
+        description="Small and quick: one fault at most, no timeouts, no slow channels.",
+        sources=(1, 2),
+        keyed=(1, 2),
+        sinks=(1, 1),
+        batches=(1, 6),
+        faults=(0, 1),
+        late_async_per_mille=0,
+        slow_channel_per_mille=0,
+        timeouts_ms=(2_000,),
+    ),
+    Profile(
+        name="standard",
+        description="Everything at once: all topologies, tiny inputs, late snapshots, 0 to 4 faults.",
+    ),
+    Profile(
+        name="faultless",
+        description="As standard, without faults: what must hold when nothing goes wrong.",
+        faults=(0, 0),
+    ),
+    Profile(
+        name="heavy",
+        description="As standard, with 2 to 4 faults in every trial, many of them during a restore.",
+        faults=(2, 4),
+        points=(
+            *_SUBTASK_POINTS,
+            *_COORDINATOR_POINTS,
+            ProtocolPoint.RESTORE_STARTED,
+            ProtocolPoint.RESTORED,
+            ProtocolPoint.RESTORE_STARTED,
+        ),
+    ),
+    Profile(
+        name="spark-kill",
+        description="For a real cluster: executors and workers killed at protocol points, seconds a trial.",
+        sources=(2, 2),
+        keyed=(2, 2),
+        sinks=(1, 1),
+        executors=(2, 3),
+        batches=(40, 60),
+        batch_records=(20, 20),
+        keys=(5, 50),
+        start_offset=(0, 0),
+        tiny_inputs_per_mille=0,
+        records_per_second=(400,),
+        interval_ms=(300, 600),
+        timeouts_ms=(10_000,),
+        min_pause_ms=(0,),
+        retained=(2, 2),
+        async_ms_max=(0, 0),
+        late_async_per_mille=0,
+        latency_ms_max=(0, 0),
+        slow_channel_per_mille=0,
+        channel_capacities=(8,),
+        restart_delay_ms=(10, 10),
+        faults=(1, 2),
+        kinds=(("executor", 3), ("worker", 1)),
+        timed_per_mille=150,
+        timed_ms=(100, 800),
+        lose_unsynced_per_mille=0,
+    ),
+)
+"""Every profile there is."""
+
+
+def profile_named(name: str) -> Profile:
+    """Return a profile; raises UsageProblem with the nearest name if there is none."""
+    for profile in PROFILES:
+        if profile.name == name:
+            return profile
+    raise UsageProblem(f"there is no profile {name!r}{nearest(name, [profile.name for profile in PROFILES])}")

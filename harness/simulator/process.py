@@ -1,0 +1,256 @@
+"""Simulated processes: a subtask with its mailbox and input gate, and the background tasks it started.
+
+A subtask does one thing a step: take a coordinator message, read one element of a channel that is not held
+back, or emit one batch of its source. Which of these comes next is the scheduler's choice, drawn from a named
+stream. A process that is killed does nothing more, wherever it stands: a kill in the middle of a step unwinds
+the step with ``ProcessKilled``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from harness.simulator.network import DataChannel, Link
+from harness.simulator.storage import SimulatedFileSystem
+from reference_impl.ids import CheckpointId, SubtaskId
+from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask, SubtaskFailed
+from reference_impl.runtime.ports import Payload, ProtocolPoint
+from reference_impl.runtime.subtask_driver import SubtaskDriver
+
+if TYPE_CHECKING:
+    from harness.simulator.world import SimulatedWorld
+
+STEP_MS_MAX = 1.0
+"""Processing one element takes up to this long."""
+
+
+class ProcessKilled(BaseException):
+    """Unwinds the step of a process that was killed in the middle of it."""
+
+
+class Background:
+    """Runs asynchronous parts of one process in virtual time; outcomes return in a later step."""
+
+    def __init__(self, world: SimulatedWorld, owner: Any, duration_ms_max: float) -> None:
+        """Tasks take up to ``duration_ms_max``; they die with their owner."""
+        self._world = world
+        self._owner = owner
+        self._duration_ms_max = duration_ms_max
+
+    def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
+        """Run a task later, and report its outcome later still."""
+        world = self._world
+        delay = world.storage_random.random() * self._duration_ms_max
+        world.scheduler.at(world.scheduler.now + delay, self._run, (task, on_done))
+
+    def _run(self, job: tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]) -> None:
+        if not self._owner.alive:
+            return
+        task, on_done = job
+        world = self._world
+        world.trace.add((world.scheduler.now, self._owner.name, "background", None))
+        result, error = None, None
+        try:
+            result = task()
+        except Exception as problem:  # noqa: BLE001 - the owner's driver decides what an error means
+            error = problem
+        delay = world.storage_random.random() * world.latency_ms
+        world.scheduler.at(world.scheduler.now + delay, self._report, (on_done, result, error))
+
+    def _report(self, outcome: tuple[Callable[..., None], Any, BaseException | None]) -> None:
+        if self._owner.alive:
+            on_done, result, error = outcome
+            self._owner.guarded(on_done, result, error)
+
+
+class SimulatedExecutor:
+    """A host with slots. Losing it kills every subtask on it."""
+
+    def __init__(self, number: int, files: SimulatedFileSystem) -> None:
+        """Start with nothing on it."""
+        self.number = number
+        self.files = files
+        self.subtasks: list[SimulatedSubtask] = []
+        self.alive = True
+
+
+class SimulatedSubtask:
+    """The process of one subtask of one attempt; also its probe, its output port and its coordinator link."""
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        subtask: SubtaskId,
+        attempt: int,
+        executor: SimulatedExecutor,
+        choices: random.Random,
+    ) -> None:
+        """Start without a driver; ``attach`` gives it one."""
+        self.world = world
+        self.subtask = subtask
+        self.text = str(subtask)
+        self.attempt = attempt
+        self.name = f"{subtask}#{attempt}"
+        self.executor = executor
+        self.alive = True
+        self.inputs: list[DataChannel] = []
+        self.outputs: list[DataChannel] = []
+        self.mailbox: deque[Any] = deque()
+        self.background = Background(world, self, world.plan.checkpoints.async_ms_max)
+        self.driver: SubtaskDriver | None = None
+        self.opened = False
+        self.from_coordinator: Link | None = None
+        self.to_coordinator: Link | None = None
+        self._choices = choices
+        self._scheduled = False
+        self._poll_at = 0.0
+
+    # --- ports ----------------------------------------------------------------------------------------------
+
+    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+        """Probe: tell the world, and die here if that killed this process."""
+        self.world.point_reached(point, self.text, self.attempt, checkpoint)
+        if not self.alive:
+            raise ProcessKilled
+
+    def send_data(self, channel: int, payload: Payload) -> None:
+        """Output port: append a batch."""
+        self.outputs[channel].send(True, payload)
+
+    def send_control(self, channel: int, element: ChannelControl) -> None:
+        """Output port: append a control element."""
+        self.outputs[channel].send(False, element)
+
+    def send(self, message: Any) -> None:
+        """Coordinator link."""
+        assert self.to_coordinator is not None
+        self.to_coordinator.send(message)
+
+    def buffered_bytes(self) -> int:
+        """Estimate the bytes that wait in held channels: the row plane counts elements of 64 bytes."""
+        return sum(64 * len(channel.queue) for channel in self.inputs)
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    def attach(self, driver: SubtaskDriver) -> None:
+        """Give the process its driver and schedule its opening."""
+        self.driver = driver
+        scheduler = self.world.scheduler
+        scheduler.at(scheduler.now + self._choices.random() * self.world.latency_ms, self._open)
+
+    def _open(self, _: Any) -> None:
+        if not self.alive or self.driver is None:
+            return
+        self._trace("open")
+        self.guarded(self.driver.open)
+        self.opened = True
+        self.wake()
+
+    def receive(self, message: Any) -> None:
+        """Take a message of the coordinator into the mailbox; a cancellation acts at once."""
+        if not self.alive:
+            return
+        if isinstance(message, CancelSubtask):
+            self._trace("cancelled")
+            self.leave()
+            return
+        self.mailbox.append(message)
+        self.wake()
+
+    def kill(self) -> None:
+        """Die at once, releasing nothing."""
+        self.alive = False
+
+    def leave(self) -> None:
+        """Leave in order: close the driver, then be gone; what runs in the background may still report."""
+        if not self.alive or self.driver is None:
+            return
+        try:
+            self.driver.close()
+        finally:
+            self.alive = False
+
+    def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Run a piece of the process; an error fails the subtask, a kill ends it silently."""
+        try:
+            action(*arguments)
+        except ProcessKilled:
+            return
+        except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+            self._trace("failed", repr(error))
+            self.world.note_failure(self.name, error)
+            self.send(SubtaskFailed(self.world.attempt_number(self.attempt), self.subtask, repr(error)))
+            self.leave()
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Make sure that a step comes if there is anything to do."""
+        if not self._scheduled and self.alive and self.opened:
+            self._scheduled = True
+            scheduler = self.world.scheduler
+            scheduler.at(scheduler.now + self._choices.random() * STEP_MS_MAX, self._step)
+
+    def _step(self, _: Any) -> None:
+        self._scheduled = False
+        driver = self.driver
+        if not self.alive or driver is None:
+            return
+        choices = self._enabled(driver)
+        if not choices:
+            return
+        choice = choices[int(self._choices.random() * len(choices))] if len(choices) > 1 else choices[0]
+        self._do(driver, choice)
+        if self.alive:
+            self.wake()
+
+    def _enabled(self, driver: SubtaskDriver) -> list[int]:
+        """List what may come next: -2 a message, -1 the source, otherwise a channel number."""
+        choices = [-2] if self.mailbox else []
+        for channel in self.outputs:
+            if channel.occupied >= channel.capacity:
+                return choices
+        if not driver.exhausted:
+            if self.world.scheduler.now >= self._poll_at:
+                choices.append(-1)
+            return choices
+        blocked = driver.blocked
+        for number, channel in enumerate(self.inputs):
+            if channel.queue and not blocked[number]:
+                choices.append(number)
+        return choices
+
+    def _do(self, driver: SubtaskDriver, choice: int) -> None:
+        if choice == -2:
+            message = self.mailbox.popleft()
+            self._trace("message", message)
+            self.guarded(driver.on_message, message)
+            if isinstance(message, FinishSubtask):
+                self.leave()
+        elif choice == -1:
+            self._trace("poll")
+            self.guarded(self._poll, driver)
+        else:
+            is_data, element = self.inputs[choice].take()
+            if is_data:
+                self._trace("data", choice)
+                self.guarded(driver.on_data, choice, element)
+            else:
+                self._trace("control", (choice, element))
+                self.guarded(driver.on_control, choice, element)
+
+    def _poll(self, driver: SubtaskDriver) -> None:
+        wait_ms = driver.poll_source()
+        if wait_ms:
+            scheduler = self.world.scheduler
+            self._poll_at = scheduler.now + wait_ms
+            scheduler.at(self._poll_at, self._wake_later)
+
+    def _wake_later(self, _: Any) -> None:
+        self.wake()
+
+    def _trace(self, step: str, details: Any = None) -> None:
+        self.world.trace.add((self.world.scheduler.now, self.name, step, details))

@@ -1,0 +1,44 @@
+"""Virtual time and the order of steps.
+
+Contract: a step runs at its time; of two steps of the same time, the one scheduled first runs first. Nothing
+else moves time, and no wall clock is read.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+
+class Scheduler:
+    """An event queue in virtual milliseconds."""
+
+    def __init__(self) -> None:
+        """Start at time 0 with nothing to do."""
+        self.now = 0.0
+        self.steps = 0
+        self._sequence = 0
+        self._queue: list[tuple[float, int, Callable[..., None], Any]] = []
+
+    def now_ms(self) -> float:
+        """Return the virtual time."""
+        return self.now
+
+    def at(self, time_ms: float, action: Callable[..., None], argument: Any = None) -> None:
+        """Run ``action(argument)`` at a time; one that has passed means now, after what is due now."""
+        self._sequence += 1
+        heapq.heappush(
+            self._queue, (time_ms if time_ms > self.now else self.now, self._sequence, action, argument)
+        )
+
+    def run(self, until_ms: float, stop: Callable[[], bool]) -> bool:
+        """Run steps until ``stop()`` holds; False if time or work ran out before."""
+        queue = self._queue
+        while not stop():
+            if not queue or queue[0][0] > until_ms:
+                return False
+            self.now, _, action, argument = heapq.heappop(queue)
+            self.steps += 1
+            action(argument)
+        return True

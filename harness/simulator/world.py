@@ -1,0 +1,338 @@
+"""The simulated world: executors, a coordinator, channels and storage in one process and one virtual time.
+
+It supplies the runtime's ports and exposes what can be hit. The same plan gives the same trace: all choices are
+drawn from named streams of the plan's seed, ties are broken by order of scheduling, and no set is iterated.
+
+What is simulated and how it differs from Spark: an executor that is lost is replaced at once; a failure is
+noticed after a message latency; a cancelled process lives on until the cancellation reaches it, so that two
+attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from faults.vocabulary import ProtocolPoint as FaultPoint
+from harness.plan import TrialPlan
+from harness.simulator.network import DataChannel, Link
+from harness.simulator.process import Background, ProcessKilled, SimulatedExecutor, SimulatedSubtask
+from harness.simulator.randomness import stream
+from harness.simulator.scheduler import Scheduler
+from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
+from harness.simulator.targets import SimulatedTargets
+from harness.simulator.trace import Trace
+from harness.suts.system import NemesisHooks
+from reference_impl.config import JobConfig
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from reference_impl.operators.api import DataPlane
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint
+from reference_impl.runtime.components import Components
+from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorObserver, CoordinatorPorts
+from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+
+_FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
+COORDINATOR_RESTART_MS = 15.0
+"""A crashed coordinator is started again after this long."""
+
+
+class SimulatedCoordinator:
+    """The coordinator's process; also its probe, its timers and its directory of subtasks."""
+
+    def __init__(self, world: SimulatedWorld, number: int) -> None:
+        """Start a process; ``start`` loads durable storage and deploys."""
+        self.world = world
+        self.name = f"coordinator#{number}"
+        self.alive = True
+        self.files = world.disk.host()
+        self._timers: dict[str, int] = {}
+        self._timer_count = 0
+        background = Background(world, self, world.plan.checkpoints.async_ms_max / 2)
+        self.storage = FileCheckpointStorage(self.files, world.graph.name, world.config.storage_root)
+        ports = CoordinatorPorts(
+            clock=world.scheduler,
+            probe=self,
+            timers=self,
+            subtasks=self,
+            deployer=self,
+            background=background,
+            storage=self.storage,
+            observer=world.observer,
+        )
+        self.driver = CoordinatorDriver(world.graph, world.config, ports, world.components)
+
+    def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Run a piece of the process unless it is dead; a kill in the middle ends it silently."""
+        if not self.alive:
+            return
+        try:
+            action(*arguments)
+        except ProcessKilled:
+            return
+
+    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+        """Probe."""
+        self.world.point_reached(point, None, details.get("attempt", 0), checkpoint)
+        if not self.alive:
+            raise ProcessKilled
+
+    def set(self, name: str, at_ms: float) -> None:
+        """Timers."""
+        self._timer_count += 1
+        self._timers[name] = self._timer_count
+        self.world.scheduler.at(at_ms, self._fire, (name, self._timer_count))
+
+    def _fire(self, timer: tuple[str, int]) -> None:
+        name, number = timer
+        if self.alive and self._timers.get(name) == number:
+            del self._timers[name]
+            self._trace("timer", name)
+            self.guarded(self.driver.on_timer, name)
+
+    def send(self, subtask: SubtaskId, message: Any) -> None:
+        """Directory: send to a subtask of the current attempt."""
+        process = self.world.processes.get(subtask)
+        if process is not None and process.from_coordinator is not None:
+            process.from_coordinator.send(message)
+
+    def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
+        """Deployer."""
+        self._trace("deploy", (attempt, restore.checkpoint if restore else None))
+        self.world.deploy(self, attempt, restore)
+
+    def stop(self, attempt: int, reason: str) -> None:
+        """Deployer: cancel every process; the answer comes when a message would have."""
+        self._trace("stop", attempt)
+        for process in self.world.processes.values():
+            if process.from_coordinator is not None:
+                process.from_coordinator.send(CancelSubtask(reason))
+        scheduler = self.world.scheduler
+        delay = self.world.network_random.random() * self.world.latency_ms
+        scheduler.at(scheduler.now + delay, self._stopped, attempt)
+
+    def _stopped(self, attempt: int) -> None:
+        self.guarded(self.driver.on_attempt_stopped, attempt)
+
+    def receive(self, message: Any) -> None:
+        """Take a message of a subtask."""
+        if self.alive:
+            self._trace("receive", message)
+            self.guarded(self.driver.on_message, message)
+
+    def lost(self, process: SimulatedSubtask) -> None:
+        """Notice that a process is gone."""
+        if self.alive:
+            self._trace("lost", process.name)
+            reason = f"{process.text} on executor {process.executor.number} was lost"
+            self.guarded(self.driver.on_attempt_failed, process.attempt, reason, process.subtask)
+
+    def _trace(self, step: str, details: Any = None) -> None:
+        self.world.trace.add((self.world.scheduler.now, self.name, step, details))
+
+
+class SimulatedWorld:
+    """Runs one plan's job to its end."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        graph: JobGraph,
+        config: JobConfig,
+        plane: DataPlane,
+        components: Components,
+        observer: CoordinatorObserver,
+        nemesis: NemesisHooks,
+    ) -> None:
+        """Set up executors and storage; ``run`` starts the coordinator."""
+        self.plan = plan
+        self.graph = graph
+        self.config = config
+        self.plane = plane
+        self.components = components
+        self.observer = observer
+        self.nemesis = nemesis
+        self.scheduler = Scheduler()
+        self.trace = Trace()
+        self.latency_ms = float(plan.network.latency_ms_max)
+        self.network_random = stream(plan.seed, "network")
+        self.storage_random = stream(plan.seed, "storage")
+        self._choices = stream(plan.seed, "choices")
+        self.disk = SimulatedDisk()
+        self.executors = [SimulatedExecutor(number, self.disk.host()) for number in range(plan.topology.executors)]
+        self._executors_started = plan.topology.executors
+        self.processes: dict[SubtaskId, SimulatedSubtask] = {}
+        self._everyone: list[SimulatedSubtask] = []
+        self.coordinators = 0
+        self.failures: list[str] = []
+        self._watched = {point for point, _ in nemesis.watched_points()}
+        self._first_running_ms: float | None = None
+        self.first_record_ms: dict[int, float] = {}
+        """Attempt -> when its first batch was processed."""
+        self._driver_type = components.subtask_driver or SubtaskDriver
+        self.coordinator = self._new_coordinator()
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Run until the job ended and its processes left; False if the bound came first."""
+        self.nemesis.bind(SimulatedTargets(self), self.scheduler.now_ms)
+        self.scheduler.at(0.0, self._start, self.coordinator)
+        return self.scheduler.run(float(self.plan.limits.virtual_ms), self._over)
+
+    def _over(self) -> bool:
+        coordinator = self.coordinator
+        if not (coordinator.alive and coordinator.driver.ended):
+            return False
+        return not any(process.alive for process in self._everyone)
+
+    def _start(self, coordinator: SimulatedCoordinator) -> None:
+        self.trace.add((self.scheduler.now, coordinator.name, "start", None))
+        coordinator.guarded(coordinator.driver.start)
+
+    def _new_coordinator(self) -> SimulatedCoordinator:
+        self.coordinators += 1
+        return SimulatedCoordinator(self, self.coordinators)
+
+    def attempt_number(self, attempt: int) -> AttemptNumber:
+        """Return an attempt as the runtime's type."""
+        return AttemptNumber(attempt)
+
+    def note_failure(self, name: str, error: Exception) -> None:
+        """Keep what a process died of, for the record."""
+        self.failures.append(f"{name}: {error!r}")
+
+    # --- deployment -----------------------------------------------------------------------------------------
+
+    def deploy(self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None) -> None:
+        """Start every subtask of an attempt, spread over the executors in turn."""
+        network, scheduler = self.plan.network, self.scheduler
+        processes: dict[SubtaskId, SimulatedSubtask] = {}
+        for position, subtask in enumerate(self.graph.subtasks):
+            executor = self.executors[position % len(self.executors)]
+            process = SimulatedSubtask(self, subtask, attempt, executor, self._choices)
+            process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
+            process.to_coordinator = Link(scheduler, self.network_random, self.latency_ms, coordinator.receive)
+            executor.subtasks.append(process)
+            processes[subtask] = process
+        for number, identity in enumerate(self.graph.channels):
+            slow = network.slow_factor if number == network.slow_channel else 1
+            channel = DataChannel(
+                str(identity), scheduler, self.network_random, self.latency_ms * slow, network.channel_capacity
+            )
+            channel.sender, channel.receiver = processes[identity.sender], processes[identity.receiver]
+            channel.number = len(channel.receiver.inputs)
+            channel.receiver.inputs.append(channel)
+            channel.sender.outputs.append(channel)
+        self.processes = processes
+        self._everyone = [process for process in self._everyone if process.alive]
+        self._everyone.extend(processes.values())
+        for subtask, process in processes.items():
+            process.attach(self._driver_for(process, subtask, attempt, restore))
+
+    def _driver_for(
+        self, process: SimulatedSubtask, subtask: SubtaskId, attempt: int, restore: CompletedCheckpoint | None
+    ) -> SubtaskDriver:
+        deployment = SubtaskDeployment(
+            job=self.graph.name,
+            subtask=subtask,
+            attempt=AttemptNumber(attempt),
+            config=self.config,
+            restore=restore.snapshot_of(subtask) if restore is not None else None,
+            restored_checkpoint=restore.checkpoint if restore is not None else None,
+        )
+        files = process.executor.files
+        ports = SubtaskPorts(
+            clock=self.scheduler,
+            probe=process,
+            output=process,
+            coordinator=process,
+            background=process.background,
+            storage=FileCheckpointStorage(files, self.graph.name, self.config.storage_root),
+            files=files,
+            buffered_bytes=process.buffered_bytes,
+        )
+        driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
+        return driver
+
+    # --- points and faults ----------------------------------------------------------------------------------
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+    ) -> None:
+        """Take a protocol point that a process stands at; the nemesis may strike before this returns."""
+        if point is ProtocolPoint.RECORDS_PROCESSED:
+            if attempt not in self.first_record_ms:
+                self.first_record_ms[attempt] = self.scheduler.now
+        elif point is ProtocolPoint.ATTEMPT_RUNNING and self._first_running_ms is None:
+            self._first_running_ms = self.scheduler.now
+            self._arm()
+        fault_point = _FAULT_POINTS[point]
+        if fault_point in self._watched:
+            self.trace.add((self.scheduler.now, subtask or "coordinator", "point", (point.value, checkpoint)))
+            self.nemesis.point_reached(fault_point, subtask, attempt)
+
+    def _arm(self, _: Any = None) -> None:
+        assert self._first_running_ms is not None
+        due = self.nemesis.next_time_ms()
+        if due is not None:
+            self.scheduler.at(self._first_running_ms + due, self._time_reached)
+
+    def _time_reached(self, _: Any) -> None:
+        assert self._first_running_ms is not None
+        if not self.coordinator.driver.ended:
+            self.nemesis.time_reached(self.scheduler.now - self._first_running_ms)
+            self._arm()
+
+    def live(self, subtask: str) -> SimulatedSubtask | None:
+        """Return the living process of a subtask, if there is one."""
+        process = self.processes.get(SubtaskId.parse(subtask))
+        return process if process is not None and process.alive else None
+
+    def kill_executor(self, executor: SimulatedExecutor, lose_unsynced: bool) -> None:
+        """Kill a host and everything on it; a new one takes its place."""
+        self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
+        executor.alive = False
+        self.executors[self.executors.index(executor)] = SimulatedExecutor(
+            self._executors_started, self.disk.host()
+        )
+        self._executors_started += 1
+        for process in executor.subtasks:
+            if process.alive:
+                self.kill_process(process)
+        if lose_unsynced:
+            executor.files.lose_unsynced()
+
+    def kill_process(self, process: SimulatedSubtask) -> None:
+        """Kill one process; the coordinator notices after a latency."""
+        self.trace.add((self.scheduler.now, process.name, "killed", None))
+        process.kill()
+        delay = self.network_random.random() * self.latency_ms
+        self.scheduler.at(self.scheduler.now + delay, self._notice, process)
+
+    def _notice(self, process: SimulatedSubtask) -> None:
+        self.coordinator.lost(process)
+
+    def crash_coordinator(self, lose_unsynced: bool) -> None:
+        """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
+        old = self.coordinator
+        self.trace.add((self.scheduler.now, old.name, "killed", lose_unsynced))
+        old.alive = False
+        if lose_unsynced:
+            old.files.lose_unsynced()
+        for process in self.processes.values():
+            delay = self.network_random.random() * self.latency_ms
+            self.scheduler.at(self.scheduler.now + delay, self._orphaned, process)
+        self.coordinator = self._new_coordinator()
+        self.scheduler.at(self.scheduler.now + COORDINATOR_RESTART_MS, self._start, self.coordinator)
+
+    def _orphaned(self, process: SimulatedSubtask) -> None:
+        if process.alive:
+            self.trace.add((self.scheduler.now, process.name, "orphaned", None))
+            process.leave()
+
+    def read_only_files(self) -> SimulatedFileSystem:
+        """Return a view of the disk for final reads."""
+        return self.disk.host()

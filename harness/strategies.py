@@ -1,0 +1,305 @@
+"""Hypothesis strategies for trial plans: the configuration is drawn too, not only the faults.
+
+A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what is sure to happen
+in the plan at hand: a job cannot end without a completed checkpoint, so every subtask passes every point of a
+checkpoint at least once; a subtask that is killed before it acknowledged passes them again; a restore follows
+once something else was killed. Points that a plan may never reach (the fifth checkpoint of a short job) are
+not drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
+
+from faults.packages import PACKAGES, FaultKind
+from faults.vocabulary import COORDINATOR_POINTS, After, At, CrashCoordinator, ProtocolPoint, ScheduledFault
+from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.profiles import Profile, Range
+
+SubtaskNames = Callable[[TrialPlan], Sequence[str]]
+"""Tells the subtasks of a plan's job, sources first and sinks last; a system's ``subtasks``."""
+
+Adjust = Callable[[TrialPlan], TrialPlan]
+"""Changes a drawn plan before its faults are drawn: the overrides of a campaign file."""
+
+_ALIGNMENT = frozenset({ProtocolPoint.ALIGNMENT_STARTED, ProtocolPoint.ALIGNMENT_COMPLETED})
+_SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
+_RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
+_BEFORE_ACKNOWLEDGEMENT = frozenset(
+    {
+        ProtocolPoint.BARRIER_RECEIVED,
+        ProtocolPoint.ALIGNMENT_STARTED,
+        ProtocolPoint.ALIGNMENT_COMPLETED,
+        ProtocolPoint.SNAPSHOT_TAKEN,
+        ProtocolPoint.BARRIER_FORWARDED,
+        ProtocolPoint.SNAPSHOT_STORED,
+    }
+)
+"""Points at which a kill of the subtask itself fails the checkpoint, so that the point is passed again."""
+
+RESTARTS_PER_FAULT = 5
+"""Restart budget for each planned fault, far above what one can use up."""
+
+
+def standard_subtasks(plan: TrialPlan) -> tuple[str, ...]:
+    """Return the subtasks of the workload ``keyed-totals``, for drawing plans without a system at hand."""
+    widths = (
+        ("source", plan.topology.sources),
+        ("totals", plan.topology.keyed),
+        ("sink", plan.topology.sinks),
+    )
+    return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the drawing of faults must know of a plan's job."""
+
+    plan: TrialPlan
+    sources: tuple[str, ...]
+    keyed: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return self.sources + self.keyed + self.sinks
+
+    @property
+    def batches_per_source(self) -> int:
+        workload = self.plan.workload
+        records = workload.batches * workload.batch_records - workload.start_offset
+        return max(0, -(-records // workload.batch_records))
+
+    def passing(self, point: ProtocolPoint, kills_before: int) -> tuple[str, ...]:
+        """Return the subtasks that are sure to pass a point at least once."""
+        if point is ProtocolPoint.RECORDS_PROCESSED:
+            return self.sources if self.batches_per_source else ()
+        if point in _ALIGNMENT:
+            several = (
+                (self.keyed if len(self.sources) > 1 else ()),
+                (self.sinks if len(self.keyed) > 1 else ()),
+            )
+            return several[0] + several[1]
+        if point in _SINK_ONLY:
+            return self.sinks
+        if point in _RESTORE and not kills_before:
+            return ()
+        return self.all
+
+
+def _job(plan: TrialPlan, names: Sequence[str]) -> _Job:
+    first, last = plan.topology.sources, len(names) - plan.topology.sinks
+    return _Job(plan, tuple(names[:first]), tuple(names[first:last]), tuple(names[last:]))
+
+
+def _between(draw: st.DrawFn, bounds: Range) -> int:
+    return draw(st.integers(*bounds))
+
+
+def _chance(draw: st.DrawFn, per_mille: int) -> bool:
+    return per_mille > 0 and draw(st.integers(0, 999)) >= 1_000 - per_mille
+
+
+def _kinds(profile: Profile, allowed: frozenset[str] | None) -> tuple[FaultKind, ...]:
+    """Return the fault kinds, each as often as its weight says, of those that the system can suffer."""
+    by_name = {kind.name: kind for package in PACKAGES for kind in package.kinds}
+    return tuple(
+        by_name[name]
+        for name, weight in profile.kinds
+        if allowed is None or by_name[name].needs in allowed
+        for _ in range(weight)
+    )
+
+
+@st.composite
+def trial_plans(
+    draw: st.DrawFn,
+    profile: Profile,
+    subtasks: SubtaskNames = standard_subtasks,
+    adjust: Adjust = lambda plan: plan,
+    targets: frozenset[str] | None = None,
+) -> TrialPlan:
+    """Draw a plan from a profile; the restart budget suffices for its faults.
+
+    ``targets`` are the kinds of target that the system exposes (``executor``, ``worker``, ``coordinator``);
+    None means all. ``adjust`` is applied before faults are drawn, so that their aims fit the adjusted plan.
+    """
+    plan = adjust(_draw_without_faults(draw, profile))
+    kinds = _kinds(profile, targets)
+    count = _between(draw, profile.faults) if kinds else 0
+    job = _job(plan, subtasks(plan))
+    schedule: list[ScheduledFault] = []
+    for _ in range(count):
+        schedule.append(_draw_fault(draw, profile, job, kinds, schedule))
+    restart = msgspec.structs.replace(
+        plan.restart, attempts_max=max(plan.restart.attempts_max, RESTARTS_PER_FAULT * count)
+    )
+    return msgspec.structs.replace(plan, faults=tuple(schedule), restart=restart)
+
+
+def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
+    topology = TopologyPlan(
+        sources=_between(draw, profile.sources),
+        keyed=_between(draw, profile.keyed),
+        sinks=_between(draw, profile.sinks),
+        executors=_between(draw, profile.executors),
+        write_through=draw(st.booleans()),
+    )
+    workload = _draw_workload(draw, profile)
+    if workload.batches * workload.batch_records == 1:  # exactly one record: one source only
+        topology = msgspec.structs.replace(topology, sources=1)
+    return TrialPlan(
+        seed=draw(st.integers(0, 2**31 - 1)),
+        workload=workload,
+        topology=topology,
+        checkpoints=_draw_checkpoints(draw, profile),
+        restart=RestartPlan(delay_ms=_between(draw, profile.restart_delay_ms)),
+        network=_draw_network(draw, profile, topology),
+        limits=msgspec.structs.replace(TrialPlan().limits, wall_s=profile.wall_s),
+    )
+
+
+def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:
+    keys = _between(draw, profile.keys)
+    if _chance(draw, profile.tiny_inputs_per_mille):
+        return WorkloadPlan(batches=draw(st.integers(0, 1)), batch_records=1, keys=keys)
+    batches, batch_records = _between(draw, profile.batches), _between(draw, profile.batch_records)
+    offset = min(_between(draw, profile.start_offset), batches * batch_records) if draw(st.booleans()) else 0
+    return WorkloadPlan(
+        batches=batches,
+        batch_records=batch_records,
+        keys=keys,
+        start_offset=offset,
+        records_per_second=draw(st.sampled_from(profile.records_per_second)),
+    )
+
+
+def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
+    timeout_ms = draw(st.sampled_from(profile.timeouts_ms))
+    async_ms_max = _between(draw, profile.async_ms_max)
+    if _chance(draw, profile.late_async_per_mille):
+        # A little beyond the timeout: some checkpoints expire and are acknowledged late, most complete.
+        async_ms_max = timeout_ms + timeout_ms // 10
+    return CheckpointPlan(
+        interval_ms=_between(draw, profile.interval_ms),
+        timeout_ms=timeout_ms,
+        min_pause_ms=draw(st.sampled_from(profile.min_pause_ms)),
+        retained=_between(draw, profile.retained),
+        async_ms_max=async_ms_max,
+    )
+
+
+def _draw_network(draw: st.DrawFn, profile: Profile, topology: TopologyPlan) -> NetworkPlan:
+    channels = topology.sources * topology.keyed + topology.keyed * topology.sinks
+    slow = _chance(draw, profile.slow_channel_per_mille)
+    return NetworkPlan(
+        latency_ms_max=_between(draw, profile.latency_ms_max),
+        slow_channel=draw(st.integers(0, channels - 1)) if slow else None,
+        slow_factor=draw(st.sampled_from(profile.slow_factors)),
+        channel_capacity=draw(st.sampled_from(profile.channel_capacities)),
+    )
+
+
+def _draw_fault(
+    draw: st.DrawFn,
+    profile: Profile,
+    job: _Job,
+    kinds: Sequence[FaultKind],
+    before: Sequence[ScheduledFault],
+) -> ScheduledFault:
+    kind = draw(st.sampled_from(kinds))
+    trigger: At | After
+    if _chance(draw, profile.timed_per_mille):
+        trigger = At(time_ms=_between(draw, profile.timed_ms))
+        standing = None
+    else:
+        trigger = _draw_aim(draw, profile, job, before)
+        standing = trigger.subtask
+    own = standing is not None and _chance(draw, profile.own_target_per_mille)
+    target = standing if own and standing is not None else draw(st.sampled_from(job.all))
+    lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
+    return ScheduledFault(kind.build(target, lose), trigger)
+
+
+def _draw_aim(draw: st.DrawFn, profile: Profile, job: _Job, before: Sequence[ScheduledFault]) -> After:
+    possible = tuple(
+        point for point in profile.points if point in COORDINATOR_POINTS or job.passing(point, len(before))
+    )
+    point = draw(st.sampled_from(possible))
+    if point in COORDINATOR_POINTS:
+        return After(point, nth=1 + _repeats(point, None, before))
+    subtask = draw(st.sampled_from(job.passing(point, len(before))))
+    if point is ProtocolPoint.RECORDS_PROCESSED:
+        return After(point, subtask, nth=draw(st.integers(1, job.batches_per_source)))
+    return After(point, subtask, nth=1 + _repeats(point, subtask, before))
+
+
+def _repeats(point: ProtocolPoint, subtask: str | None, before: Sequence[ScheduledFault]) -> int:
+    """Count the earlier faults after which this very point is sure to be passed once more."""
+    return sum(
+        _fails_what_it_hits(scheduled, point, subtask)
+        for scheduled in before
+        if isinstance(scheduled.trigger, After)
+        and (scheduled.trigger.point, scheduled.trigger.subtask) == (point, subtask)
+    )
+
+
+def _fails_what_it_hits(scheduled: ScheduledFault, point: ProtocolPoint, subtask: str | None) -> bool:
+    if isinstance(scheduled.fault, CrashCoordinator):
+        return point is ProtocolPoint.CHECKPOINT_TRIGGERED or point is ProtocolPoint.ATTEMPT_RUNNING
+    again = point in _BEFORE_ACKNOWLEDGEMENT or point in _RESTORE
+    return again and scheduled.fault.subtask == subtask
+
+
+# --- drawing many plans -------------------------------------------------------------------------------------
+
+
+class _PlainProvider(HypothesisProvider):
+    """Draws without the constants that Hypothesis collects from whatever modules happen to be loaded.
+
+    With them, the same seed would give other plans on the command line than inside pytest.
+    """
+
+    def _maybe_draw_constant(self, *_: object, **__: object) -> None:
+        return None
+
+
+_BACKEND = "barrier-tck-plain"
+AVAILABLE_PROVIDERS.setdefault(_BACKEND, f"{__name__}.{_PlainProvider.__name__}")
+
+
+def draw_plans(
+    seed: int,
+    count: int,
+    profile: Profile,
+    subtasks: SubtaskNames = standard_subtasks,
+    adjust: Adjust = lambda plan: plan,
+    targets: frozenset[str] | None = None,
+) -> tuple[TrialPlan, ...]:
+    """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED."""
+    plans: list[TrialPlan] = []
+
+    @hypothesis_seed(seed)
+    @settings(
+        max_examples=count,
+        phases=(Phase.generate,),
+        database=None,
+        deadline=None,
+        suppress_health_check=tuple(HealthCheck),
+        backend=_BACKEND,
+        derandomize=False,
+    )
+    @given(trial_plans(profile, subtasks, adjust, targets))
+    def collect(plan: TrialPlan) -> None:
+        plans.append(plan)
+
+    if count > 0:
+        collect()
+    return tuple(plans[:count])

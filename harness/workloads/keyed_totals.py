@@ -1,0 +1,100 @@
+"""The standard generated workload: running count and sum per key, small enough for thousands of trials."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+
+from harness.oracle.history import Row
+from harness.oracle.sequential_model import Aggregate, SequentialSpec
+from harness.plan import TrialPlan, WorkloadPlan
+from harness.workloads.workload import SplitData
+
+ID_STRIDE = 1_000_000
+"""Ids of split number i begin at ``i * ID_STRIDE``, so that an id alone tells its split and offset."""
+
+VALUES = range(-20, 101)
+"""What ``value`` is drawn from: negative, zero and positive, so that no sum hides a record."""
+
+SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("value", pa.int64())])
+"""Schema of the input when it is written as Parquet."""
+
+
+class KeyedTotals:
+    """Generated rows ``{"id", "key", "value"}``; one output row ``{"id", "key", "count", "sum"}`` per record."""
+
+    name = "keyed-totals"
+    description = (
+        "Read the splits; group the records by `key`; keep per key the number of records (`count`) and the sum "
+        "of `value` (`sum`); for every record emit one row with its `id`, its `key` and both aggregates, this "
+        "record included; write the rows to a sink whose committed output is visible exactly once."
+    )
+    spec = SequentialSpec(
+        id_column="id",
+        key_columns=("key",),
+        aggregates=(Aggregate("count"), Aggregate("sum", "value")),
+    )
+
+    @property
+    def input_directory(self) -> Path | None:
+        """Return None: the input is generated."""
+        return None
+
+    def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
+        """Return one or two splits per source subtask, ``batches * batch_records`` records each subtask.
+
+        Every draw comes from a stream named after what it decides, so that more sources do not change the
+        splits of the others. A second split begins at a batch boundary or, now and then, after one record: the
+        boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
+        """
+        workload = plan.workload
+        _refuse_impossible(workload)
+        found: list[SplitData] = []
+        for subtask in range(plan.topology.sources):
+            for part, records in enumerate(_lengths(plan, subtask)):
+                name = f"split-{subtask}-{part}"
+                rows = _rows(plan, name, first_id=(2 * subtask + part) * ID_STRIDE, records=records)
+                found.append(SplitData(name, subtask, rows, workload.start_offset))
+        return tuple(found)
+
+
+def _refuse_impossible(workload: WorkloadPlan) -> None:
+    """Raise ValueError for a plan that describes no input."""
+    sizes = {
+        "batches": workload.batches,
+        "batch_records": workload.batch_records,
+        "start_offset": workload.start_offset,
+    }
+    for name, value in sizes.items():
+        if value < 0:
+            raise ValueError(f"workload.{name} must be 0 or more, not {value}")
+    if workload.keys < 1:
+        raise ValueError(f"workload.keys must be 1 or more, not {workload.keys}")
+
+
+def _lengths(plan: TrialPlan, subtask: int) -> tuple[int, ...]:
+    """Return how many input records each split of a source subtask has."""
+    batches, size = plan.workload.batches, plan.workload.batch_records
+    total = batches * size
+    draws = random.Random(f"{plan.seed}/workload/splits/{subtask}")
+    shape = draws.randrange(8)
+    if shape < 4 or total == 0:
+        return (total,)
+    first = 1 if shape == 4 else size * draws.randint(0, batches)
+    return (first, total - first)
+
+
+def _rows(plan: TrialPlan, split: str, first_id: int, records: int) -> tuple[Row, ...]:
+    """Return a split's records, those before the start offset first."""
+    number = plan.workload.start_offset + records
+    draws = random.Random(f"{plan.seed}/workload/{split}")
+    keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=number)
+    values = draws.choices(VALUES, k=number)
+    return tuple(
+        [
+            {"id": first_id + i, "key": key, "value": value}
+            for i, (key, value) in enumerate(zip(keys, values, strict=True))
+        ]
+    )

@@ -1,0 +1,113 @@
+"""The seam of workloads: an input, what the job does with it in words, and its sequential model.
+
+A workload says nothing of barriers, checkpoints or subtasks of a system: an adapter builds the job in its own
+terms from the description. Positions, here and in a history, are absolute: position p of a split means that the
+split's records 0 to p - 1 lie before it, and a fresh run begins at the split's start offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.oracle.history import Row
+from harness.oracle.sequential_model import SequentialSpec
+from harness.plan import TrialPlan
+
+
+@dataclass(frozen=True, slots=True)
+class SplitData:
+    """One split of a generated input, with its records in reading order."""
+
+    name: str
+    subtask: int
+    """Index of the source subtask that reads it."""
+    rows: tuple[Row, ...]
+    """Every record of the split, those before the start offset included."""
+    start_offset: int = 0
+    """Where reading begins on a fresh start: earlier records are not part of the input."""
+
+    def __post_init__(self) -> None:
+        """Refuse a start outside the split."""
+        if not 0 <= self.start_offset <= len(self.rows):
+            raise ValueError(
+                f"split {self.name!r} has {len(self.rows)} records and cannot start at {self.start_offset}"
+            )
+
+    @property
+    def input(self) -> tuple[Row, ...]:
+        """Return the records that are part of the input."""
+        return self.rows[self.start_offset :]
+
+
+class Workload(Protocol):
+    """Input and meaning of a job. Implementations are values without state of their own."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that a plan uses."""
+
+    @property
+    def description(self) -> str:
+        """Return what the job does, in words that any streaming system can carry out."""
+
+    @property
+    def spec(self) -> SequentialSpec:
+        """Return the sequential model: ``spec.fold(records)`` is the job without faults."""
+
+    @property
+    def input_directory(self) -> Path | None:
+        """Return the directory of Parquet splits (one file each), or None if the input is generated."""
+
+    def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
+        """Return the splits of a generated input, the same for the same plan; empty for Parquet input.
+
+        Every call makes new rows, so that what a system does to its rows never reaches the oracle's.
+        """
+
+
+def split_name(text: str) -> str:
+    """Return a split's name without directories and without ``.parquet``: systems show either form."""
+    return PurePosixPath(text).name.removesuffix(".parquet")
+
+
+def split_files(directory: Path) -> tuple[Path, ...]:
+    """Return the Parquet splits of an input directory by name; raises FileNotFoundError if there are none."""
+    files = tuple(sorted(directory.glob("*.parquet")))
+    if not files:
+        raise FileNotFoundError(f"no Parquet splits in {directory}; prepare the workload's input first")
+    return files
+
+
+def read_splits(workload: Workload, plan: TrialPlan) -> tuple[SplitData, ...]:
+    """Return the splits of any workload, those of a Parquet input as rows too (costly for a large one)."""
+    if workload.input_directory is None:
+        return workload.splits(plan)
+    tables = [(split_name(file.name), pq.read_table(file)) for file in split_files(workload.input_directory)]
+    return tuple(
+        SplitData(
+            name=name,
+            subtask=i % plan.topology.sources,
+            rows=tuple(table.to_pylist()),
+            start_offset=min(plan.workload.start_offset, table.num_rows),
+        )
+        for i, (name, table) in enumerate(tables)
+    )
+
+
+def write_splits(splits: Sequence[SplitData], directory: Path, schema: pa.Schema) -> tuple[Path, ...]:
+    """Write generated splits as ``<name>.parquet`` for a system that reads files, and return the files.
+
+    Records before a start offset are written too: leaving them out is the source's work. The schema is needed
+    because a split may be empty.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    files = tuple(directory / f"{split.name}.parquet" for split in splits)
+    for split, file in zip(splits, files, strict=True):
+        pq.write_table(pa.Table.from_pylist(list(split.rows), schema=schema), file)
+    return files

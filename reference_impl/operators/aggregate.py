@@ -1,0 +1,146 @@
+"""The keyed aggregate: running aggregates per key, kept in a keyed state store, on either data plane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reference_impl.errors import ProtocolError
+from reference_impl.ids import CheckpointId
+from reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext
+from reference_impl.operators.functions import Aggregate, Emission
+from reference_impl.operators.futures import WrappedSnapshot
+from reference_impl.protocol.messages import OperatorSnapshot, StateHandle
+from reference_impl.runtime.ports import Payload
+from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateScope
+
+AGGREGATE_STATE = "aggregate"
+"""Name of the state in the store: encoded key to encoded accumulator (``operators.encoding``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """Spec of a keyed aggregate; its input is partitioned by ``key``."""
+
+    uid: str
+    key: tuple[str, ...]
+    aggregates: Mapping[str, Aggregate]
+    """Output column to aggregate, in the order of the accumulator's values."""
+    emit: Emission
+    carry: tuple[str, ...] = ()
+    """Input columns repeated in the rows of ``Emission.EACH_RECORD``."""
+
+    def build(self, plane: DataPlane) -> KeyedAggregate:
+        """Return the operator."""
+        return KeyedAggregate(self, plane)
+
+
+class KeyedAggregate:
+    """An ``Operator``. Live values are in an accumulator table; the store is brought up to date from it.
+
+    The table is written through to the store after every batch, or only ahead of a snapshot, as the context says. In
+    both cases the store holds exactly the records before the barrier when its snapshot begins (ALN-2).
+    """
+
+    def __init__(self, spec: AggregateSpec, plane: DataPlane) -> None:
+        """Take the spec and the data plane; nothing is opened yet."""
+        self.uid = spec.uid
+        self._spec = spec
+        self._plane = plane
+        self._context: OperatorContext | None = None
+        self._store: KeyedStateStore | None = None
+        self._table: AccumulatorTable | None = None
+        self._input_ended = False
+
+    def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Open the store with the restored files and fill the table from it (REC-1)."""
+        spec = self._spec
+        self._context = context
+        handles = restored.handles if restored is not None else ()
+        scope = StateScope(
+            context.job, context.subtask.vertex, self.uid, context.subtask.index, context.attempt, context.key_groups
+        )
+        self._store = context.state_backend.open(scope, handles, context.reader)
+        self._table = self._plane.accumulators(spec.key, spec.aggregates, spec.carry, context.max_parallelism)
+        entries = [
+            (int(group), key, value)
+            for group in context.key_groups
+            for key, value in self._store.scan(AGGREGATE_STATE, group)
+        ]
+        if entries:
+            self._table.load(entries)
+        self._input_ended = restored is not None and restored.input_ended
+
+    def process(self, payload: Payload) -> Payload | None:
+        """Fold a batch in; returns running aggregates with ``Emission.EACH_RECORD``."""
+        output = self._opened_table().update(payload, self._spec.emit is Emission.EACH_RECORD)
+        if self._opened_context().write_through:
+            self._flush()
+        return output
+
+    def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
+        """Return the keys changed since the previous emission, with ``Emission.CHANGES``.
+
+        This leaves no changed key behind whenever a snapshot is taken, so the set of changed keys is always empty
+        in a checkpoint and need not be part of it. The rows belong to the checkpoint, as they precede its barrier.
+        """
+        if self._spec.emit is Emission.CHANGES:
+            return self._opened_table().take_changed_rows()
+        return None
+
+    def end_of_input(self) -> Payload | None:
+        """Return what is still to be emitted, unless a restored checkpoint already contains that emission."""
+        ended_before, self._input_ended = self._input_ended, True
+        if ended_before:
+            return None
+        if self._spec.emit is Emission.CHANGES:
+            return self._opened_table().take_changed_rows()
+        if self._spec.emit is Emission.FINAL:
+            return self._opened_table().all_rows()
+        return None
+
+    def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
+        """Flush the table and do the store's synchronous part (SNP-1)."""
+        self._flush()
+        uid, input_ended = self.uid, self._input_ended
+        writer = self._opened_context().writers.writer(checkpoint, uid)
+        future = self._opened_store().snapshot(checkpoint, writer)
+
+        def wrap(handles: tuple[StateHandle, ...]) -> OperatorSnapshot:
+            return OperatorSnapshot(uid, handles=handles, input_ended=input_ended)
+
+        return WrappedSnapshot(future, wrap)
+
+    def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
+        """Tell the store; returns False, as nothing is committed here."""
+        self._opened_store().confirm(checkpoint)
+        return False
+
+    def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
+        """Tell the store to release what it kept for the checkpoint (COO-2)."""
+        self._opened_store().abort(checkpoint)
+
+    def close(self) -> None:
+        """Close the store; harmless before ``open`` and twice."""
+        if self._store is not None:
+            self._store.close()
+
+    def _flush(self) -> None:
+        groups, keys, values = self._opened_table().take_dirty()
+        if keys:
+            self._opened_store().put_many(AGGREGATE_STATE, groups, keys, values)
+
+    def _opened_table(self) -> AccumulatorTable:
+        if self._table is None:
+            raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
+        return self._table
+
+    def _opened_store(self) -> KeyedStateStore:
+        if self._store is None:
+            raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
+        return self._store
+
+    def _opened_context(self) -> OperatorContext:
+        if self._context is None:
+            raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
+        return self._context

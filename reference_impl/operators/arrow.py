@@ -1,0 +1,193 @@
+"""The Arrow plane: a batch is a ``pyarrow.RecordBatch``; everything but plain row functions is vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from reference_impl.errors import UsageError
+from reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
+from reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
+from reference_impl.operators.functions import Row, Vectorized
+
+_ROW_GROUP_ROWS = 1 << 17
+
+
+def _batch_of_rows(rows: list[Row], like: Any | None = None) -> Any:
+    """Return rows as a batch. A column keeps the type it has in ``like`` as long as its values fit that type."""
+    names = list(rows[0])
+    arrays = []
+    for name in names:
+        values = [row[name] for row in rows]
+        index = like.schema.get_field_index(name) if like is not None else -1
+        arrays.append(_array(values, like.schema.field(index).type if like is not None and index >= 0 else None))
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _array(values: list[Any], kind: Any | None) -> Any:
+    if kind is not None:
+        try:
+            return pa.array(values, type=kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            return pa.array(values)
+    return pa.array(values)
+
+
+class ParquetEncoder:
+    """Writes batches as one Parquet file, in row groups of about 128,000 rows (smaller batches are gathered)."""
+
+    def __init__(self, stream: Any) -> None:
+        """Take the ``OutputStream`` to write to; the caller makes it durable and closes it."""
+        self._stream = _CountingStream(stream)
+        self._writer: Any = None
+        self._waiting: list[Any] = []
+        self._waiting_rows = 0
+
+    def write(self, payload: Any) -> None:
+        """Append a batch. The first 128,000 rows fix the columns; later ones are cast to them."""
+        self._waiting.append(payload)
+        self._waiting_rows += payload.num_rows
+        if self._waiting_rows >= _ROW_GROUP_ROWS:
+            self._flush()
+
+    def finish(self) -> None:
+        """Write what is gathered and the footer; raises UsageError if nothing was ever written."""
+        if self._waiting:
+            self._flush()
+        if self._writer is None:
+            raise UsageError("a Parquet file without a batch has no columns; create files with their first batch")
+        self._writer.close()
+
+    def _flush(self) -> None:
+        # A column of nulls only takes the type that other batches give it.
+        table = pa.concat_tables(map(_table, self._waiting), promote_options="permissive")
+        self._waiting, self._waiting_rows = [], 0
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._stream, table.schema)
+        elif table.schema != self._writer.schema:
+            table = table.select(self._writer.schema.names).cast(self._writer.schema)
+        self._writer.write_table(table)
+
+
+def _table(batch: Any) -> Any:
+    return pa.Table.from_batches([batch])
+
+
+class _CountingStream:
+    """An ``OutputStream`` as Arrow wants a Python file: with ``tell``, and not to be closed by Arrow."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._written = 0
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._stream.closed)
+
+    def write(self, data: bytes) -> int:
+        self._stream.write(data)
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Leave the stream open: its owner still has to sync it."""
+
+
+class ArrowPlane:
+    """``DataPlane`` over record batches."""
+
+    name = "arrow"
+
+    def length(self, payload: Any) -> int:
+        """Return the number of records."""
+        return int(payload.num_rows)
+
+    def size_bytes(self, payload: Any) -> int:
+        """Return the bytes of the batch's own slices of its buffers."""
+        return int(payload.nbytes)
+
+    def from_rows(self, rows: Sequence[Row]) -> Any:
+        """Return rows (at least one) as a payload; types follow from the values."""
+        return _batch_of_rows(list(rows))
+
+    def map(self, payload: Any, function: Any) -> Any:
+        """Apply a row function to every record, or its vectorised form to the batch."""
+        if isinstance(function, Vectorized):
+            return _checked(function.batch(payload))
+        return _batch_of_rows(list(map(function, payload.to_pylist())), payload) if payload.num_rows else payload
+
+    def filter(self, payload: Any, function: Any) -> Any | None:
+        """Keep the records for which the predicate holds; None if none is left."""
+        mask: Iterable[Any]
+        if isinstance(function, Vectorized):
+            mask = function.batch(payload)
+        else:
+            mask = pa.array([bool(function(row)) for row in payload.to_pylist()], type=pa.bool_())
+        kept = payload.filter(mask)
+        return kept if kept.num_rows else None
+
+    def flat_map(self, payload: Any, function: Any) -> Any | None:
+        """Replace every record by zero or more; None if none is left."""
+        if isinstance(function, Vectorized):
+            batch = _checked(function.batch(payload))
+            return batch if batch.num_rows else None
+        rows = [result for row in payload.to_pylist() for result in function(row)]
+        return _batch_of_rows(rows, payload) if rows else None
+
+    def partition(
+        self, payload: Any, key: Sequence[str], parallelism: int, max_parallelism: int
+    ) -> list[tuple[int, Any]]:
+        """Split by the subtask that owns each record's key group (RSC-1), receivers in order."""
+        if not payload.num_rows:
+            return []
+        if parallelism == 1:
+            return [(0, payload)]
+        groups = groups_of_rows(columns_of(payload, key, "key_by"), max_parallelism)
+        targets = groups * parallelism // max_parallelism
+        counts = np.bincount(targets, minlength=parallelism)
+        ordered = payload.take(pa.array(stable_order(targets)))
+        ends = np.cumsum(counts)
+        return [
+            (target, ordered.slice(int(ends[target] - counts[target]), int(counts[target])))
+            for target in np.flatnonzero(counts).tolist()
+        ]
+
+    def combine(
+        self, payload: Any, key: Sequence[str], aggregates: Mapping[str, Any], max_parallelism: int
+    ) -> Any | None:
+        """Return the aggregates of this batch alone, one row per key."""
+        return combine(payload, key, aggregates)
+
+    def accumulators(
+        self, key: Sequence[str], aggregates: Mapping[str, Any], carry: Sequence[str], max_parallelism: int
+    ) -> ArrowAccumulatorTable:
+        """Return an empty table."""
+        return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
+
+    def encoder(self, stream: Any) -> ParquetEncoder:
+        """Return a writer of Parquet."""
+        return ParquetEncoder(stream)
+
+    @property
+    def file_suffix(self) -> str:
+        """Return ``.parquet``."""
+        return ".parquet"
+
+
+def _checked(batch: Any) -> Any:
+    """Refuse what a vectorised function must not return."""
+    if not isinstance(batch, pa.RecordBatch):
+        raise UsageError(f"a vectorised function returns a pyarrow.RecordBatch, not {type(batch).__name__}")
+    return batch
+
+

@@ -1,0 +1,289 @@
+"""The transactional file sink: exactly-once output as files that any Spark job can read (SNK-1).
+
+One transaction per checkpoint interval, one file per transaction::
+
+    <path>/_pending/count-0-a2-5.parquet              being written, or prepared (pre-committed)
+    <path>/part-count-0-chk7-a2-5.parquet             committed
+
+The barrier of checkpoint n prepares the transaction: its bytes and its name are durable, and the snapshot
+lists it. When n is known to be complete, a rename commits it. If the attempt ends in between, the next one,
+restored from n, finishes the commit. Spark ignores names that begin with ``_``, so it reads committed files
+only.
+
+Each sink of a job needs a directory of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from reference_impl.errors import CorruptStateError, StorageError, UsageError
+from reference_impl.ids import CheckpointId
+from reference_impl.operators.api import DataPlane, OperatorContext, RowEncoder
+from reference_impl.protocol.messages import OperatorSnapshot, TransactionFile, TransactionHandle
+from reference_impl.runtime.ports import Payload
+from reference_impl.state.backend import SnapshotFuture
+from reference_impl.state.snapshots import FinishedSnapshot
+from reference_impl.storage.filesystem import FileSystem, OutputStream
+from reference_impl.storage.paths import DirectorySync
+
+_PENDING = "_pending"
+_DEFAULT_BUFFER_RECORDS = 4096
+_NO_CHECKPOINT = CheckpointId(0)
+"""Stands in the names of files that are committed without any checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSink:
+    """Describes a transactional file sink; ``path`` is a directory, relative to the output file system's
+    root."""
+
+    path: str
+    uid: str = "sink"
+    buffer_records: int = _DEFAULT_BUFFER_RECORDS
+    """Records that are gathered before they are written to the file."""
+
+    def __post_init__(self) -> None:
+        """Refuse a path or a buffer that cannot work."""
+        if not self.path.strip("/") or self.path != self.path.strip("/"):
+            raise UsageError(
+                f"a file sink needs a relative directory without slashes around it, not {self.path!r}"
+            )
+        if self.buffer_records < 1:
+            raise UsageError(f"a file sink buffers 1 record or more, not {self.buffer_records}")
+
+    def build(self, plane: DataPlane) -> TransactionalFileSink:
+        """Return the operator of one subtask."""
+        return TransactionalFileSink(self, plane)
+
+
+@dataclass(slots=True)
+class _OpenTransaction:
+    """The transaction that records go to: its file, not yet complete."""
+
+    name: str
+    path: str
+    stream: OutputStream
+    encoder: RowEncoder
+    records: int = 0
+
+
+class TransactionalFileSink:
+    """Two-phase commit over files. Each step is a small method of its own, so that a variant can replace one.
+
+    ``flush_buffer`` and ``pre_commit`` on the barrier, ``commit`` on completion, ``recover_and_commit`` and
+    ``discard_leftovers`` when an attempt opens the sink. A failed write ends the sink: records that may not
+    have reached the file must not be covered by a later checkpoint (SI-04), so every later call raises, too.
+    """
+
+    def __init__(self, spec: FileSink, plane: DataPlane) -> None:
+        """Take the description and the data plane, which gives the file format."""
+        self.uid = spec.uid
+        self._spec = spec
+        self._plane = plane
+        self._directory = spec.path
+        self._pending_directory = f"{spec.path}/{_PENDING}"
+        self._buffer: list[Payload] = []
+        self._buffered_records = 0
+        self._current: _OpenTransaction | None = None
+        self._sequence = 0
+        self._prepared: list[TransactionHandle] = []
+        self._input_ended = False
+        self._failure: Exception | None = None
+        self._files: FileSystem
+        self._syncs: DirectorySync
+        self._subtask_name: str
+        self._attempt: int
+
+    @property
+    def prepared(self) -> tuple[TransactionHandle, ...]:
+        """Return the transactions that are prepared and not committed, oldest first."""
+        return tuple(self._prepared)
+
+    def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Finish the commits of the restored checkpoint, then remove what older attempts left behind
+        (SI-03)."""
+        self._files = context.output_files
+        self._syncs = DirectorySync(context.output_files)
+        self._subtask_name = f"{quote(context.subtask.vertex, safe='')}-{context.subtask.index}"
+        self._attempt = context.attempt
+        transactions = restored.transactions if restored is not None else ()
+        self._input_ended = restored is not None and restored.input_ended
+        self.recover_and_commit(transactions)
+        self.discard_leftovers(transactions)
+
+    def process(self, payload: Payload) -> None:
+        """Buffer a batch; nothing goes on, a sink is the end of its chain."""
+        records = self._plane.length(payload)
+        if not records:
+            return
+        with self._ending_on_failure():
+            self._buffer.append(payload)
+            self._buffered_records += records
+            if self._buffered_records >= self._spec.buffer_records:
+                self.flush_buffer()
+
+    def before_barrier(self, checkpoint: CheckpointId) -> None:  # noqa: ARG002 - the operator seam
+        """Emit nothing."""
+
+    def end_of_input(self) -> None:
+        """Remember it; the last checkpoint commits the last output."""
+        self._input_ended = True
+
+    def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
+        """Prepare the current transaction; list it with all that are prepared and not committed."""
+        with self._ending_on_failure():
+            self.flush_buffer()
+            self.pre_commit(checkpoint)
+        return FinishedSnapshot(
+            OperatorSnapshot(self.uid, transactions=self.prepared, input_ended=self._input_ended)
+        )
+
+    def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
+        """Commit all that was prepared up to this checkpoint, oldest first, and say so.
+
+        Notifications may be lost or overtake each other (SI-01): this one stands for all before it, and there
+        may be nothing left to do. The answer is True either way, since the coordinator waits for it.
+        """
+        self.commit([transaction for transaction in self._prepared if transaction.checkpoint <= checkpoint])
+        self._prepared = [
+            transaction for transaction in self._prepared if transaction.checkpoint > checkpoint
+        ]
+        return True
+
+    def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
+        """Do nothing: what was prepared for it stays prepared and is committed with the next one that
+        completes."""
+
+    def commit_without_checkpoints(self) -> None:
+        """Commit all output at once: for the end of a job that takes no checkpoints (COO-7)."""
+        with self._ending_on_failure():
+            self.flush_buffer()
+            self.pre_commit(_NO_CHECKPOINT)
+        self.commit(self._prepared)
+        self._prepared = []
+
+    def close(self) -> None:
+        """Abandon the current transaction. Prepared ones stay: only a restore can tell what becomes of
+        them."""
+        self._buffer = []
+        self._buffered_records = 0
+        current, self._current = self._current, None
+        if current is None:
+            return
+        path, stream = current.path, current.stream
+        # The encoder goes before its stream is closed: some write their footer when they are dropped.
+        del current
+        # The file is thrown away. If the disk refuses even that, the next attempt's discard_leftovers is
+        # there.
+        with contextlib.suppress(StorageError):
+            stream.close()
+        with contextlib.suppress(StorageError):
+            self._files.delete(path)
+
+    # --- the steps ----------------------------------------------------------------------------------------
+
+    def flush_buffer(self) -> None:
+        """Write the buffered records to the current transaction, which begins with its first record."""
+        if not self._buffer:
+            return
+        if self._current is None:
+            self._current = self._begin()
+        for payload in self._buffer:
+            self._current.encoder.write(payload)
+        self._current.records += self._buffered_records
+        self._buffer = []
+        self._buffered_records = 0
+
+    def pre_commit(self, checkpoint: CheckpointId) -> None:
+        """Make the current transaction's file complete and durable, name included. None is begun: none is
+        made."""
+        current = self._current
+        if current is None:
+            return
+        current.encoder.finish()
+        current.stream.sync()
+        current.stream.close()
+        self._syncs.sync(self._pending_directory)
+        file_name = current.path.rpartition("/")[2].removeprefix(f"{self._subtask_name}-")
+        committed = f"{self._directory}/part-{self._subtask_name}-chk{checkpoint}-{file_name}"
+        file = TransactionFile(current.path, committed, self._files.size(current.path), current.records)
+        self._prepared.append(TransactionHandle(current.name, checkpoint, (file,)))
+        self._current = None
+
+    def commit(self, transactions: Sequence[TransactionHandle]) -> None:
+        """Make prepared transactions visible, in this order, and their names durable; idempotent (SI-02).
+
+        Raises StorageError if a file is neither prepared nor committed: that is loss, and never passed over.
+        """
+        for transaction in transactions:
+            for file in transaction.files:
+                self._commit_file(transaction, file)
+        if transactions:
+            # Also when every file was in place: who moved them may have died before this sync.
+            self._syncs.sync(self._directory)
+
+    def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
+        """Finish the commits of the checkpoint that the attempt starts from, as often as it is restored."""
+        self.commit(transactions)
+
+    def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
+        """Delete what older attempts of this subtask left pending, apart from the files of ``kept``."""
+        keep = {file.pending for transaction in kept for file in transaction.files}
+        own = re.compile(
+            re.escape(f"{self._pending_directory}/{self._subtask_name}-a") + r"([0-9]+)-[0-9]+\..*"
+        )
+        for path in self._files.list_files(self._pending_directory):
+            match = own.fullmatch(path)
+            # Only older ones: if this is the older attempt, late, it has no business with its successor's
+            # files.
+            if match and int(match[1]) < self._attempt and path not in keep:
+                self._files.delete(path)
+
+    # --- helpers ------------------------------------------------------------------------------------------
+
+    def _begin(self) -> _OpenTransaction:
+        name = f"{self._subtask_name}-a{self._attempt}-{self._sequence}"
+        self._sequence += 1
+        path = f"{self._pending_directory}/{name}{self._plane.file_suffix}"
+        stream = self._files.create(path)
+        return _OpenTransaction(name, path, stream, self._plane.encoder(stream))
+
+    def _commit_file(self, transaction: TransactionHandle, file: TransactionFile) -> None:
+        if not self._files.exists(file.pending):
+            if not self._is_committed(file):
+                raise StorageError(
+                    f"transaction {transaction.transaction} of checkpoint {transaction.checkpoint} is lost: neither "
+                    f"{file.pending} nor {file.committed} ({file.size} bytes, {file.records} records) exists"
+                )
+            return
+        found = self._files.size(file.pending)
+        if found != file.size:
+            raise CorruptStateError(f"{file.pending} has {found} bytes, but {file.size} were prepared")
+        try:
+            self._files.rename(file.pending, file.committed)
+        except StorageError:
+            # A process of the older attempt may have committed it a moment ago.
+            if self._files.exists(file.pending) or not self._is_committed(file):
+                raise
+
+    def _is_committed(self, file: TransactionFile) -> bool:
+        return self._files.exists(file.committed) and self._files.size(file.committed) == file.size
+
+    @contextlib.contextmanager
+    def _ending_on_failure(self) -> Iterator[None]:
+        """Refuse to go on after a failure: what the failed call was to write may be missing from the file."""
+        if self._failure is not None:
+            raise StorageError(
+                f"sink {self.uid} of {self._subtask_name} failed before ({self._failure}) and may have lost "
+                "records; restart from the last completed checkpoint"
+            )
+        try:
+            yield
+        except Exception as error:
+            self._failure = error
+            raise

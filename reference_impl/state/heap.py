@@ -1,0 +1,412 @@
+"""A state backend that keeps state in memory, with copy-on-write snapshots (SNP-4).
+
+Entries live in one dict per (state name, key group); keys and values are immutable bytes, so a shallow copy
+of a dict is a full copy. The synchronous part of a snapshot notes which dicts exist and marks them shared;
+the first later write to a shared dict copies it (BE-01). The snapshot *pins* its version until the
+asynchronous part ends, fails or is cancelled; without a pin a write copies nothing (BE-07).
+
+**File format**, version 1. A snapshot is one file (none at all if the state is empty), in this order::
+
+    magic   8 bytes   b"heapsnap"
+    blocks            one per non-empty (state name, key group): a MessagePack map, that is the number of
+                      entries, then each key and value as MessagePack ``bin``, its length in front
+    index             MessagePack array of [state name, key group, offset, length, entries], one per block,
+                      sorted by name and group; offset counts from the start of the file, length is in bytes
+    footer  16 bytes  little-endian: offset of the index (8 bytes), version (4 bytes), b"INDX"
+
+The index comes last, as in Parquet, so that a snapshot streams to storage without being held in memory twice;
+each key group can be read on its own. MessagePack does the encoding because it does it in C.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from threading import Lock
+
+import msgspec
+
+from reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
+from reference_impl.ids import CheckpointId, KeyGroupRange
+from reference_impl.protocol.messages import StateHandle
+from reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateReader,
+    StateScope,
+    StateWriter,
+)
+from reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
+
+Table = dict[bytes, bytes]
+"""The entries of one state in one key group."""
+CapturedState = tuple[str, dict[int, Table]]
+"""What a snapshot notes of one state: its name and its tables by key group."""
+
+_MAGIC = b"heapsnap"
+_FOOTER = struct.Struct("<QI4s")
+_FOOTER_MARK = b"INDX"
+_VERSION = 1
+_CHUNK_BYTES = 256 * 1024
+"""Blocks are gathered until a chunk has this size: few writes, and a cancel is noticed between any two."""
+
+_IndexEntry = tuple[str, int, int, int, int]
+_encode = msgspec.msgpack.Encoder().encode
+_decode_table = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+_decode_index = msgspec.msgpack.Decoder(list[_IndexEntry]).decode
+
+
+class HeapStateBackend:
+    """Opens stores that live in memory. A value: it is shipped to subtasks."""
+
+    @property
+    def name(self) -> str:
+        """Return ``heap``."""
+        return "heap"
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Open a store with the entries of the handles that lie in the scope's key groups (RSC-1).
+
+        Raises CorruptStateError if a file is not a heap snapshot, or if two handles hold the same key group.
+        """
+        store = self.new_store(scope)
+        wanted = [handle for handle in restore if len(handle.key_groups.intersection(scope.key_groups))]
+        _refuse_overlaps(wanted)
+        for handle in wanted:
+            for name, group, table in read_snapshot(handle, reader.read(handle), scope.key_groups):
+                store.adopt(name, group, table)
+        return store
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return an empty store; a variant of the backend overrides this."""
+        return HeapStateStore(scope)
+
+
+class _ReadableTables(dict[int, Table]):
+    """The tables of one state by key group. A group that was never written reads as empty."""
+
+    __slots__ = ("_key_groups",)
+
+    def __init__(self, key_groups: KeyGroupRange) -> None:
+        super().__init__()
+        self._key_groups = key_groups
+
+    def __missing__(self, group: int) -> Table:
+        _require_in_range(group, self._key_groups)
+        return {}
+
+
+class _WritableTables(dict[int, Table]):
+    """The tables of one state that may be written in place. A missing one is made writable by its store."""
+
+    __slots__ = ("_state", "_store")
+
+    def __init__(self, store: HeapStateStore, state: _State) -> None:
+        super().__init__()
+        self._store = store
+        self._state = state
+
+    def __missing__(self, group: int) -> Table:
+        table = self._store.writable_copy(self._state, group)
+        self[int(group)] = table
+        return table
+
+
+class _State:
+    """One named state: all its tables, those that may be written in place, and the version each stems
+    from."""
+
+    __slots__ = ("born", "readable", "writable")
+
+    def __init__(self, store: HeapStateStore, key_groups: KeyGroupRange) -> None:
+        self.readable = _ReadableTables(key_groups)
+        self.writable = _WritableTables(store, self)
+        self.born: dict[int, int] = {}
+
+
+class _States(dict[str, _State]):
+    """The states by name, made on first use."""
+
+    __slots__ = ("_key_groups", "_store")
+
+    def __init__(self, store: HeapStateStore, key_groups: KeyGroupRange) -> None:
+        super().__init__()
+        self._store = store
+        self._key_groups = key_groups
+
+    def __missing__(self, name: str) -> _State:
+        state = self[name] = _State(self._store, self._key_groups)
+        return state
+
+
+class _ClosedStates(_States):
+    """Stands in for the states of a closed store."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> _State:
+        raise UsageError(f"the state {name!r} was used after its store was closed")
+
+
+class HeapStateStore:
+    """The live state of one operator of one subtask, in memory. Values must be ``bytes``, which never
+    change."""
+
+    def __init__(self, scope: StateScope) -> None:
+        """Start empty."""
+        self._key_groups = scope.key_groups
+        self._states: _States = _States(self, scope.key_groups)
+        self._version = 0
+        self._outstanding: dict[int, tuple[CheckpointId, DeferredSnapshot[tuple[StateHandle, ...]]]] = {}
+        self._pins: dict[int, None] = {}
+        # Pins are released by the thread that runs the asynchronous part.
+        self._pin_lock = Lock()
+
+    @property
+    def pinned_versions(self) -> int:
+        """Return how many snapshots still hold tables, so that a write has to copy (BE-07)."""
+        return len(self._pins)
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        """Return the value, or None if there is none."""
+        return self._states[name].readable[group].get(key)
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        """Set the value; raises UsageError for a key group that is not the store's."""
+        self._states[name].writable[group][key] = value
+
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        """Remove the value; a missing one is no error (and copies nothing)."""
+        state = self._states[name]
+        if key in state.readable[group]:
+            del state.writable[group][key]
+
+    def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
+        """Iterate over the entries as they are now; writes during the iteration do not disturb it."""
+        return iter(list(self._states[name].readable[group].items()))
+
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the values of many keys; ``groups`` and ``keys`` run in step."""
+        _require_same_length(len(groups), len(keys))
+        return list(map(dict.get, map(self._states[name].readable.__getitem__, groups), keys))
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        """Set many values; the three sequences run in step."""
+        _require_same_length(len(groups), len(keys))
+        _require_same_length(len(groups), len(values))
+        tables = map(self._states[name].writable.__getitem__, groups)
+        for table, key, value in zip(tables, keys, values, strict=True):
+            table[key] = value
+
+    def adopt(self, name: str, group: int, table: Table) -> None:
+        """Take a restored table as it is; raises CorruptStateError if the group has one already (BE-03)."""
+        state = self._states[name]
+        if group in state.readable:
+            raise CorruptStateError(
+                f"key group {group} of state {name!r} is in more than one restored snapshot"
+            )
+        state.readable[group] = table
+        state.born[group] = self._version
+
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        """Note the tables and mark them shared; the future serialises and writes them (SNP-1)."""
+        captured = self.capture()
+        if not any(tables for _, tables in captured):
+            return FinishedSnapshot(())
+        self._version += 1
+        version = self._version
+        self._pins[version] = None
+        task = _WriteTask(captured, writer, self._key_groups, lambda: self._release(version))
+        future = DeferredSnapshot(task.run, task.cancel)
+        self._outstanding[version] = (checkpoint, future)
+        return future
+
+    def capture(self) -> list[CapturedState]:
+        """Return the tables as of now, and see to it that none of them is written in place any more."""
+        captured = []
+        for name, state in self._states.items():
+            captured.append((name, dict(state.readable)))
+            state.writable.clear()
+        return captured
+
+    def writable_copy(self, state: _State, group: int) -> Table:
+        """Return a table that may be written in place: the present one, unless a pinned snapshot shares
+        it."""
+        _require_in_range(group, self._key_groups)
+        group = int(group)
+        table = state.readable.get(group)
+        if table is None:
+            table = {}
+        else:
+            with self._pin_lock:
+                # Versions count up, so the newest pin is the last one; it shares every table born before it.
+                shared = bool(self._pins) and next(reversed(self._pins)) > state.born[group]
+            if shared:
+                table = table.copy()
+        state.readable[group] = table
+        state.born[group] = self._version
+        return table
+
+    def confirm(self, checkpoint: CheckpointId) -> None:
+        """Do nothing: nothing is kept for a checkpoint once its files are written."""
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        """Cancel the checkpoint's asynchronous part if it has not ended (COO-2)."""
+        self._cancel([future for number, future in list(self._outstanding.values()) if number == checkpoint])
+
+    def close(self) -> None:
+        """Cancel what runs and drop the state."""
+        self._cancel([future for _, future in list(self._outstanding.values())])
+        self._states = _ClosedStates(self, self._key_groups)
+
+    @staticmethod
+    def _cancel(futures: list[DeferredSnapshot[tuple[StateHandle, ...]]]) -> None:
+        for future in futures:
+            future.cancel()
+
+    def _release(self, version: int) -> None:
+        """Unpin a version. Releasing twice is harmless: a version is pinned once and its number never
+        returns."""
+        with self._pin_lock:
+            self._pins.pop(version, None)
+        self._outstanding.pop(version, None)
+
+
+class _WriteTask:
+    """The asynchronous part of one snapshot: serialises the captured tables and writes them."""
+
+    __slots__ = ("_cancelled", "_captured", "_key_groups", "_lock", "_release", "_started", "_writer")
+
+    def __init__(
+        self,
+        captured: list[CapturedState],
+        writer: StateWriter,
+        key_groups: KeyGroupRange,
+        release: Callable[[], None],
+    ) -> None:
+        self._captured = captured
+        self._writer = writer
+        self._key_groups = key_groups
+        self._release = release
+        self._lock = Lock()
+        self._started = False
+        self._cancelled = False
+
+    def run(self) -> tuple[StateHandle, ...]:
+        """Write the file; whatever happens, the pinned version is released."""
+        with self._lock:
+            self._started = True
+        try:
+            return (self._writer.write("state", self._chunks(), self._key_groups),)
+        finally:
+            self._release()
+
+    def cancel(self) -> None:
+        """Make a running write stop at its next chunk. One that has not started releases its version here."""
+        with self._lock:
+            self._cancelled = True
+            started = self._started
+        if not started:
+            self._release()
+
+    def _chunks(self) -> Iterator[bytes]:
+        for chunk in serialised(self._captured):
+            self._check_cancelled()
+            yield chunk
+        self._check_cancelled()
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise SnapshotCancelled("the asynchronous part of a heap snapshot was cancelled")
+
+
+def serialised(captured: Sequence[CapturedState]) -> Iterator[bytes]:
+    """Yield the file of a snapshot in chunks; the format is described at the head of this module."""
+    index: list[_IndexEntry] = []
+    pending = [_MAGIC]
+    pending_bytes = offset = len(_MAGIC)
+    for name, tables in sorted(captured, key=itemgetter(0)):
+        for group in sorted(tables):
+            table = tables[group]
+            if not table:
+                continue
+            block = _encode(table)
+            index.append((name, group, offset, len(block), len(table)))
+            pending.append(block)
+            offset += len(block)
+            pending_bytes += len(block)
+            if pending_bytes >= _CHUNK_BYTES:
+                yield b"".join(pending)
+                pending, pending_bytes = [], 0
+    pending += [_encode(index), _FOOTER.pack(offset, _VERSION, _FOOTER_MARK)]
+    yield b"".join(pending)
+
+
+def read_snapshot(
+    handle: StateHandle, content: bytes, key_groups: KeyGroupRange
+) -> Iterator[tuple[str, int, Table]]:
+    """Yield (state name, key group, entries) of a snapshot file, of the wanted key groups only.
+
+    Raises CorruptStateError, with the path, if the content is not of this format or contradicts its index.
+    """
+    view = memoryview(content)
+    try:
+        index, index_offset = _read_index(view)
+        for name, group, offset, length, entries in index:
+            if group not in handle.key_groups:
+                raise ValueError(f"it holds key group {group}, outside of its range {handle.key_groups}")
+            if group not in key_groups:
+                continue
+            if not len(_MAGIC) <= offset <= offset + length <= index_offset:
+                raise ValueError(
+                    f"its index points to bytes {offset} to {offset + length}, outside of the blocks"
+                )
+            table = _decode_table(view[offset : offset + length])
+            if len(table) != entries:
+                raise ValueError(
+                    f"key group {group} of {name!r} has {len(table)} entries instead of {entries}"
+                )
+            yield name, group, table
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise CorruptStateError(f"{handle.path} is not a readable heap snapshot: {error}") from error
+
+
+def _read_index(view: memoryview) -> tuple[list[_IndexEntry], int]:
+    if len(view) < len(_MAGIC) + _FOOTER.size or view[: len(_MAGIC)] != _MAGIC:
+        raise ValueError(f"it does not begin with {_MAGIC!r}")
+    index_offset, version, mark = _FOOTER.unpack(view[-_FOOTER.size :])
+    if mark != _FOOTER_MARK or not len(_MAGIC) <= index_offset <= len(view) - _FOOTER.size:
+        raise ValueError("its footer is damaged")
+    if version != _VERSION:
+        raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
+    return _decode_index(view[index_offset : -_FOOTER.size]), index_offset
+
+
+def _refuse_overlaps(handles: Sequence[StateHandle]) -> None:
+    by_start = sorted(handles, key=lambda handle: (handle.key_groups.start, handle.path))
+    for first, second in pairwise(by_start):
+        if second.key_groups.start < first.key_groups.end:
+            raise CorruptStateError(
+                f"{first.path} and {second.path} overlap: they hold the key groups {first.key_groups} and "
+                f"{second.key_groups}, but a key group has one owner (RSC-1)"
+            )
+
+
+def _require_in_range(group: int, key_groups: KeyGroupRange) -> None:
+    if not key_groups.start <= group < key_groups.end:
+        raise UsageError(
+            f"key group {group} is not in the store's range {key_groups}; another subtask owns it"
+        )
+
+
+def _require_same_length(first: int, second: int) -> None:
+    if first != second:
+        raise UsageError(
+            f"key groups, keys and values must run in step, but their lengths are {first} and {second}"
+        )

@@ -1,0 +1,175 @@
+"""Snapshot futures: the three forms in which an operator or a backend hands over its asynchronous part.
+
+``FinishedSnapshot`` has its result already, ``DeferredSnapshot`` computes it in ``run``,
+``CompositeSnapshot`` runs several, one after the other, and combines them. All keep the promises of
+``backend.SnapshotFuture``: the work is done at most once, and ``cancel`` is harmless at any time, from any
+thread, and twice (SNP-1, SNP-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from reference_impl.errors import SnapshotCancelled, UsageError
+from reference_impl.state.backend import SnapshotFuture
+
+ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class FinishedSnapshot(Generic[ResultT_co]):
+    """A purely synchronous snapshot: the result is there, so ``cancel`` comes too late and does nothing."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: ResultT_co) -> None:
+        """Take the result."""
+        self._value = value
+
+    @property
+    def done(self) -> bool:
+        """Return True."""
+        return True
+
+    def run(self) -> ResultT_co:
+        """Return the result."""
+        return self._value
+
+    def cancel(self) -> None:
+        """Do nothing: nothing is held."""
+
+
+class _Phase(Enum):
+    """Where a deferred snapshot stands; it only ever moves down this list."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled before it ran"
+
+
+class DeferredSnapshot(Generic[ResultT]):
+    """Runs a function, once. ``on_cancel`` is called at most once, and only while there is something to
+    cancel.
+
+    A cancel before ``run`` means that the function never runs; ``on_cancel`` must then release what is held.
+    A cancel during ``run`` only calls ``on_cancel``: the function has to notice, stop and raise
+    SnapshotCancelled. If it returns nevertheless, the cancel came too late: ``run`` gives the result, and its
+    caller owns the files.
+    """
+
+    __slots__ = ("_cancel_asked", "_function", "_lock", "_on_cancel", "_phase")
+
+    def __init__(self, function: Callable[[], ResultT], on_cancel: Callable[[], None] | None = None) -> None:
+        """Take the asynchronous part, and what tells it to stop."""
+        self._function = function
+        self._on_cancel = on_cancel
+        self._lock = Lock()
+        self._phase = _Phase.WAITING
+        self._cancel_asked = False
+
+    @property
+    def done(self) -> bool:
+        """Tell whether ``run`` ended, with a result or an error."""
+        return self._phase is _Phase.DONE
+
+    def run(self) -> ResultT:
+        """Run the function; raises SnapshotCancelled after a cancel, UsageError when called again."""
+        with self._lock:
+            if self._phase is _Phase.CANCELLED:
+                raise SnapshotCancelled("the snapshot was cancelled before its asynchronous part began")
+            if self._phase is not _Phase.WAITING:
+                raise UsageError(f"this snapshot is {self._phase.value} already; run() is called once")
+            self._phase = _Phase.RUNNING
+        try:
+            return self._function()
+        finally:
+            # Drop what the function holds: a finished snapshot must not keep a copy of the state alive.
+            with self._lock:
+                self._phase = _Phase.DONE
+                self._function = _already_run
+                self._on_cancel = None
+
+    def cancel(self) -> None:
+        """Ask the function to stop, or see to it that it never runs."""
+        with self._lock:
+            if self._phase is _Phase.DONE or self._cancel_asked:
+                return
+            self._cancel_asked = True
+            if self._phase is _Phase.WAITING:
+                self._phase = _Phase.CANCELLED
+                self._function = _already_run
+            on_cancel = self._on_cancel
+        # Outside the lock: the callback may take locks of its own, or call back.
+        if on_cancel is not None:
+            on_cancel()
+
+
+def _already_run() -> Any:
+    raise UsageError("this snapshot has run already; run() is called once")
+
+
+class CompositeSnapshot(Generic[ResultT]):
+    """Several snapshots as one, for instance those of a subtask's chained operators.
+
+    ``run`` runs the parts in order and combines their results. When a part fails or is cancelled, the later
+    ones are cancelled, and the results that earlier ones had already produced go to ``discard``, because
+    nobody else will ever learn which files they own (SNP-2).
+    """
+
+    __slots__ = ("_combine", "_deferred", "_discard", "_parts", "_ready")
+
+    def __init__(
+        self,
+        parts: Sequence[SnapshotFuture[Any]],
+        combine: Callable[[list[Any]], ResultT],
+        discard: Callable[[Any], None] | None = None,
+    ) -> None:
+        """Take the parts, the function of their results, and what disposes of the result of one part."""
+        self._parts = tuple(parts)
+        self._combine = combine
+        self._discard = discard
+        self._deferred = DeferredSnapshot(self._run_parts, self._cancel_parts)
+        # With nothing left to do the result exists at once, so that no background task is started for it.
+        self._ready = all(part.done for part in self._parts)
+
+    @property
+    def done(self) -> bool:
+        """Tell whether every part is done."""
+        return self._ready or self._deferred.done
+
+    def run(self) -> ResultT:
+        """Run the parts; raises the first error of a part."""
+        return self._deferred.run()
+
+    def cancel(self) -> None:
+        """Cancel every part that is not done."""
+        if not self._ready:
+            self._deferred.cancel()
+
+    def _cancel_parts(self) -> None:
+        for part in self._parts:
+            part.cancel()
+
+    def _run_parts(self) -> ResultT:
+        results: list[Any] = []
+        try:
+            for part in self._parts:
+                results.append(part.run())  # noqa: PERF401 - what ran before an error is needed after it
+            return self._combine(results)
+        except Exception as error:
+            self._cancel_parts()
+            for result in results:
+                self._discard_result(result, error)
+            raise
+
+    def _discard_result(self, result: Any, error: Exception) -> None:
+        if self._discard is None:
+            return
+        try:
+            self._discard(result)
+        except Exception as second:  # noqa: BLE001 - the first error is the one to tell; this goes with it
+            error.add_note(f"and discarding {result!r} failed: {second}")

@@ -1,0 +1,330 @@
+"""Checkpoint storage: where snapshots and the metadata of completed checkpoints live (STA-2, STA-3).
+
+``CheckpointStorage`` is the seam; ``FileCheckpointStorage`` implements it on the file system port::
+
+    <root>/<job>/counters                                              ids and attempts used so far
+    <root>/<job>/chk-7/count-0-a2-aggregate-state                      a state file: subtask count[0], attempt
+    2 <root>/<job>/chk-7/_metadata                                       published last: the checkpoint is
+    complete
+
+Every file name carries its attempt, so a process of an older attempt that still writes can overwrite nothing
+of a newer one (REC-2).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from reference_impl.state.backend import StateWriter
+from reference_impl.storage import metadata
+from reference_impl.storage.filesystem import FileSystem, OutputStream
+from reference_impl.storage.paths import DirectorySync, join, parent, safe_name
+
+_METADATA = "_metadata"
+_TEMPORARY = ".tmp"
+_COUNTERS_FORMAT = "counters"
+_COUNTERS_VERSION = 1
+
+
+class CheckpointStorage(Protocol):
+    """Keeps snapshots and completed checkpoints of one job. What is durable when:
+
+    - A state file, name and content, is durable when ``StateWriter.write`` returned its handle. Only then may
+    a subtask acknowledge (SNP-3). If it raised, the file is gone as far as the storage can be reached. - A
+    checkpoint is complete when ``publish`` returned. It happens in one atomic step: a reader, also one after
+    a crash, finds the whole metadata or none (COO-1). If it raised, the checkpoint is not complete; the
+    caller discards it, and after a crash in between it may be found complete, which is sound, since all it
+    needs was durable before. - Ids and attempts given to ``reserve`` are durable when it returned: no later
+    ``reserved`` is below them. - Nothing is promised about deletions: after a crash a deleted file may be
+    back. A checkpoint may therefore be listed though its files are gone; ``storage.restore`` tells such a one
+    from a readable one.
+
+    Every method raises StorageError if the storage fails. Nothing is ever deleted because it could not be
+    read.
+    """
+
+    def writer(
+        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+    ) -> StateWriter:
+        """Return the writer of one operator's files for one checkpoint."""
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Return a state file; raises CorruptStateError if it is not what its handle says."""
+
+    def publish(self, completed: CompletedCheckpoint) -> None:
+        """Make a checkpoint complete, atomically (COO-1)."""
+
+    def load(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
+        """Read a complete checkpoint's metadata; raises CorruptStateError if it is damaged."""
+
+    def completed(self) -> tuple[CheckpointId, ...]:
+        """Return the ids of all published checkpoints, ascending; what they hold was not read yet."""
+
+    def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
+        """Delete everything of a checkpoint, metadata first. A missing one is no error."""
+
+    def discard(self, handles: Iterable[StateHandle]) -> None:
+        """Delete state files. A missing one is no error; one that cannot be deleted does not keep the
+        others."""
+
+    def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
+        """Make durable that ids and attempts up to these are used (COO-4). Never lowers what was reserved."""
+
+    def reserved(self) -> tuple[CheckpointId, AttemptNumber]:
+        """Return the highest id and attempt ever reserved; 0 and 0 for a new job."""
+
+    def files(self) -> list[str]:
+        """Return the paths of all files of the job, sorted: what a leak check counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    """Content of the counters file."""
+
+    checkpoint: int
+    attempt: int
+
+
+class FileCheckpointStorage:
+    """Checkpoint storage of one job on a file system that all its processes reach.
+
+    Used by the coordinator and, each with an instance of its own, by the subtasks. ``reserve`` belongs to the
+    coordinator alone.
+    """
+
+    def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
+        """Take the file system, the job's name and the directory of checkpoint storage."""
+        if not job or not root:
+            raise UsageError(
+                f"checkpoint storage needs a job name and a root directory, not {job!r} in {root!r}"
+            )
+        self._files = files
+        self._root = root
+        self._job = safe_name(job)
+        self._directory = join(root, self._job)
+        self._syncs = DirectorySync(files)
+        self._reserved: _Counters | None = None
+        self._published_name = re.compile(re.escape(self._directory) + r"/chk-([1-9][0-9]*)/" + _METADATA)
+
+    def writer(
+        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+    ) -> FileStateWriter:
+        """Return the writer of one operator's files for one checkpoint."""
+        prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
+        return FileStateWriter(self._files, self._root, f"{self._job}/chk-{checkpoint}/{prefix}")
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Return a state file, verified against size and checksum (STA-3)."""
+        path = join(self._root, handle.path)
+        content = self._files.read(path)
+        if len(content) != handle.size:
+            raise CorruptStateError(f"{path} has {len(content)} bytes, expected {handle.size}")
+        found = metadata.checksum_text(zlib.crc32(content))
+        if found != handle.checksum:
+            raise CorruptStateError(f"{path} has the checksum {found}, expected {handle.checksum}")
+        return content
+
+    def publish(self, completed: CompletedCheckpoint) -> None:
+        """Make a checkpoint complete: write beside, sync, rename, sync the names (COO-1)."""
+        path = self._metadata_path(completed.checkpoint)
+        if self._files.exists(path):
+            raise UsageError(
+                f"checkpoint {completed.checkpoint} is published already; ids are used once (COO-4)"
+            )
+        try:
+            self._replace(path, metadata.encode(completed))
+            # The directory chk-<n> is new too: its own name must survive as well.
+            self._syncs.sync(self._directory)
+        except Exception as error:
+            self._unpublish(path, error)
+            raise
+
+    def load(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
+        """Read a complete checkpoint's metadata."""
+        path = self._metadata_path(checkpoint)
+        completed = metadata.decode(self._files.read(path), path)
+        if completed.checkpoint != checkpoint:
+            raise CorruptStateError(f"{path} is the metadata of checkpoint {completed.checkpoint}")
+        return completed
+
+    def completed(self) -> tuple[CheckpointId, ...]:
+        """Return the ids of all published checkpoints, ascending."""
+        matches = (self._published_name.fullmatch(path) for path in self.files())
+        return tuple(sorted(CheckpointId(int(match[1])) for match in matches if match))
+
+    def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
+        """Delete everything of a checkpoint. Metadata goes first, so that no half of one looks complete."""
+        self._files.delete(self._metadata_path(checkpoint))
+        self._files.delete_tree(self._checkpoint_directory(checkpoint))
+
+    def discard(self, handles: Iterable[StateHandle]) -> None:
+        """Delete state files; raises StorageError at the end, naming every file that could not be deleted."""
+        problems = []
+        for handle in handles:
+            if not handle.path.startswith(f"{self._job}/"):
+                raise UsageError(f"{handle.path} is not a file of job {self._job}; it is not deleted")
+            try:
+                self._files.delete(join(self._root, handle.path))
+            except StorageError as error:
+                problems.append(str(error))
+        if problems:
+            raise StorageError("state files are left behind: " + "; ".join(problems))
+
+    def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
+        """Make durable that ids and attempts up to these are used; without a sync if they were already."""
+        last_checkpoint, last_attempt = self.reserved()
+        wanted = _Counters(max(checkpoint, last_checkpoint), max(attempt, last_attempt))
+        if wanted == self._reserved:
+            return
+        body = msgspec.json.encode(wanted)
+        self._replace(self._counters_path, metadata.frame(_COUNTERS_FORMAT, _COUNTERS_VERSION, body))
+        self._reserved = wanted
+
+    def reserved(self) -> tuple[CheckpointId, AttemptNumber]:
+        """Return the highest id and attempt ever reserved; raises CorruptStateError rather than start
+        anew."""
+        if self._reserved is None:
+            self._reserved = self._load_counters()
+        return CheckpointId(self._reserved.checkpoint), AttemptNumber(self._reserved.attempt)
+
+    def files(self) -> list[str]:
+        """Return the paths of all files of the job, sorted."""
+        return self._files.list_files(self._directory)
+
+    @property
+    def _counters_path(self) -> str:
+        return f"{self._directory}/counters"
+
+    def _checkpoint_directory(self, checkpoint: CheckpointId) -> str:
+        return f"{self._directory}/chk-{checkpoint}"
+
+    def _metadata_path(self, checkpoint: CheckpointId) -> str:
+        return f"{self._checkpoint_directory(checkpoint)}/{_METADATA}"
+
+    def _load_counters(self) -> _Counters:
+        path = self._counters_path
+        if not self._files.exists(path):
+            return _Counters(0, 0)
+        body = metadata.unframe(_COUNTERS_FORMAT, _COUNTERS_VERSION, self._files.read(path), path)
+        return metadata.decode_body(body, _Counters, path)
+
+    def _unpublish(self, path: str, error: Exception) -> None:
+        """Take back a publication that failed: the rename may have happened, and must not look complete."""
+        self._remove(path, error)
+        try:
+            self._files.sync_directory(parent(path))
+        except StorageError as second:
+            error.add_note(f"and {path} may be found after a crash: {second}")
+
+    def _replace(self, path: str, content: bytes) -> None:
+        """Write a small file so that a reader finds the old content or the new one, also after a crash."""
+        temporary = path + _TEMPORARY
+        try:
+            _write_durably(self._files, temporary, [content])
+            self._files.rename(temporary, path)
+        except Exception as error:
+            self._remove(temporary, error)
+            raise
+        self._sync_names(parent(path))
+
+    def _sync_names(self, directory: str) -> None:
+        if directory == self._directory:
+            self._syncs.sync(directory)
+        else:
+            self._files.sync_directory(directory)
+
+    def _remove(self, path: str, error: Exception) -> None:
+        _remove_after(self._files, path, error)
+
+
+class FileStateWriter:
+    """Writes the state files of one operator for one checkpoint. One thread writes, any may cancel."""
+
+    def __init__(self, files: FileSystem, root: str, prefix: str) -> None:
+        """Take the file system, the root of checkpoint storage, and what file names begin with."""
+        self._files = files
+        self._root = root
+        self._prefix = prefix
+        self._written: list[str] = []
+        self._cancelled = False
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        """Write one durable file and return its handle; on failure the partial file is removed (SNP-2)."""
+        handle_path = self._prefix + safe_name(name)
+        if handle_path in self._written:
+            raise UsageError(f"{handle_path} is written already; give each file of a snapshot its own name")
+        path = join(self._root, handle_path)
+        try:
+            self._check_cancelled(path)
+            size, crc = _write_durably(self._files, path, self._until_cancelled(path, chunks))
+            # The acknowledgement that follows promises the name as well as the bytes (SNP-3).
+            self._files.sync_directory(parent(path))
+            self._check_cancelled(path)
+        except Exception as error:
+            # Not BaseException: a process that is being killed does not tidy up either.
+            _remove_after(self._files, path, error)
+            raise
+        self._written.append(handle_path)
+        return StateHandle(handle_path, size, metadata.checksum_text(crc), key_groups)
+
+    def cancel(self) -> None:
+        """Make the write that runs, and later ones, raise SnapshotCancelled. Harmless twice."""
+        self._cancelled = True
+
+    def _until_cancelled(self, path: str, chunks: Iterable[bytes]) -> Iterable[bytes]:
+        for chunk in chunks:
+            self._check_cancelled(path)
+            yield chunk
+
+    def _check_cancelled(self, path: str) -> None:
+        if self._cancelled:
+            raise SnapshotCancelled(f"writing {path} was cancelled")
+
+
+def _write_durably(files: FileSystem, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
+    """Write a new file and make its bytes durable; return size and CRC-32. The stream is closed in any
+    case."""
+    stream = files.create(path)
+    try:
+        size = crc = 0
+        for chunk in chunks:
+            _write_whole(stream, chunk, path)
+            size += len(chunk)
+            crc = zlib.crc32(chunk, crc)
+        stream.sync()
+    except Exception as error:
+        _close_after(stream, error)
+        raise
+    stream.close()
+    return size, crc
+
+
+def _write_whole(stream: OutputStream, chunk: bytes, path: str) -> None:
+    """Append a chunk; a short write is a failure, not a success with a number (BE-06)."""
+    written = stream.write(chunk)
+    if written != len(chunk):
+        raise StorageError(f"{path} took {written} of {len(chunk)} bytes")
+
+
+def _close_after(stream: OutputStream, error: Exception) -> None:
+    try:
+        stream.close()
+    except StorageError as second:
+        error.add_note(f"and closing the file failed: {second}")
+
+
+def _remove_after(files: FileSystem, path: str, error: Exception) -> None:
+    """Delete what a failed write left. The first error is the one to tell; a second one goes with it."""
+    try:
+        files.delete(path)
+    except StorageError as second:
+        error.add_note(f"and the file is left behind: {second}")

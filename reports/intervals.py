@@ -1,0 +1,92 @@
+"""Lengths of time that more than one report shows: recoveries, and the parts of snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.record import SnapshotRecord, TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """From the end of a failed attempt to the moment when every subtask of the next one ran."""
+
+    attempt: int
+    """The attempt that recovered."""
+    failed_at_ms: float
+    running_at_ms: float | None
+    """None if the attempt never came to run."""
+    gave_up_at_ms: float
+    """When the attempt ended; bounds a recovery that never came to run."""
+    reason: str
+    """Why the earlier attempt ended."""
+    restored_checkpoint: int | None
+
+    @property
+    def length_ms(self) -> float | None:
+        """Return how long it took, or None if it did not succeed."""
+        return None if self.running_at_ms is None else self.running_at_ms - self.failed_at_ms
+
+
+def recoveries(record: TrialRecord) -> tuple[Recovery, ...]:
+    """Return the recoveries of a trial, in order."""
+    return tuple(
+        Recovery(
+            attempt=after.attempt,
+            failed_at_ms=before.ended_at_ms,
+            running_at_ms=after.running_at_ms,
+            gave_up_at_ms=after.ended_at_ms,
+            reason=before.reason,
+            restored_checkpoint=after.restored_checkpoint,
+        )
+        for before, after in pairwise(record.attempts)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Values of one kind over several trials."""
+
+    name: str
+    """With its unit at the end, for instance ``alignment_ms``."""
+    values: tuple[float, ...]
+    colour: str
+
+
+ALIGNMENT_COLOUR = "#e69f00"
+SYNC_COLOUR = "#0072b2"
+ASYNC_COLOUR = "#56b4e9"
+RECOVERY_COLOUR = "#cc79a7"
+OTHER_COLOUR = "#8a93a0"
+
+
+def series_of(records: Iterable[TrialRecord], measurements: Iterable[dict[str, float]]) -> tuple[Series, ...]:
+    """Return what there is to show as distributions; a kind without a single value is left out.
+
+    Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is not counted, for
+    it would hide the others.
+    """
+    trials = tuple(records)
+    snapshots = [snapshot for record in trials for snapshot in record.snapshots]
+    recovered = [recovery.length_ms for record in trials for recovery in recoveries(record)]
+    named: dict[str, list[float]] = {}
+    for trial in measurements:
+        for name, value in trial.items():
+            named.setdefault(name, []).append(value)
+    found = (
+        Series(
+            "alignment_ms", tuple(part.alignment_ms for part in snapshots if _aligned(part)), ALIGNMENT_COLOUR
+        ),
+        Series("sync_ms", tuple(part.sync_ms for part in snapshots), SYNC_COLOUR),
+        Series("async_ms", tuple(part.async_ms for part in snapshots), ASYNC_COLOUR),
+        Series("recovery_ms", tuple(length for length in recovered if length is not None), RECOVERY_COLOUR),
+        *(Series(name, tuple(named[name]), OTHER_COLOUR) for name in sorted(named)),
+    )
+    return tuple(series for series in found if series.values)
+
+
+def _aligned(part: SnapshotRecord) -> bool:
+    """Tell whether a subtask had anything to align."""
+    return part.alignment_ms > 0 or part.alignment_buffered_bytes > 0

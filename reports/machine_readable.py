@@ -1,0 +1,175 @@
+"""The report for machines: one JSON object, and JUnit XML for continuous integration.
+
+In JUnit's terms INVALID is a failure (the system is wrong), UNKNOWN is an error (the test could not tell), so that a
+build never turns green on a trial that showed nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import junitparser
+
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import TrialSummary
+from reports.intervals import series_of
+from reports.loading import Run, verdict_of
+from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
+from reports.ranking import ranked_findings, trial_finding
+from reports.wording import median, percentile, printable, replay_command
+
+REPORT_VERSION = 1
+
+
+def as_object(run: Run) -> dict[str, Any]:
+    """Return the report as JSON-compatible values; the keys of the campaign command's ``--json`` come first."""
+    campaign = run.campaign
+    clauses = clause_matrix(run.trials)
+    phases = phase_fault_matrix(run.trials)
+    return {
+        "verdict": run.verdict.value,
+        "trials": len(run.trials),
+        "valid": run.count(Verdict.VALID),
+        "invalid": run.count(Verdict.INVALID),
+        "unknown": run.count(Verdict.UNKNOWN),
+        "faults_fired": sum(trial.faults_fired for trial in run.trials),
+        "faults_planned": sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials),
+        "recoveries": sum(trial.recoveries for trial in run.trials),
+        "checkpoints_completed": sum(trial.checkpoints_completed for trial in run.trials),
+        "run_directory": str(run.directory),
+        "report_version": REPORT_VERSION,
+        "campaign": campaign.name,
+        "system": campaign.system,
+        "seed": campaign.seed,
+        "started_at": campaign.started_at,
+        "wall_seconds": campaign.wall_seconds,
+        "interrupted": campaign.interrupted,
+        "notices": list(run.notices),
+        "environment": campaign.environment,
+        "configuration": campaign.configuration,
+        "clauses": [
+            {
+                "id": row.clause,
+                "verdict": row.verdict.value,
+                "trials": {verdict.value: row.trials[verdict] for verdict in Verdict},
+                "checkers": list(row.checkers),
+                "worst_trials": list(row.worst_trials),
+            }
+            for row in clauses
+        ],
+        "clauses_unchecked": list(unchecked_clauses(clauses)),
+        "findings": [
+            _finding_object(entry.finding) | {"trial": entry.trial.trial, "replay": _replay(run, entry.trial)}
+            for entry in ranked_findings(run)
+        ],
+        "phase_by_fault": [
+            {"phase": phase, "fault": kind, "fired": cell.fired, "planned": cell.planned}
+            for (phase, kind), cell in phases.cells.items()
+        ],
+        "distributions": {
+            series.name: {
+                "count": len(series.values),
+                "median": median(series.values),
+                "p95": percentile(series.values, 0.95),
+                "max": max(series.values),
+            }
+            for series in series_of(run.details.values(), (trial.measurements for trial in run.trials))
+        },
+        "trial_list": [_trial_object(run, trial) for trial in run.trials],
+    }
+
+
+def _replay(run: Run, trial: TrialSummary) -> str | None:
+    """Return the command line that replays a trial."""
+    return replay_command(run.plan_path(trial.trial))
+
+
+def _finding_object(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON-compatible values."""
+    return {
+        "checker": finding.checker,
+        "clauses": list(finding.clauses),
+        "verdict": finding.verdict.value,
+        "summary": finding.summary,
+        "counts": finding.counts,
+        "examples": list(finding.examples),
+    }
+
+
+def _trial_object(run: Run, trial: TrialSummary) -> dict[str, Any]:
+    """Return one line of the trial list."""
+    return {
+        "trial": trial.trial,
+        "verdict": verdict_of(trial).value,
+        "seed": trial.seed,
+        "end": trial.end,
+        "end_reason": trial.end_reason,
+        "duration_ms": trial.duration_ms,
+        "wall_seconds": trial.wall_seconds,
+        "faults_fired": trial.faults_fired,
+        "faults_planned": max(trial.faults_planned, len(trial.faults)),
+        "recoveries": trial.recoveries,
+        "checkpoints_completed": trial.checkpoints_completed,
+        "checkpoints_aborted": trial.checkpoints_aborted,
+        "measurements": trial.measurements,
+        "replay": _replay(run, trial),
+    }
+
+
+def as_junit(run: Run) -> str:
+    """Return JUnit XML: a test suite per run, a test case per trial and checker.
+
+    A trial whose verdict none of its findings explains gets a case named ``trial``; a run without trials gets one
+    case, an error, for nothing was checked.
+    """
+    suite = junitparser.TestSuite(printable(run.campaign.name))
+    suite.timestamp = printable(run.campaign.started_at)
+    for name, value in (("system", run.campaign.system), ("seed", str(run.campaign.seed))):
+        suite.add_property(name, printable(value))
+    cases = [case for trial in run.trials for case in _cases(run, trial)]
+    if not cases:
+        nothing = Finding("campaign", (), Verdict.UNKNOWN, "No trial finished: nothing was checked.")
+        cases = [_case(nothing, "campaign", 0.0, {}, None)]
+    elif run.verdict.severity > Verdict.worst(verdict_of(trial) for trial in run.trials).severity:
+        worse = Finding("campaign", (), run.verdict, "The campaign's own verdict is worse than its trials'.")
+        cases.append(_case(worse, "campaign", 0.0, {}, None))
+    suite.add_testcases(cases)
+    document = junitparser.JUnitXml("barrier-tck")
+    document.add_testsuite(suite)
+    ElementTree.indent(document._elem)  # noqa: SLF001
+    return document.tostring().decode() + "\n"
+
+
+def _cases(run: Run, trial: TrialSummary) -> list[junitparser.TestCase]:
+    """Return one trial's cases; its wall time is shared out evenly, so that the sum is right."""
+    findings = list(trial.findings)
+    judged = Verdict.worst(finding.verdict for finding in findings)
+    if not findings or judged.severity < verdict_of(trial).severity:
+        findings.append(trial_finding(trial))
+    plan = run.plan_path(trial.trial)
+    facts = {
+        "trial": str(trial.trial),
+        "seed": "" if trial.seed is None else str(trial.seed),
+        "plan": "" if plan is None else str(plan),
+    }
+    group = f"{run.campaign.system}.trial-{trial.trial:05d}"
+    command = replay_command(plan)
+    return [_case(finding, group, trial.wall_seconds / len(findings), facts, command) for finding in findings]
+
+
+def _case(
+    finding: Finding, group: str, seconds: float, facts: dict[str, str], command: str | None
+) -> junitparser.TestCase:
+    """Return one test case."""
+    case = junitparser.TestCase(printable(finding.checker), printable(group), round(seconds, 3))
+    properties = junitparser.Properties()
+    for name, value in {**facts, "clauses": " ".join(finding.clauses)}.items():
+        properties.add_property(junitparser.Property(name, printable(value)))
+    case.append(properties)
+    if finding.verdict is not Verdict.VALID:
+        kind = junitparser.Failure if finding.verdict is Verdict.INVALID else junitparser.Error
+        result = kind(printable(finding.summary), finding.verdict.value)
+        result.text = printable("\n".join((*finding.examples, *((command,) if command else ()))))
+        case.result = result
+    return case

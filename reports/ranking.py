@@ -1,0 +1,84 @@
+"""Worst first: findings in the order a reader should see them, and the trials worth a timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import TrialRecord, TrialSummary
+from reports.loading import Run, planned_faults, verdict_of
+
+TIMELINES_MAX = 6
+"""How many timelines a page holds at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedFinding:
+    """A finding that is not valid, with the trial it comes from."""
+
+    trial: TrialSummary
+    finding: Finding
+
+
+def ranked_findings(run: Run) -> tuple[RankedFinding, ...]:
+    """Return all findings that are not valid, the worst first, then those with the larger counts.
+
+    A trial that is not valid although no finding says so (nothing was checked, a fault did not fire) gets a finding
+    of its own, so that it is never overlooked.
+    """
+    ranked = []
+    for trial in run.trials:
+        bad = [finding for finding in trial.findings if finding.verdict is not Verdict.VALID]
+        worst = Verdict.worst(finding.verdict for finding in bad) if bad else Verdict.VALID
+        if worst.severity < verdict_of(trial).severity:
+            bad.append(trial_finding(trial))
+        ranked += [RankedFinding(trial, finding) for finding in bad]
+    return tuple(
+        sorted(
+            ranked,
+            key=lambda entry: (
+                -entry.finding.verdict.severity,
+                -sum(entry.finding.counts.values()),
+                entry.trial.trial,
+                entry.finding.checker,
+            ),
+        )
+    )
+
+
+def trial_finding(trial: TrialSummary) -> Finding:
+    """Return a finding that speaks for a trial whose verdict none of its own findings explains."""
+    missed = [fault for fault in trial.faults if fault.outcome != "fired"]
+    if not trial.findings:
+        summary = "No checker judged this trial, so nothing is known."
+    elif missed:
+        summary = f"{len(missed)} of {len(trial.faults)} planned faults did not fire."
+    else:
+        summary = "The trial's own verdict is worse than that of its findings."
+    if trial.end_reason:
+        summary += f" The trial ended {trial.end or 'somehow'}: {trial.end_reason}"
+    return Finding(
+        checker="trial",
+        clauses=("CAM-3",) if missed else (),
+        verdict=verdict_of(trial),
+        summary=summary,
+        examples=tuple(f"{fault.label}: {fault.reason or fault.outcome}" for fault in missed[:10]),
+    )
+
+
+def timeline_trials(run: Run) -> tuple[TrialRecord, ...]:
+    """Return the trials to draw: up to five of the worst, then the valid one in which the most happened."""
+    kept = [trial for trial in run.trials if trial.trial in run.details and _events(run.details[trial.trial])]
+    bad = [trial for trial in kept if verdict_of(trial) is not Verdict.VALID]
+    bad.sort(key=lambda trial: (-verdict_of(trial).severity, -_events(run.details[trial.trial]), trial.trial))
+    good = [trial for trial in kept if verdict_of(trial) is Verdict.VALID]
+    good.sort(key=lambda trial: (-_events(run.details[trial.trial]), trial.trial))
+    chosen = bad[: TIMELINES_MAX - 1] + good[:1]
+    return tuple(run.details[trial.trial] for trial in chosen)
+
+
+def _events(record: TrialRecord) -> int:
+    """Count what a timeline would show."""
+    return (
+        len(record.attempts) + len(record.checkpoints) + len(record.snapshots) + len(planned_faults(record))
+    )

@@ -1,0 +1,139 @@
+"""The report for a terminal: headline, counts, worst findings with their repro lines, verdict per clause."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.oracle.verdict import Verdict
+from reports.intervals import series_of
+from reports.loading import Run, load_run
+from reports.matrix import clause_matrix, unchecked_clauses
+from reports.ranking import RankedFinding, ranked_findings
+from reports.wording import (
+    MEANING,
+    SYMBOL,
+    duration,
+    measurement,
+    median,
+    one_line,
+    plural,
+    printable,
+    replay_command,
+)
+
+FINDINGS_MAX = 5
+"""How many findings are printed in full."""
+_EXAMPLES_MAX = 3
+_STYLE = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.INVALID: "bold red"}
+
+
+def print_summary(run_directory: Path, console: Console) -> Verdict:
+    """Print the summary of a run directory and return its verdict.
+
+    Raises the errors of `reports.loading.load_run`.
+    """
+    run = load_run(run_directory)
+    print_run(run, console)
+    return run.verdict
+
+
+def print_run(run: Run, console: Console) -> None:
+    """Print the summary of a loaded run."""
+    _print_headline(run, console)
+    findings = ranked_findings(run)
+    for entry in findings[:FINDINGS_MAX]:
+        _print_finding(run, entry, console)
+    if len(findings) > FINDINGS_MAX:
+        rest = len(findings) - FINDINGS_MAX
+        console.print(Text(f"... and {plural(rest, 'finding')} more, all of them in report.json"))
+    _print_clauses(run, console)
+    _print_lengths(run, console)
+    for notice in run.notices:
+        console.print(Text(f"Note: {one_line(notice)}", style="yellow"))
+
+
+def _badge(verdict: Verdict) -> Text:
+    """Return a verdict with its sign and colour."""
+    return Text(f"{SYMBOL[verdict]} {verdict.value.upper()}", style=_STYLE[verdict])
+
+
+def _print_headline(run: Run, console: Console) -> None:
+    """Print the verdict, what it means, and the counts behind it."""
+    campaign, verdict = run.campaign, run.verdict
+    headline = _badge(verdict)
+    headline.append(f"  {one_line(campaign.name)} on {one_line(campaign.system)}, seed {campaign.seed}", "default")
+    if campaign.interrupted:
+        headline.append("  (interrupted: only finished trials are counted)", "yellow")
+    console.print(headline)
+    console.print(Text("Nothing was checked." if not run.trials else MEANING[verdict], style="dim"))
+    fired = sum(trial.faults_fired for trial in run.trials)
+    planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    counts = ", ".join(f"{run.count(each)} {each.value}" for each in Verdict)
+    console.print(
+        Text(
+            f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
+            f"recoveries: {sum(trial.recoveries for trial in run.trials)}; "
+            f"checkpoints completed: {sum(trial.checkpoints_completed for trial in run.trials)}; "
+            f"{duration(campaign.wall_seconds * 1_000)}"
+        )
+    )
+
+
+def _print_finding(run: Run, entry: RankedFinding, console: Console) -> None:
+    """Print one finding with examples and the line that replays it."""
+    finding = entry.finding
+    head = Text("\n").append_text(_badge(finding.verdict))
+    head.append(f"  trial {entry.trial.trial}, {one_line(finding.checker)}", "bold")
+    if finding.clauses:
+        head.append(f" ({', '.join(map(one_line, finding.clauses))})")
+    console.print(head)
+    lines = [Text(printable(finding.summary))]
+    if finding.counts:
+        lines.append(
+            Text(", ".join(f"{one_line(name)}: {count}" for name, count in finding.counts.items()), "dim")
+        )
+    lines += [Text(f"- {one_line(example)}") for example in finding.examples[:_EXAMPLES_MAX]]
+    for line in lines:
+        console.print(Padding(line, (0, 0, 0, 2)))
+    command = replay_command(run.plan_path(entry.trial.trial))
+    # A command line must survive copying: no wrapping, no padding to the terminal's width.
+    text = Text(f"  {printable(command)}" if command else "  No plan of this trial was kept.", style="cyan")
+    console.print(text, soft_wrap=True)
+
+
+def _print_clauses(run: Run, console: Console) -> None:
+    """Print the verdict per clause."""
+    rows = clause_matrix(run.trials)
+    console.print()
+    if rows:
+        table = Table(box=None, pad_edge=False)
+        for name in ("clause", "verdict", "valid", "unknown", "invalid", "checked by"):
+            table.add_column(name, justify="right" if name in ("valid", "unknown", "invalid") else "left")
+        for row in rows:
+            counts = (str(row.trials[verdict]) for verdict in Verdict)
+            checkers = Text(", ".join(map(one_line, row.checkers)))
+            table.add_row(Text(one_line(row.clause)), _badge(row.verdict), *counts, checkers)
+        console.print(table)
+    missing = unchecked_clauses(rows)
+    console.print(Text(f"{plural(len(missing), 'clause')} of the project not checked here", style="dim"))
+
+
+def _print_lengths(run: Run, console: Console) -> None:
+    """Print median and maximum of what was measured."""
+    series = series_of(run.details.values(), (trial.measurements for trial in run.trials))
+    if not series:
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("measured", "median", "max", "values"):
+        table.add_column(name, justify="left" if name == "measured" else "right")
+    for each in series:
+        middle, most = median(each.values), max(each.values)
+        name, count = Text(one_line(each.name)), str(len(each.values))
+        table.add_row(name, measurement(each.name, middle), measurement(each.name, most), count)
+    console.print()
+    console.print(table)

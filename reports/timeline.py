@@ -1,0 +1,324 @@
+"""One trial as a timeline: a plotly figure, as plain data that plotly.js draws.
+
+Lanes from the top: faults and recovery, the coordinator, every subtask from upstream to downstream. Attempts are
+background bands. The theme (ink and grid colours) is left to the page, so that one figure serves light and dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from harness.record import FaultRecord, SnapshotRecord, TrialRecord
+from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
+from reports.loading import planned_faults
+from reports.wording import duration, one_line, size
+
+Figure = dict[str, Any]
+"""A plotly figure: ``data`` (traces) and ``layout``."""
+
+COMPLETED_COLOUR = "#009e73"
+ABORTED_COLOUR = "#d55e00"
+FAULT_COLOUR = "#d55e00"
+BARRIER_COLOUR = "#8a93a0"
+DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
+RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
+"""Neighbouring attempts take turns, so that their border shows."""
+
+_BAND_LEGEND = (("deploying", "rgba(230, 159, 0, 0.45)"), ("running", "rgba(0, 158, 115, 0.45)"))
+"""Stronger than the bands themselves: a legend's square is small."""
+
+FAULT_LANE = 0
+COORDINATOR_LANE = 1
+_FIRST_SUBTASK_LANE = 2
+_LANE_PIXELS = 34
+_UPPER, _LOWER = -0.17, 0.22
+"""Offsets within a lane: alignment and synchronous part above, asynchronous part below, for they overlap."""
+
+
+def timeline(record: TrialRecord) -> Figure:
+    """Return the figure of one trial; times are in milliseconds, or in seconds beyond 10 s."""
+    drawing = _Drawing(record)
+    return {
+        "data": [
+            *drawing.snapshot_parts(),
+            *drawing.barriers(),
+            *drawing.coordinator(),
+            drawing.recovery_bars(),
+            drawing.fault_markers(),
+            *_band_legend(),
+        ],
+        "layout": drawing.layout(),
+    }
+
+
+def safe(text: str, limit: int = 200) -> str:
+    """Return untrusted text for plotly, which reads a small HTML in labels."""
+    line = one_line(text)
+    return escape(line if len(line) <= limit else line[: limit - 1] + "…")
+
+
+class _Drawing:
+    """What the traces of one figure share: the lanes and the unit of time."""
+
+    def __init__(self, record: TrialRecord) -> None:
+        self._record = record
+        named = dict.fromkeys((*record.subtasks, *(part.subtask for part in record.snapshots)))
+        self._lanes = {subtask: _FIRST_SUBTASK_LANE + place for place, subtask in enumerate(named)}
+        self._end_ms = max(
+            (
+                record.duration_ms,
+                *(attempt.ended_at_ms for attempt in record.attempts),
+                *(checkpoint.ended_at_ms for checkpoint in record.checkpoints),
+                *(fault.fired_at_ms or 0.0 for fault in record.faults),
+            )
+        )
+        self._in_seconds = self._end_ms > 10_000
+
+    def _time(self, milliseconds: float) -> float:
+        """Return a time or a length on the axis."""
+        return round(milliseconds / 1_000, 6) if self._in_seconds else round(milliseconds, 3)
+
+    def _bars(
+        self, name: str, colour: str, offset: float, width: float, bars: Sequence[tuple[float, float, float, str]]
+    ) -> Figure:
+        """Return one trace of horizontal bars from (start, length, lane, hover)."""
+        return {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "base": [self._time(start) for start, _, _, _ in bars],
+            "x": [self._time(length) for _, length, _, _ in bars],
+            "y": [lane + offset for _, _, lane, _ in bars],
+            "width": width,
+            "hovertext": [hover for _, _, _, hover in bars],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            # An outline keeps a bar of a fraction of a millisecond visible at full zoom.
+            "marker": {"color": colour, "line": {"color": colour, "width": 1}},
+        }
+
+    def _markers(self, name: str, symbol: str, colour: str, marks: Sequence[tuple[float, float, str]]) -> Figure:
+        """Return one trace of markers from (time, y, hover)."""
+        return {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [self._time(time) for time, _, _ in marks],
+            "y": [y for _, y, _ in marks],
+            "hovertext": [hover for _, _, hover in marks],
+            "hovertemplate": "%{hovertext}<extra></extra>",
+            "marker": {"symbol": symbol, "color": colour, "size": 9, "line": {"color": colour, "width": 1.5}},
+        }
+
+    def snapshot_parts(self) -> list[Figure]:
+        """Return alignment, synchronous and asynchronous part of every snapshot."""
+        alignment, sync, rest = [], [], []
+        for part in self._record.snapshots:
+            lane, hover = self._lanes[part.subtask], _snapshot_hover(part)
+            aligned = part.alignment_started_ms + part.alignment_ms
+            if part.alignment_ms > 0:
+                alignment.append((part.alignment_started_ms, part.alignment_ms, lane, hover))
+            sync.append((aligned, part.sync_ms, lane, hover))
+            rest.append((aligned + part.sync_ms, part.async_ms, lane, hover))
+        return [
+            self._bars("alignment", ALIGNMENT_COLOUR, _UPPER, 0.4, alignment),
+            self._bars("synchronous part", SYNC_COLOUR, _UPPER, 0.4, sync),
+            self._bars("asynchronous part", ASYNC_COLOUR, _LOWER, 0.24, rest),
+        ]
+
+    def barriers(self) -> list[Figure]:
+        """Return where the first barrier came, and where the barrier was forwarded (SNP-3)."""
+        first, forwarded = [], []
+        for part in self._record.snapshots:
+            y = self._lanes[part.subtask] + _UPPER
+            who = f"checkpoint {part.checkpoint}, {safe(part.subtask)}"
+            end = part.alignment_started_ms + part.alignment_ms + part.sync_ms
+            first.append(
+                (
+                    part.alignment_started_ms,
+                    y,
+                    f"first barrier: {who}<br>at {duration(part.alignment_started_ms)}",
+                )
+            )
+            forwarded.append((end, y, f"barrier forwarded: {who}<br>at {duration(end)}"))
+        return [
+            self._markers("first barrier", "line-ns-open", BARRIER_COLOUR, first),
+            self._markers("barrier forwarded", "triangle-right-open", BARRIER_COLOUR, forwarded),
+        ]
+
+    def coordinator(self) -> list[Figure]:
+        """Return every checkpoint from trigger to end, with a mark for how it ended."""
+        traces = []
+        for status, symbol, colour in (
+            ("completed", "circle", COMPLETED_COLOUR),
+            ("aborted", "x", ABORTED_COLOUR),
+        ):
+            chosen = [checkpoint for checkpoint in self._record.checkpoints if checkpoint.status == status]
+            hovers = [
+                f"checkpoint {checkpoint.checkpoint} {status}, attempt {checkpoint.attempt}"
+                f"<br>triggered at {duration(checkpoint.triggered_at_ms)}"
+                f"<br>took {duration(checkpoint.ended_at_ms - checkpoint.triggered_at_ms)}"
+                + (f"<br>{safe(checkpoint.reason)}" if checkpoint.reason else "")
+                for checkpoint in chosen
+            ]
+            spans = [
+                (entry.triggered_at_ms, entry.ended_at_ms - entry.triggered_at_ms, COORDINATOR_LANE, hover)
+                for entry, hover in zip(chosen, hovers, strict=True)
+            ]
+            ends = [
+                (checkpoint.ended_at_ms, COORDINATOR_LANE, hover)
+                for checkpoint, hover in zip(chosen, hovers, strict=True)
+            ]
+            bar = self._bars(f"checkpoint {status}", colour, 0, 0.1, spans)
+            bar["showlegend"] = False
+            traces += [bar, self._markers(f"checkpoint {status}", symbol, colour, ends)]
+        return traces
+
+    def recovery_bars(self) -> Figure:
+        """Return recoveries, from the failure to the moment when all subtasks ran again."""
+        bars = []
+        for recovery in recoveries(self._record):
+            end = recovery.gave_up_at_ms if recovery.running_at_ms is None else recovery.running_at_ms
+            took = (
+                "never came to run" if recovery.length_ms is None else f"took {duration(recovery.length_ms)}"
+            )
+            restored = recovery.restored_checkpoint
+            hover = (
+                f"recovery to attempt {recovery.attempt}: {took}"
+                f"<br>from {'the beginning' if restored is None else f'checkpoint {restored}'}"
+                f"<br>after: {safe(recovery.reason)}"
+            )
+            bars.append((recovery.failed_at_ms, end - recovery.failed_at_ms, FAULT_LANE, hover))
+        return self._bars("recovery", RECOVERY_COLOUR, _LOWER, 0.3, bars)
+
+    def fault_markers(self) -> Figure:
+        """Return a mark and a label for every fault that fired."""
+        fired = self._fired()
+        late = self._end_ms * 0.6
+        return self._markers(
+            "fault",
+            "star-diamond",
+            FAULT_COLOUR,
+            [(time, FAULT_LANE + _UPPER, _fault_hover(fault)) for fault, time in fired],
+        ) | {
+            "mode": "markers+text",
+            "text": [f" {safe(fault.label, 44)} " for fault, _ in fired],
+            "textposition": ["middle left" if time > late else "middle right" for _, time in fired],
+        }
+
+    def _fired(self) -> list[tuple[FaultRecord, float]]:
+        """Return the faults that fired, with their times."""
+        return [
+            (fault, fault.fired_at_ms)
+            for fault in planned_faults(self._record)
+            if fault.outcome == "fired" and fault.fired_at_ms is not None
+        ]
+
+    def layout(self) -> Figure:
+        """Return axes, bands and fault lines."""
+        names = ["faults, recovery", "coordinator", *(safe(subtask, 28) for subtask in self._lanes)]
+        shapes, annotations = self._bands()
+        for _, time in self._fired():
+            line = {"color": FAULT_COLOUR, "width": 1.5, "dash": "dot"}
+            at = self._time(time)
+            shapes.append(
+                {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": line}
+            )
+        return {
+            "barmode": "overlay",
+            "height": 150 + _LANE_PIXELS * len(names),
+            "hovermode": "closest",
+            "legend": {"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"},
+            "margin": {"l": 120, "r": 16, "t": 26, "b": 104},
+            "shapes": shapes,
+            "annotations": annotations,
+            "xaxis": {
+                "title": {
+                    "text": f"{'seconds' if self._in_seconds else 'milliseconds'} since the trial began",
+                    "standoff": 8,
+                },
+                "range": [0, self._time(self._end_ms * 1.01) or 1],
+                "zeroline": False,
+            },
+            "yaxis": {
+                "tickmode": "array",
+                "tickvals": list(range(len(names))),
+                "ticktext": names,
+                "range": [len(names) - 0.45, -0.55],
+                "fixedrange": True,
+                "zeroline": False,
+                "showgrid": True,
+            },
+        }
+
+    def _bands(self) -> tuple[list[Figure], list[Figure]]:
+        """Return each attempt as background bands (deploying, then running) with its number above."""
+        shapes: list[Figure] = []
+        notes: list[Figure] = []
+        for place, attempt in enumerate(self._record.attempts):
+            running = attempt.ended_at_ms if attempt.running_at_ms is None else attempt.running_at_ms
+            shapes.append(self._band(attempt.started_at_ms, running, DEPLOYING_COLOUR))
+            if attempt.running_at_ms is not None:
+                shapes.append(self._band(running, attempt.ended_at_ms, RUNNING_COLOURS[place % 2]))
+            share = (attempt.ended_at_ms - attempt.started_at_ms) / self._end_ms if self._end_ms else 0
+            if share > 0.02:
+                text = f"attempt {attempt.attempt}" if share > 0.08 else str(attempt.attempt)
+                notes.append(
+                    {
+                        "x": self._time(attempt.started_at_ms),
+                        "y": 1,
+                        "yref": "paper",
+                        "xanchor": "left",
+                        "yanchor": "bottom",
+                        "showarrow": False,
+                        "text": text,
+                    }
+                )
+        return shapes, notes
+
+    def _band(self, start: float, end: float, colour: str) -> Figure:
+        return {
+            "type": "rect",
+            "layer": "below",
+            "x0": self._time(start),
+            "x1": self._time(end),
+            "yref": "paper",
+            "y0": 0,
+            "y1": 1,
+            "fillcolor": colour,
+            "line": {"width": 0},
+        }
+
+
+def _band_legend() -> list[Figure]:
+    """Return empty traces that explain the background bands."""
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [None],
+            "y": [None],
+            "marker": {"symbol": "square", "size": 14, "color": colour},
+        }
+        for name, colour in _BAND_LEGEND
+    ]
+
+
+def _snapshot_hover(part: SnapshotRecord) -> str:
+    """Describe one subtask's part of a checkpoint."""
+    return (
+        f"<b>checkpoint {part.checkpoint}</b>, {safe(part.subtask)}, attempt {part.attempt}"
+        f"<br>alignment {duration(part.alignment_ms)}, {size(part.alignment_buffered_bytes)} buffered"
+        f"<br>synchronous {duration(part.sync_ms)}, asynchronous {duration(part.async_ms)}"
+        f"<br>{size(part.bytes_written)} written"
+    )
+
+
+def _fault_hover(fault: FaultRecord) -> str:
+    """Describe one fault that fired."""
+    return (
+        f"<b>fault {fault.index + 1}: {safe(fault.label)}</b><br>{safe(fault.trigger)}"
+        f"<br>hit {safe(fault.target) or 'its target'} at {duration(fault.fired_at_ms)}"
+    )

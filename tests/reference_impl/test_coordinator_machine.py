@@ -1,0 +1,216 @@
+"""The coordinator machine by tables: events in, commands out (COO-1..4, REC-1, REC-2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from reference_impl.errors import ProtocolError, UsageError
+from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from reference_impl.protocol import coordinator_events as ev
+from reference_impl.protocol.coordinator import CoordinatorMachine
+from reference_impl.protocol.coordinator_events import JobState
+from reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    OperatorSnapshot,
+    SnapshotMetrics,
+    StateHandle,
+    SubtaskSnapshot,
+)
+
+SOURCE, COUNT = SubtaskId("source", 0), SubtaskId("count", 0)
+
+
+class Job:
+    """A coordinator machine with two subtasks, and short forms of its events."""
+
+    def __init__(self, restarts: int = 3, **checkpoints: Any) -> None:
+        settings: dict[str, Any] = {"interval_ms": 10, "timeout_ms": 50, "tolerated_failures": 5} | checkpoints
+        config = JobConfig(CheckpointConfig(**settings), RestartConfig(attempts_max=restarts, delay_ms=7))
+        self.machine = CoordinatorMachine(config, (SOURCE, COUNT), (COUNT,))
+        self.now = 0.0
+
+    def start(self, completed: tuple[CompletedCheckpoint, ...] = (), last: int = 0, attempt: int = 0) -> Any:
+        return self.machine.handle(ev.JobStarted(self.now, completed, last, attempt))
+
+    def run(self) -> Any:
+        self.machine.handle(ev.RunningReceived(self.now, self.machine.attempt, SOURCE))
+        return self.machine.handle(ev.RunningReceived(self.now, self.machine.attempt, COUNT))
+
+    def tick(self, ms: float, timer: str = "trigger") -> Any:
+        self.now += ms
+        return self.machine.handle(ev.TimerFired(self.now, timer))
+
+    def ack(self, checkpoint: int, subtask: SubtaskId, attempt: int | None = None) -> Any:
+        number = AttemptNumber(attempt if attempt is not None else self.machine.attempt)
+        handle = StateHandle(f"{checkpoint}/{subtask}/a{number}", 3, "crc32:0", KeyGroupRange(0, 1))
+        part = SubtaskSnapshot(subtask, number, (OperatorSnapshot("op", handles=(handle,)),))
+        return self.machine.handle(
+            ev.AcknowledgeReceived(self.now, number, CheckpointId(checkpoint), subtask, part, SnapshotMetrics())
+        )
+
+    def fail(self, subtask: SubtaskId | None = None, attempt: int | None = None) -> Any:
+        number = AttemptNumber(attempt if attempt is not None else self.machine.attempt)
+        return self.machine.handle(ev.AttemptFailed(self.now, number, "executor lost", subtask))
+
+    def complete(self, checkpoint: int) -> Any:
+        self.ack(checkpoint, SOURCE)
+        (write,) = self.ack(checkpoint, COUNT)
+        return self.machine.handle(ev.MetadataWritten(self.now, write.completed))
+
+
+def running(**settings: Any) -> Job:
+    job = Job(**settings)
+    job.start()
+    job.run()
+    return job
+
+
+def kinds(commands: Any) -> list[str]:
+    return [type(command).__name__ for command in commands]
+
+
+def test_a_checkpoint_is_written_only_when_every_subtask_acknowledged_and_told_only_when_durable() -> None:
+    job = running()
+    assert kinds(job.tick(10)) == ["SendTrigger", "SetTimer"]
+    assert job.ack(1, SOURCE) == ()
+    (write,) = job.ack(1, COUNT)
+    assert isinstance(write, ev.WriteMetadata)
+    assert [part.subtask for part in write.completed.snapshots] == [SOURCE, COUNT]
+    told = job.machine.handle(ev.MetadataWritten(job.now, write.completed))
+    assert ev.NotifyComplete(AttemptNumber(1), CheckpointId(1)) in told
+
+
+def test_a_decline_aborts_discards_and_the_next_checkpoint_succeeds() -> None:
+    job = running()
+    job.tick(10)
+    declined = job.machine.handle(ev.DeclineReceived(job.now, AttemptNumber(1), CheckpointId(1), COUNT, "disk"))
+    assert kinds(declined) == ["NotifyAborted", "DiscardCheckpoint", "SetTimer"]
+    job.tick(10)
+    assert "NotifyComplete" in kinds(job.complete(2))
+
+
+def test_an_expired_checkpoint_is_aborted_and_its_late_acknowledgement_discarded() -> None:
+    job = running()
+    job.tick(10)
+    job.ack(1, SOURCE)
+    assert "NotifyAborted" in kinds(job.tick(50, "expire-1"))
+    (discard,) = job.ack(1, COUNT)
+    assert isinstance(discard, ev.DiscardSnapshot)
+
+
+def test_a_repeated_acknowledgement_never_discards_files_in_use() -> None:
+    job = running()
+    job.tick(10)
+    job.ack(1, SOURCE)
+    assert job.ack(1, SOURCE) == ()
+    job.complete(1)
+    assert job.ack(1, SOURCE) == ()
+
+
+def test_an_acknowledgement_of_an_older_attempt_is_fenced_and_its_files_removed() -> None:
+    job = running()
+    job.tick(10)
+    job.fail()
+    job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
+    job.tick(7, "restart")
+    job.run()
+    job.tick(10)
+    assert kinds(job.ack(2, SOURCE, attempt=1)) == ["DiscardSnapshot"]
+    assert not job.machine.pending[CheckpointId(2)].parts
+
+
+def test_a_failure_aborts_every_pending_checkpoint_and_redeploys_from_the_latest_completed() -> None:
+    job = running()
+    job.tick(10)
+    job.complete(1)
+    job.tick(10)
+    job.ack(2, SOURCE)
+    assert kinds(job.fail(COUNT)) == ["NotifyAborted", "DiscardCheckpoint", "StopAttempt"]
+    (timer,) = job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
+    assert timer == ev.SetTimer("restart", job.now + 7)
+    (deploy,) = job.tick(7, "restart")
+    assert deploy.attempt == 2 and deploy.restore.checkpoint == 1 and deploy.last_checkpoint == 2
+
+
+def test_a_failure_while_metadata_is_written_waits_for_the_outcome_and_uses_it() -> None:
+    job = running()
+    job.tick(10)
+    job.ack(1, SOURCE)
+    (write,) = job.ack(1, COUNT)
+    assert kinds(job.fail()) == ["StopAttempt"]
+    assert job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1))) == ()
+    commands = job.machine.handle(ev.MetadataWritten(job.now, write.completed))
+    assert kinds(commands) == ["SetTimer"], "nobody is told in an attempt that is over"
+    (deploy,) = job.tick(7, "restart")
+    assert deploy.restore.checkpoint == 1
+
+
+def test_the_last_checkpoint_follows_the_end_of_input_and_the_job_ends_with_the_last_commit() -> None:
+    job = running(interval_ms=1_000_000)
+    consumed = job.machine.handle(ev.InputConsumedReceived(job.now, AttemptNumber(1), COUNT))
+    assert kinds(consumed) == ["SendTrigger", "SetTimer"]
+    job.complete(1)
+    assert job.machine.state is JobState.FINISHING
+    done = job.machine.handle(ev.CommitReceived(job.now, AttemptNumber(1), COUNT, CheckpointId(1)))
+    assert done == (ev.FinishJob(AttemptNumber(1)),)
+
+
+def test_a_checkpoint_in_flight_at_the_end_of_input_is_not_taken_for_the_last() -> None:
+    job = running()
+    job.tick(10)
+    assert job.machine.handle(ev.InputConsumedReceived(job.now, AttemptNumber(1), COUNT)) == ()
+    assert "SendTrigger" in kinds(job.complete(1))
+    assert job.machine.state is JobState.RUNNING
+
+
+def test_retention_discards_the_oldest_and_ids_go_on_after_a_coordinator_restart() -> None:
+    job = running(retained=1)
+    job.tick(10)
+    job.complete(1)
+    job.tick(10)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
+    again = Job()
+    (deploy,) = again.start(tuple(job.machine.completed), last=9, attempt=4)
+    assert deploy.attempt == 5 and deploy.restore.checkpoint == 2
+    again.run()
+    assert again.tick(10)[0].checkpoint == 10
+
+
+def test_without_restarts_the_job_fails_and_says_why() -> None:
+    job = running(restarts=0)
+    job.fail()
+    (failed,) = job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
+    assert isinstance(failed, ev.FailJob)
+    assert "executor lost" in failed.reason and "restart strategy is none" in failed.reason
+
+
+def test_too_many_failed_checkpoints_in_a_row_fail_the_attempt() -> None:
+    job = running(tolerated_failures=1)
+    job.tick(10)
+    assert "StopAttempt" not in kinds(job.tick(50, "expire-1"))
+    job.tick(10)
+    assert "StopAttempt" in kinds(job.tick(50, "expire-2"))
+
+
+def test_checkpointing_is_off_unless_configured() -> None:
+    machine = CoordinatorMachine(JobConfig(), (SOURCE, COUNT), (COUNT,))
+    machine.handle(ev.JobStarted(0, (), 0, 0))
+    machine.handle(ev.RunningReceived(0, AttemptNumber(1), SOURCE))
+    assert machine.handle(ev.RunningReceived(0, AttemptNumber(1), COUNT)) == ()
+    assert machine.handle(ev.TimerFired(10_000, "trigger")) == ()
+
+
+def test_metadata_of_a_checkpoint_that_is_not_pending_is_illegal() -> None:
+    job = running()
+    with pytest.raises(ProtocolError, match="not pending"):
+        job.machine.handle(
+            ev.MetadataWritten(0, CompletedCheckpoint(CheckpointId(9), AttemptNumber(1), 0, 0, ()))
+        )
+
+
+def test_a_configuration_that_cannot_work_cannot_be_constructed() -> None:
+    with pytest.raises(UsageError, match="interval"):
+        CheckpointConfig(interval_ms=0)

@@ -1,0 +1,258 @@
+"""House rules about the tree itself; grain: text and syntax trees, nothing is imported.
+
+What import-linter's contracts in `pyproject.toml` can hold is held there; this file holds the rest. A test
+that has nothing to look at yet passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import io
+import re
+import shlex
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("reference_impl", "faults", "harness", "conformance", "reports")
+SOURCES = (*FOLDERS, "tests", "benchmarks", "examples")
+
+#: Modules of the standard library that the protocol core may not use, and what to use instead.
+BANNED_BELOW_THE_LINE = {
+    "asyncio": "commands, which the runtime shell carries out",
+    "concurrent": "commands, which the runtime shell carries out",
+    "datetime": "times in events, in milliseconds of the world's clock",
+    "io": "bytes in events; files are the storage layer's",
+    "multiprocessing": "commands, which the runtime shell carries out",
+    "os": "values in events; files are the storage layer's",
+    "pathlib": "state handles; files are the storage layer's",
+    "random": "choices in events; randomness belongs to the world",
+    "secrets": "ids in events",
+    "select": "events; channels belong to the runtime's ports",
+    "selectors": "events; channels belong to the runtime's ports",
+    "shutil": "commands; files are the storage layer's",
+    "signal": "events",
+    "socket": "events; channels belong to the runtime's ports",
+    "subprocess": "commands",
+    "sys": "values in events",
+    "tempfile": "commands; files are the storage layer's",
+    "threading": "events: a machine is used by one thread",
+    "time": "times in events, in milliseconds of the world's clock",
+    "uuid": "ids in events",
+}
+#: Builtins with the same problem.
+BANNED_CALLS_BELOW_THE_LINE = {
+    "open": "commands; files are the storage layer's",
+    "input": "events",
+    "print": "events",
+}
+
+LONGEST_MODULE = 500
+#: Modules that may be longer, each with its reason and a limit of its own.
+LONGER_MODULES: dict[str, tuple[int, str]] = {}
+
+#: Modules that nothing imports because something else starts them.
+STARTED_BY_OTHERS = {
+    "conformance.conftest": "pytest",
+    "harness.cluster.guard": "harness.cluster.guard_link, as a script",
+}
+#: Places and people that the tree must not know about.
+_PRIVATE_PATH = re.compile(r"(?<![\w.$}/-])/(?:work|home|root|Users)/\w")
+# Spelled apart, so that this file does not find itself.
+_UNFINISHED = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|XX" + r"X)\b")
+
+
+def python_files(*folders: str) -> list[Path]:
+    found: list[Path] = []
+    for folder in folders:
+        found += [path for path in sorted((ROOT / folder).rglob("*.py")) if not hidden(path)]
+    return found
+
+
+def hidden(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return any(part.startswith(".") or part in ("__pycache__", "build", "dist", "runs") for part in parts)
+
+
+def markdown_files() -> list[Path]:
+    return [path for path in sorted(ROOT.rglob("*.md")) if not hidden(path)]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), filename=str(path))
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Every module that may be meant by an import in `path`, at any depth of nesting."""
+    package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = package.split(".")
+                parents = parents[: len(parents) - node.level + 1]
+                base = ".".join([*parents, base] if base else parents)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def test_protocol_core_uses_no_clock_randomness_thread_socket_or_file() -> None:
+    found = []
+    for path in python_files("reference_impl/protocol"):
+        for imported in imported_modules(path):
+            top = imported.partition(".")[0]
+            if top in BANNED_BELOW_THE_LINE:
+                found.append(f"{name(path)} imports {top}: use {BANNED_BELOW_THE_LINE[top]}")
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                called = node.func.id
+                if called in BANNED_CALLS_BELOW_THE_LINE:
+                    use = BANNED_CALLS_BELOW_THE_LINE[called]
+                    found.append(f"{name(path)}:{node.lineno} calls {called}(): use {use}")
+    assert not found, "\n".join(found)
+
+
+def test_modules_are_short_or_have_a_reason() -> None:
+    found = []
+    for path in python_files(*SOURCES):
+        lines = len(path.read_text().splitlines())
+        limit, _ = LONGER_MODULES.get(name(path), (LONGEST_MODULE, ""))
+        if lines > limit:
+            found.append(f"{name(path)} has {lines} lines, {limit} are allowed: split it by subject")
+    assert not found, "\n".join(found)
+
+
+def test_every_exception_is_still_needed() -> None:
+    for listed, (limit, reason) in LONGER_MODULES.items():
+        path = ROOT / listed
+        assert path.exists(), f"{listed} is gone: remove it from LONGER_MODULES"
+        assert len(path.read_text().splitlines()) > LONGEST_MODULE, f"{listed} is short now"
+        assert limit > LONGEST_MODULE
+        assert reason
+
+
+def test_every_module_has_a_docstring() -> None:
+    missing = [name(path) for path in python_files(*SOURCES) if not ast.get_docstring(tree_of(path))]
+    assert not missing, f"these say nothing about themselves: {missing}"
+
+
+def test_nothing_is_left_unfinished() -> None:
+    found = []
+    for path in python_files(*SOURCES):
+        with tokenize.open(path) as file:
+            text = file.read()
+        found += [
+            f"{name(path)}:{token.start[0]}: finish it or write an issue"
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type in (tokenize.COMMENT, tokenize.STRING) and _UNFINISHED.search(token.string)
+        ]
+    assert not found, "\n".join(found)
+
+
+def test_nothing_names_a_place_on_somebodys_machine() -> None:
+    found = []
+    for path in [*python_files(*SOURCES), *markdown_files(), *sorted((ROOT / "campaigns").rglob("*.toml"))]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if _PRIVATE_PATH.search(line):
+                found.append(f"{name(path)}:{number}: {line.strip()}")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_document_has_one_title(document: Path) -> None:
+    titles, fenced = [], False
+    for line in document.read_text().splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        elif not fenced and re.match(r"# \S", line):
+            titles.append(line)
+    assert len(titles) == 1, f"{name(document)} has {len(titles)} first-level headings: {titles}"
+
+
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"(```|~~~).*?\1", "", document.read_text(), flags=re.DOTALL)
+    dead = [
+        target
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+        if "://" not in target
+        and not target.startswith("mailto:")
+        and not (document.parent / target).exists()
+    ]
+    assert not dead, f"{name(document)} links to what is not there: {dead}"
+
+
+def test_no_module_is_unused() -> None:
+    imported = {
+        module
+        for path in python_files(*SOURCES)
+        for module in imported_modules(path)
+        if module != module_name(path)
+    }
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    entry_points = [*project["scripts"].values()]
+    for group in project["entry-points"].values():
+        entry_points += group.values()
+    started = {entry.partition(":")[0] for entry in entry_points} | set(STARTED_BY_OTHERS)
+    for module in started:
+        if not (ROOT / Path(*module.split(".")).with_suffix(".py")).exists():
+            pytest.skip(f"{module}, where use begins, is not written yet")
+    unused = []
+    for path in python_files(*FOLDERS):
+        module = module_name(path)
+        # A package is used through its modules, a test by pytest.
+        if path.name in ("__init__.py", "__main__.py", "conftest.py") or path.name.startswith("test_"):
+            continue
+        if module not in imported | started:
+            unused.append(module)
+    assert not unused, f"nothing imports {unused}: use them, or remove them"
+
+
+def test_every_tox_environment_named_in_a_document_exists() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    environments = {section.partition(":")[2] for section in tox.sections() if ":" in section}
+    named = {
+        environment
+        for document in markdown_files()
+        for match in re.finditer(r"\btox -e ([\w,-]+)", document.read_text())
+        for environment in match[1].split(",")
+    }
+    assert named <= environments, f"no such tox environments: {sorted(named - environments)}"
+    readme = ROOT / "README.md"
+    if readme.exists():
+        for environment in ("campaign", "tests"):
+            assert f"python3 -m tox -e {environment}" in readme.read_text()
+
+
+def test_tox_runs_what_the_project_has() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    tools = {"ruff", "mypy", "lint-imports", "pytest", *scripts}
+    for section in tox.sections():
+        for line in tox.get(section, "commands", fallback="").strip().splitlines():
+            if line and not line.startswith("#"):
+                assert shlex.split(line)[0] in tools, f"[{section}] runs an unknown command: {line}"
+
+
+def test_packages_of_the_wheel_are_the_five_folders() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tuple(config["hatch"]["build"]["targets"]["wheel"]["packages"]) == FOLDERS
+    assert tuple(config["importlinter"]["root_packages"]) == FOLDERS
