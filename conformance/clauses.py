@@ -1,12 +1,13 @@
 """The clauses that this project implements and certifies, as data.
 
-A clause id is stable: tests, reports and certificates name it. `docs/clauses.md` is generated from this module
-(``python -m conformance.clauses > docs/clauses.md``), and a test holds the two together.
+A clause id is stable: tests, reports and certificates name it. `docs/clauses.md` is generated from this
+module (``python -m conformance.clauses > docs/clauses.md``), and a test holds the two together.
 """
 
 from __future__ import annotations
 
 import difflib
+import sys
 from dataclasses import dataclass
 
 from conformance.clause_texts import FULL, SHORT
@@ -64,8 +65,8 @@ def as_markdown() -> str:
     lines = [
         "# Clauses",
         "",
-        "What the system must do. An id is stable: tests, reports and certificates name it. The last column says",
-        "where a clause comes from.",
+        "What the system must do. An id is stable: tests, reports and certificates name it. The last column",
+        "says where a clause comes from.",
         "",
         "<!-- Generated: python -m conformance.clauses > docs/clauses.md -->",
         "",
@@ -86,4 +87,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(as_markdown(), end="")
+    sys.stdout.write(as_markdown())

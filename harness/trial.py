@@ -66,6 +66,7 @@ def execute(
             _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
         )
     history = _with_faults(outcome.history, nemesis.operations())
+    trace = outcome.trace  # rendered on demand, so asked for once
     verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
     record = TrialRecord(
         version=RECORD_VERSION,
@@ -85,11 +86,11 @@ def execute(
         checkpoints=outcome.checkpoints,
         snapshots=outcome.snapshots,
         subtasks=outcome.subtasks,
-        trace_digest=digest(outcome.trace),
+        trace_digest=digest(trace),
         environment=environment(),
         measurements=outcome.measurements,
     )
-    return TrialResult(record, history, outcome.trace)
+    return TrialResult(record, history, trace)
 
 
 def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from reports.intervals import Series
 from reports.timeline import Figure
 from reports.wording import measurement, median
@@ -18,10 +20,8 @@ def histogram(series: Series) -> Figure:
     for value in series.values:
         counts[min(_BINS - 1, int((value - low) / width))] += 1
     middle = median(series.values)
-    ranges = [
-        f"{measurement(series.name, low + place * width)} to {measurement(series.name, low + (place + 1) * width)}"
-        for place in range(_BINS)
-    ]
+    edges = [measurement(series.name, low + place * width) for place in range(_BINS + 1)]
+    ranges = [f"{start} to {end}" for start, end in pairwise(edges)]
     return {
         "data": [
             {

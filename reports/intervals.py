@@ -65,8 +65,8 @@ OTHER_COLOUR = "#8a93a0"
 def series_of(records: Iterable[TrialRecord], measurements: Iterable[dict[str, float]]) -> tuple[Series, ...]:
     """Return what there is to show as distributions; a kind without a single value is left out.
 
-    Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is not counted, for
-    it would hide the others.
+    Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is not counted,
+    for it would hide the others.
     """
     trials = tuple(records)
     snapshots = [snapshot for record in trials for snapshot in record.snapshots]

@@ -1,8 +1,8 @@
 """Reads a run directory: ``campaign.json``, ``trials.jsonl`` and the trials kept in full.
 
 What comes out is a `Run`, the one value that every report renders. Loading is strict about what it cannot
-understand (missing, corrupt and newer files are errors that say what to do) and honest about what is not there: a
-half-written last line of an interrupted campaign, or counts that disagree, become notices on the report.
+understand (missing, corrupt and newer files are errors that say what to do) and honest about what is not there:
+a half-written last line of a killed campaign, or counts that disagree, become notices on the report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from faults.vocabulary import After, Trigger, label
-from harness.errors import UsageError
+from harness.errors import UsageProblem
 from harness.oracle.verdict import Verdict
 from harness.plan import PLAN_VERSION
 from harness.record import RECORD_VERSION, CampaignRecord, FaultRecord, TrialRecord, TrialSummary, summary_of
@@ -23,7 +23,7 @@ from harness.record import RECORD_VERSION, CampaignRecord, FaultRecord, TrialRec
 _Decoded = TypeVar("_Decoded")
 
 
-class RunDirectoryError(UsageError):
+class RunDirectoryError(UsageProblem):
     """A run directory cannot be reported; the message names the file and says what to do."""
 
 
@@ -73,7 +73,7 @@ class Run:
 
 
 def verdict_of(trial: TrialSummary) -> Verdict:
-    """Return a trial's verdict: the worst of its own and its findings', and UNKNOWN if nothing was checked."""
+    """Return the worst of a trial's own verdict and its findings'; UNKNOWN if nothing was checked."""
     return Verdict.worst((trial.verdict, Verdict.worst(finding.verdict for finding in trial.findings)))
 
 
@@ -91,7 +91,7 @@ def load_run(directory: Path) -> Run:
         raise RunDirectoryMissing(f"{directory} is not a directory; name the run directory of a campaign")
     campaign = _read(directory / "campaign.json", CampaignRecord)
     details = _read_details(directory)
-    trials, notices = _read_trials(directory / "trials.jsonl", campaign.interrupted)
+    trials, notices = _read_trials(directory / "trials.jsonl")
     known = {trial.trial for trial in trials}
     for number in sorted(set(details) - known):
         trials.append(summary_of(details[number]))
@@ -149,8 +149,8 @@ def _read_details(directory: Path) -> dict[int, TrialRecord]:
     return details
 
 
-def _read_trials(path: Path, interrupted: bool) -> tuple[list[TrialSummary], list[str]]:
-    """Read ``trials.jsonl``; only an interrupted campaign may end in half a line, which is left out."""
+def _read_trials(path: Path) -> tuple[list[TrialSummary], list[str]]:
+    """Read ``trials.jsonl``; a half-written last line (of a killed campaign) is left out, with a notice."""
     lines = _text(path).splitlines(keepends=True)
     trials: list[TrialSummary] = []
     notices: list[str] = []
@@ -161,7 +161,7 @@ def _read_trials(path: Path, interrupted: bool) -> tuple[list[TrialSummary], lis
         try:
             trial = msgspec.json.decode(line, type=TrialSummary)
         except msgspec.MsgspecError as error:
-            if interrupted and number == len(lines) and not line.endswith("\n"):
+            if number == len(lines) and not line.endswith("\n"):
                 notices.append("The last line of trials.jsonl is incomplete and was left out.")
                 break
             raise RunDirectoryCorrupt(
@@ -233,6 +233,6 @@ def _refuse_newer(path: Path, raw: dict[str, Any], known: int, what: str) -> Non
     version = raw.get("version", 1)
     if isinstance(version, int) and version > known:
         raise RunDirectoryNewer(
-            f"{path}: {what} version {version} is newer than version {known}, the newest that this barrier-tck reads;"
-            " report it with the version that wrote it, or upgrade"
+            f"{path}: {what} version {version} is newer than version {known}, the newest that this barrier-tck"
+            " reads; report it with the version that wrote it, or upgrade"
         )

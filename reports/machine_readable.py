@@ -1,7 +1,7 @@
 """The report for machines: one JSON object, and JUnit XML for continuous integration.
 
-In JUnit's terms INVALID is a failure (the system is wrong), UNKNOWN is an error (the test could not tell), so that a
-build never turns green on a trial that showed nothing.
+In JUnit's terms INVALID is a failure (the system is wrong), UNKNOWN is an error (the test could not tell), so that
+a build never turns green on a trial that showed nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPORT_VERSION = 1
 
 
 def as_object(run: Run) -> dict[str, Any]:
-    """Return the report as JSON-compatible values; the keys of the campaign command's ``--json`` come first."""
+    """Return the report as JSON-compatible values; first the keys of the campaign command's ``--json``."""
     campaign = run.campaign
     clauses = clause_matrix(run.trials)
     phases = phase_fault_matrix(run.trials)
@@ -120,8 +120,8 @@ def _trial_object(run: Run, trial: TrialSummary) -> dict[str, Any]:
 def as_junit(run: Run) -> str:
     """Return JUnit XML: a test suite per run, a test case per trial and checker.
 
-    A trial whose verdict none of its findings explains gets a case named ``trial``; a run without trials gets one
-    case, an error, for nothing was checked.
+    A trial whose verdict none of its findings explains gets a case named ``trial``; a run without trials gets
+    one case, an error, for nothing was checked.
     """
     suite = junitparser.TestSuite(printable(run.campaign.name))
     suite.timestamp = printable(run.campaign.started_at)
@@ -137,8 +137,10 @@ def as_junit(run: Run) -> str:
     suite.add_testcases(cases)
     document = junitparser.JUnitXml("barrier-tck")
     document.add_testsuite(suite)
-    ElementTree.indent(document._elem)  # noqa: SLF001
-    return document.tostring().decode() + "\n"
+    # Junitparser ships type hints but leaves some methods without.
+    root = ElementTree.fromstring(document.tostring())  # type: ignore[no-untyped-call]
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _cases(run: Run, trial: TrialSummary) -> list[junitparser.TestCase]:
@@ -163,10 +165,10 @@ def _case(
 ) -> junitparser.TestCase:
     """Return one test case."""
     case = junitparser.TestCase(printable(finding.checker), printable(group), round(seconds, 3))
-    properties = junitparser.Properties()
+    properties = junitparser.Properties()  # type: ignore[no-untyped-call]
     for name, value in {**facts, "clauses": " ".join(finding.clauses)}.items():
         properties.add_property(junitparser.Property(name, printable(value)))
-    case.append(properties)
+    case.append(properties)  # type: ignore[no-untyped-call]
     if finding.verdict is not Verdict.VALID:
         kind = junitparser.Failure if finding.verdict is Verdict.INVALID else junitparser.Error
         result = kind(printable(finding.summary), finding.verdict.value)

@@ -23,8 +23,8 @@ class RankedFinding:
 def ranked_findings(run: Run) -> tuple[RankedFinding, ...]:
     """Return all findings that are not valid, the worst first, then those with the larger counts.
 
-    A trial that is not valid although no finding says so (nothing was checked, a fault did not fire) gets a finding
-    of its own, so that it is never overlooked.
+    A trial that is not valid although no finding says so (nothing was checked, a fault did not fire) gets a
+    finding of its own, so that it is never overlooked.
     """
     ranked = []
     for trial in run.trials:

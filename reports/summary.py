@@ -66,7 +66,9 @@ def _print_headline(run: Run, console: Console) -> None:
     """Print the verdict, what it means, and the counts behind it."""
     campaign, verdict = run.campaign, run.verdict
     headline = _badge(verdict)
-    headline.append(f"  {one_line(campaign.name)} on {one_line(campaign.system)}, seed {campaign.seed}", "default")
+    headline.append(
+        f"  {one_line(campaign.name)} on {one_line(campaign.system)}, seed {campaign.seed}", "default"
+    )
     if campaign.interrupted:
         headline.append("  (interrupted: only finished trials are counted)", "yellow")
     console.print(headline)
@@ -99,7 +101,7 @@ def _print_finding(run: Run, entry: RankedFinding, console: Console) -> None:
         )
     lines += [Text(f"- {one_line(example)}") for example in finding.examples[:_EXAMPLES_MAX]]
     for line in lines:
-        console.print(Padding(line, (0, 0, 0, 2)))
+        console.print(Padding(line, (0, 0, 0, 2), expand=False))
     command = replay_command(run.plan_path(entry.trial.trial))
     # A command line must survive copying: no wrapping, no padding to the terminal's width.
     text = Text(f"  {printable(command)}" if command else "  No plan of this trial was kept.", style="cyan")
@@ -133,7 +135,7 @@ def _print_lengths(run: Run, console: Console) -> None:
         table.add_column(name, justify="left" if name == "measured" else "right")
     for each in series:
         middle, most = median(each.values), max(each.values)
-        name, count = Text(one_line(each.name)), str(len(each.values))
-        table.add_row(name, measurement(each.name, middle), measurement(each.name, most), count)
+        label, count = Text(one_line(each.name)), str(len(each.values))
+        table.add_row(label, measurement(each.name, middle), measurement(each.name, most), count)
     console.print()
     console.print(table)

@@ -1,7 +1,8 @@
 """One trial as a timeline: a plotly figure, as plain data that plotly.js draws.
 
-Lanes from the top: faults and recovery, the coordinator, every subtask from upstream to downstream. Attempts are
-background bands. The theme (ink and grid colours) is left to the page, so that one figure serves light and dark.
+Lanes from the top: faults and recovery, the coordinator, every subtask from upstream to downstream. Attempts
+are background bands. The theme (ink and grid colours) is left to the page, so that one figure serves light and
+dark.
 """
 
 from __future__ import annotations
@@ -81,7 +82,12 @@ class _Drawing:
         return round(milliseconds / 1_000, 6) if self._in_seconds else round(milliseconds, 3)
 
     def _bars(
-        self, name: str, colour: str, offset: float, width: float, bars: Sequence[tuple[float, float, float, str]]
+        self,
+        name: str,
+        colour: str,
+        offset: float,
+        width: float,
+        bars: Sequence[tuple[float, float, float, str]],
     ) -> Figure:
         """Return one trace of horizontal bars from (start, length, lane, hover)."""
         return {
@@ -98,7 +104,9 @@ class _Drawing:
             "marker": {"color": colour, "line": {"color": colour, "width": 1}},
         }
 
-    def _markers(self, name: str, symbol: str, colour: str, marks: Sequence[tuple[float, float, str]]) -> Figure:
+    def _markers(
+        self, name: str, symbol: str, colour: str, marks: Sequence[tuple[float, float, str]]
+    ) -> Figure:
         """Return one trace of markers from (time, y, hover)."""
         return {
             "type": "scatter",

@@ -27,7 +27,7 @@ SYMBOL = {Verdict.VALID: "✓", Verdict.UNKNOWN: "?", Verdict.INVALID: "✗"}
 def printable(text: str) -> str:
     """Return the text with control characters spelled out.
 
-    Plans, notes and reasons are untrusted: an escape sequence must not reach a terminal, and XML cannot hold it.
+    Plans, notes and reasons are untrusted: an escape sequence must not reach a terminal, nor can XML hold it.
     """
     return "".join(
         character if character.isprintable() or character in "\n\t" else _spelled(character)
@@ -80,7 +80,7 @@ def measurement(name: str, value: float) -> str:
         return duration(value)
     if name.endswith("_bytes"):
         return size(value)
-    if name.endswith("_s") or name.endswith("_seconds"):
+    if name.endswith(("_s", "_seconds")):
         return f"{value:,.2f} s"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
 

@@ -3,6 +3,26 @@
 An operation ends ``ok`` (it happened), ``fail`` (it definitely did not) or ``info`` (nobody knows); ``invoke``
 opens one. Nothing here assumes barriers: a system that cannot show its checkpoints leaves ``checkpoints`` empty
 and says so through its capabilities.
+
+The vocabulary of operations. An adapter emits those that its system has; checkers pass over what they do not know.
+
+========== ======== ======== ===========================================================================
+operation  process  outcome  value
+========== ======== ======== ===========================================================================
+attempt    c        invoke   ``attempt, restored_checkpoint`` (None: from the beginning)
+attempt    c        ok       ``attempt``: every subtask runs
+attempt    c        fail,    ``attempt, reason``: it ended without finishing the job
+                    info
+checkpoint c        invoke   ``checkpoint, attempt``: triggered
+checkpoint c        ok       ``checkpoint, attempt``: complete and durable
+checkpoint c        fail     ``checkpoint, attempt, reason``: aborted
+ack        c        ok       ``checkpoint, attempt, subtask``: an acknowledgement arrived, accepted or not
+commit     c        ok       ``checkpoint, subtask``: a sink made visible what the checkpoint covers
+job        c        ok, fail ``reason``: the job finished, or gave up
+fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
+========== ======== ======== ===========================================================================
+
+Process ``c`` is ``coordinator``. Operations stand in order of time; those of one process in order of happening.
 """
 
 from __future__ import annotations

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from harness.oracle.history import Row
 from harness.oracle.sequential_model import Aggregate, SequentialSpec
 from harness.plan import TrialPlan, WorkloadPlan
 from harness.workloads.workload import SplitData
 
 ID_STRIDE = 1_000_000
-"""Ids of split number i begin at ``i * ID_STRIDE``, so that an id alone tells its split and offset."""
+"""Ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``, so an id alone tells its split and offset."""
 
 VALUES = range(-20, 101)
 """What ``value`` is drawn from: negative, zero and positive, so that no sum hides a record."""
@@ -45,19 +44,21 @@ class KeyedTotals:
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return one or two splits per source subtask, ``batches * batch_records`` records each subtask.
 
-        Every draw comes from a stream named after what it decides, so that more sources do not change the
-        splits of the others. A second split begins at a batch boundary or, now and then, after one record: the
-        boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
+        All first splits come before all second ones, so that dealing the list out in turn gives each subtask its
+        own. Every draw comes from a stream named after what it decides, so that one more source does not change
+        the splits of the others. A second split begins at a batch boundary or, now and then, after one record:
+        the boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
         """
-        workload = plan.workload
-        _refuse_impossible(workload)
-        found: list[SplitData] = []
-        for subtask in range(plan.topology.sources):
-            for part, records in enumerate(_lengths(plan, subtask)):
-                name = f"split-{subtask}-{part}"
-                rows = _rows(plan, name, first_id=(2 * subtask + part) * ID_STRIDE, records=records)
-                found.append(SplitData(name, subtask, rows, workload.start_offset))
-        return tuple(found)
+        _refuse_impossible(plan.workload)
+        subtasks = range(plan.topology.sources)
+        lengths = [_lengths(plan, subtask) for subtask in subtasks]
+        return tuple(
+            [
+                _split(plan, subtask, part, lengths[subtask][part])
+                for part in range(len(lengths[0]) if lengths else 0)
+                for subtask in subtasks
+            ]
+        )
 
 
 def _refuse_impossible(workload: WorkloadPlan) -> None:
@@ -75,26 +76,29 @@ def _refuse_impossible(workload: WorkloadPlan) -> None:
 
 
 def _lengths(plan: TrialPlan, subtask: int) -> tuple[int, ...]:
-    """Return how many input records each split of a source subtask has."""
+    """Return how many input records each split of a source subtask has: as many splits for every subtask."""
     batches, size = plan.workload.batches, plan.workload.batch_records
     total = batches * size
-    draws = random.Random(f"{plan.seed}/workload/splits/{subtask}")
-    shape = draws.randrange(8)
+    shape = random.Random(f"{plan.seed}/workload/shape").randrange(8)
     if shape < 4 or total == 0:
         return (total,)
-    first = 1 if shape == 4 else size * draws.randint(0, batches)
+    if shape == 4:
+        return (1, total - 1)
+    first = size * random.Random(f"{plan.seed}/workload/cut/{subtask}").randint(0, batches)
     return (first, total - first)
 
 
-def _rows(plan: TrialPlan, split: str, first_id: int, records: int) -> tuple[Row, ...]:
-    """Return a split's records, those before the start offset first."""
-    number = plan.workload.start_offset + records
-    draws = random.Random(f"{plan.seed}/workload/{split}")
+def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:
+    """Return one split, with as many records more before its start as the plan's start offset says."""
+    name, start = f"split-{subtask}-{part}", plan.workload.start_offset
+    number = start + records
+    draws = random.Random(f"{plan.seed}/workload/{name}")
     keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=number)
     values = draws.choices(VALUES, k=number)
-    return tuple(
-        [
-            {"id": first_id + i, "key": key, "value": value}
-            for i, (key, value) in enumerate(zip(keys, values, strict=True))
-        ]
-    )
+    # Sources that join later get ids of their own: id ranges are by subtask, then by part.
+    first_id = (2 * subtask + part) * ID_STRIDE
+    rows = [
+        {"id": first_id + i, "key": key, "value": value}
+        for i, (key, value) in enumerate(zip(keys, values, strict=True))
+    ]
+    return SplitData(name, subtask, tuple(rows), start)

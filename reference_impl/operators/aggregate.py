@@ -9,10 +9,10 @@ from reference_impl.errors import ProtocolError
 from reference_impl.ids import CheckpointId
 from reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext
 from reference_impl.operators.functions import Aggregate, Emission
-from reference_impl.operators.futures import WrappedSnapshot
 from reference_impl.protocol.messages import OperatorSnapshot, StateHandle
 from reference_impl.runtime.ports import Payload
 from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateScope
+from reference_impl.state.snapshots import CompositeSnapshot
 
 AGGREGATE_STATE = "aggregate"
 """Name of the state in the store: encoded key to encoded accumulator (``operators.encoding``)."""
@@ -106,10 +106,10 @@ class KeyedAggregate:
         writer = self._opened_context().writers.writer(checkpoint, uid)
         future = self._opened_store().snapshot(checkpoint, writer)
 
-        def wrap(handles: tuple[StateHandle, ...]) -> OperatorSnapshot:
-            return OperatorSnapshot(uid, handles=handles, input_ended=input_ended)
+        def wrap(results: list[tuple[StateHandle, ...]]) -> OperatorSnapshot:
+            return OperatorSnapshot(uid, handles=results[0], input_ended=input_ended)
 
-        return WrappedSnapshot(future, wrap)
+        return CompositeSnapshot([future], wrap)
 
     def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
         """Tell the store; returns False, as nothing is committed here."""

@@ -127,7 +127,7 @@ class TransactionalFileSink:
             if self._buffered_records >= self._spec.buffer_records:
                 self.flush_buffer()
 
-    def before_barrier(self, checkpoint: CheckpointId) -> None:  # noqa: ARG002 - the operator seam
+    def before_barrier(self, checkpoint: CheckpointId) -> None:
         """Emit nothing."""
 
     def end_of_input(self) -> None:
@@ -234,9 +234,8 @@ class TransactionalFileSink:
     def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
         """Delete what older attempts of this subtask left pending, apart from the files of ``kept``."""
         keep = {file.pending for transaction in kept for file in transaction.files}
-        own = re.compile(
-            re.escape(f"{self._pending_directory}/{self._subtask_name}-a") + r"([0-9]+)-[0-9]+\..*"
-        )
+        prefix, suffix = f"{self._pending_directory}/{self._subtask_name}-a", self._plane.file_suffix
+        own = re.compile(re.escape(prefix) + "([0-9]+)-[0-9]+" + re.escape(suffix))
         for path in self._files.list_files(self._pending_directory):
             match = own.fullmatch(path)
             # Only older ones: if this is the older attempt, late, it has no business with its successor's
@@ -257,8 +256,9 @@ class TransactionalFileSink:
         if not self._files.exists(file.pending):
             if not self._is_committed(file):
                 raise StorageError(
-                    f"transaction {transaction.transaction} of checkpoint {transaction.checkpoint} is lost: neither "
-                    f"{file.pending} nor {file.committed} ({file.size} bytes, {file.records} records) exists"
+                    f"transaction {transaction.transaction} of checkpoint {transaction.checkpoint} is lost: "
+                    f"neither {file.pending} nor {file.committed} exists "
+                    f"with {file.size} bytes and {file.records} records"
                 )
             return
         found = self._files.size(file.pending)

@@ -9,9 +9,9 @@ from typing import Any
 from reference_impl.ids import CheckpointId
 from reference_impl.operators.api import DataPlane, OperatorContext
 from reference_impl.operators.functions import Aggregate
-from reference_impl.operators.futures import FinishedSnapshot
 from reference_impl.protocol.messages import OperatorSnapshot
 from reference_impl.runtime.ports import Payload
+from reference_impl.state.snapshots import FinishedSnapshot
 
 
 class StatelessOperator:

@@ -6,28 +6,35 @@ Everything that a world builds, it builds through a ``Components`` value. The de
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from reference_impl.operators.api import Operator, SourceReader
+from reference_impl.operators.api import DataPlane, Operator, SourceReader
+from reference_impl.operators.graph import OperatorSpec
 from reference_impl.protocol.coordinator import CoordinatorMachine
 from reference_impl.protocol.subtask import SubtaskMachine
 from reference_impl.state.backend import StateBackend
 from reference_impl.state.heap import HeapStateBackend
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+def build_operator(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build an operator as its spec says."""
+    return spec.build(plane)
+
+
+def as_it_is(reader: SourceReader) -> SourceReader:
+    """Return the reader unchanged."""
+    return reader
 
 
 @dataclass(frozen=True)
 class Components:
-    """Factories. Each takes what the default takes; wrappers get the built part and return its replacement."""
+    """Factories; each takes what its default takes."""
 
     state_backend: Callable[[], StateBackend] = HeapStateBackend
     subtask_machine: Callable[..., SubtaskMachine] = SubtaskMachine
     coordinator_machine: Callable[..., CoordinatorMachine] = CoordinatorMachine
     subtask_driver: Callable[..., Any] | None = None
     """None: ``runtime.subtask_driver.SubtaskDriver`` (named late, for it needs this module)."""
-    wrap_operator: Callable[[Operator], Operator] = field(default=_as_it_is)
-    wrap_reader: Callable[[SourceReader], SourceReader] = field(default=_as_it_is)
+    build_operator: Callable[[OperatorSpec, DataPlane], Operator] = build_operator
+    wrap_reader: Callable[[SourceReader], SourceReader] = as_it_is

@@ -140,7 +140,7 @@ class SubtaskDriver:
         )
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
-        self.operators = [components.wrap_operator(spec.build(plane)) for spec in vertex.operators]
+        self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
         self._context = OperatorContext(
             job=deployment.job,
             subtask=deployment.subtask,

@@ -25,7 +25,7 @@ from collections.abc import Callable
 import msgspec
 
 from reference_impl.errors import OperatingError, UsageError
-from reference_impl.spark.wire import ConnectionLost, WireError, receive_frame, send_frame
+from reference_impl.spark.wire import ConnectionLost, WireError, send_frame
 
 SECRET_BYTES = 32
 HANDSHAKE_TIMEOUT_S = 10.0

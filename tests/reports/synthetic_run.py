@@ -1,6 +1,6 @@
-"""A deterministic run directory as a Spark campaign would leave it: twelve trials, kills at six protocol points.
+"""A deterministic run directory as a Spark campaign leaves it: twelve trials, kills at six protocol points.
 
-Trial 6 is INVALID (two keys counted twice), trial 9 is UNKNOWN (its fault did not fire), all others are VALID.
+Trial 6 is INVALID (two keys counted twice), trial 9 is UNKNOWN (its fault did not fire), the others are VALID.
 Numbers come from a seeded generator and look like those of a small cluster.
 """
 
@@ -177,13 +177,14 @@ def record_of(trial: int, world: str = "spark", note: str = "") -> TrialRecord:
 
 def _fault(index: int, scheduled: ScheduledFault, fired_at: float | None, attempt: int) -> FaultRecord:
     trigger = scheduled.trigger
-    aimed = isinstance(trigger, After)
     return FaultRecord(
         index=index,
         label=fault_label(scheduled.fault),
         kind=str(scheduled.fault.__struct_config__.tag),
-        trigger=f"after {trigger.point.value}, 2nd time" if aimed else f"at {trigger.time_ms} ms",
-        point=trigger.point.value if aimed else None,
+        trigger=f"after {trigger.point.value}, 2nd time"
+        if isinstance(trigger, After)
+        else f"at {trigger.time_ms} ms",
+        point=trigger.point.value if isinstance(trigger, After) else None,
         outcome="not_fired" if fired_at is None else "fired",
         fired_at_ms=fired_at,
         target="" if fired_at is None else f"executor 1 (pid {4_000 + index}) on 127.0.0.2",

@@ -1,0 +1,33 @@
+"""Finds the repository's benchmarks, which are not installed with the package, and runs one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from harness.errors import EnvironmentProblem
+
+BENCHMARKS = ("throughput", "simulation")
+
+Progress = Callable[[str], None]
+"""Told a sentence whenever a benchmark comes to something new."""
+
+
+def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
+    """Run ``benchmarks.<name>`` and return its numbers, units in the names.
+
+    Raises EnvironmentProblem if the benchmarks cannot be imported, that is outside a checkout.
+    """
+    module_name = f"benchmarks.{name}"
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("benchmarks", module_name):
+            raise
+        raise EnvironmentProblem(
+            f"{module_name} cannot be imported: benchmarks live in the repository, not in the installed package; "
+            "run the command in a checkout of barrier-tck (python -m harness.cli bench ...)"
+        ) from error
+    run: Callable[[Progress], dict[str, Any]] = module.run
+    return run(progress)

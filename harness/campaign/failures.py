@@ -1,0 +1,53 @@
+"""What it means that two trials fail in the same way, and shrinking a failure to that meaning."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.campaign.shrinking import RUNS_MAX, Shrunk, StillFails, shrink
+from harness.oracle.checker import Checker
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan
+from harness.record import TrialRecord
+from harness.suts.system import SystemUnderTest
+from harness.trial import run_trial
+
+
+def failed_checker(record: TrialRecord) -> str | None:
+    """Return the name of the first checker that says INVALID, None if none does."""
+    for finding in record.findings:
+        if finding.verdict is Verdict.INVALID:
+            return finding.checker
+    return None
+
+
+def fails_likewise(
+    system: SystemUnderTest, checker: str, directory: Path, checkers: Sequence[Checker] | None = None
+) -> StillFails:
+    """Return a test of plans: does the same checker still say INVALID? Trials run below ``directory``."""
+
+    def still_fails(plan: TrialPlan) -> bool:
+        with tempfile.TemporaryDirectory(dir=directory, prefix="shrinking-") as scratch:
+            record = run_trial(plan, system, Path(scratch), checkers)
+        return any(
+            finding.checker == checker and finding.verdict is Verdict.INVALID for finding in record.findings
+        )
+
+    return still_fails
+
+
+def shrink_failure(
+    record: TrialRecord,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None = None,
+    runs_max: int = RUNS_MAX,
+) -> Shrunk | None:
+    """Shrink the plan of an invalid trial; None if no checker said INVALID."""
+    checker = failed_checker(record)
+    if checker is None:
+        return None
+    still_fails = fails_likewise(system, checker, directory, checkers)
+    return shrink(record.plan, still_fails, system.subtasks, runs_max)

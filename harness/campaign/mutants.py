@@ -1,0 +1,150 @@
+"""Runs planted bugs until a checker says INVALID, shrinks the plan that showed it, saves and replays it (CER-2)."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from harness.campaign.failures import failed_checker, fails_likewise, shrink_failure
+from harness.campaign.replay import Source, replay
+from harness.campaign.run_directory import RunDirectory
+from harness.errors import UsageProblem
+from harness.oracle.checker import Checker
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan
+from harness.record import TrialRecord
+from harness.strict_input import nearest
+from harness.suts.system import Capability, SystemUnderTest
+from harness.trial import execute
+
+TRIALS_MAX = {"simulated": 400, "spark": 6}
+"""World -> trials after which a planted bug counts as missed."""
+
+
+class PlantedBug(Protocol):
+    """What this module needs of a ``harness.suts.mutants`` entry."""
+
+    @property
+    def id(self) -> str:
+        """Return the bug's id, for instance ``AL-01``."""
+
+    @property
+    def clause(self) -> str:
+        """Return the clause that the bug violates."""
+
+    @property
+    def description(self) -> str:
+        """Return a sentence on what is wrong."""
+
+    @property
+    def worlds(self) -> Sequence[str]:
+        """Return the worlds in which the bug can be shown."""
+
+    @property
+    def plans(self) -> Callable[[str], Iterator[TrialPlan]]:
+        """Return a function of the world that yields plans likely to show the bug."""
+
+
+class MutantResult(msgspec.Struct, frozen=True):
+    """What became of one planted bug."""
+
+    id: str
+    caught: bool
+    clause: str
+    trials: int
+    seconds: float
+    checker: str | None = None
+    """The first checker that said INVALID."""
+    plan: str | None = None
+    """Path of the smallest plan that shows the bug, relative to the run directory."""
+    faults: int | None = None
+    """Faults in that plan."""
+    shrinking_runs: int = 0
+    replays: bool | None = None
+    """Whether the saved plan gave INVALID again, from the same checker."""
+
+
+def choose(mutants: dict[str, PlantedBug], only: Sequence[str], world: str) -> tuple[PlantedBug, ...]:
+    """Return the bugs to run; raises UsageProblem for an unknown id, or one that the world cannot show."""
+    for name in only:
+        if name not in mutants:
+            raise UsageProblem(f"there is no planted bug {name!r}{nearest(name, mutants)}")
+        if world not in mutants[name].worlds:
+            worlds = ", ".join(mutants[name].worlds)
+            raise UsageProblem(f"{name} cannot be shown in the world {world!r}; it can in: {worlds}")
+    names = only or [name for name, mutant in mutants.items() if world in mutant.worlds]
+    return tuple(mutants[name] for name in dict.fromkeys(names))
+
+
+def hunt(
+    mutant: PlantedBug,
+    system: SystemUnderTest,
+    directory: RunDirectory,
+    checkers: Sequence[Checker] | None = None,
+    trials_max: int | None = None,
+) -> MutantResult:
+    """Run a planted bug's plans until one is INVALID; shrink that plan, save it, replay it."""
+    started = time.monotonic()
+    bound = TRIALS_MAX.get(system.world, 1) if trials_max is None else trials_max
+    trials, failing = _first_invalid(mutant, system, directory.path, checkers, bound)
+    if failing is None:
+        return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
+    plan, runs = failing.plan, 0
+    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+        smallest = shrink_failure(failing, system, directory.path, checkers)
+        if smallest is not None:
+            plan, runs = smallest.plan, smallest.runs
+    checker = failed_checker(failing) or ""
+    note = f"{mutant.id}: {mutant.description} Caught by {checker}."
+    plan = msgspec.structs.replace(plan, note=note)
+    path = directory.write_plan(f"mutants/{mutant.id}.json", plan)
+    return MutantResult(
+        id=mutant.id,
+        caught=True,
+        clause=mutant.clause,
+        trials=trials,
+        seconds=time.monotonic() - started,
+        checker=checker,
+        plan=str(path.relative_to(directory.path)),
+        faults=len(plan.faults),
+        shrinking_runs=runs,
+        replays=_replays(path, plan, checker, system, directory.path, checkers),
+    )
+
+
+def _first_invalid(
+    mutant: PlantedBug,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+    bound: int,
+) -> tuple[int, TrialRecord | None]:
+    trials = 0
+    for plan in islice(mutant.plans(system.world), bound):
+        planted = msgspec.structs.replace(plan, mutant=mutant.id)
+        with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
+            record = execute(planted, system, Path(scratch), checkers, trials).record
+        trials += 1
+        if record.verdict is Verdict.INVALID:
+            return trials, record
+    return trials, None
+
+
+def _replays(
+    path: Path,
+    plan: TrialPlan,
+    checker: str,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+) -> bool:
+    """Tell whether the saved plan fails again; in a deterministic system by the same steps, twice."""
+    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+        replay(Source(path, plan), system, checkers)
+    return fails_likewise(system, checker, directory, checkers)(plan)

@@ -1,0 +1,138 @@
+"""Replays plans: does the trial end as it did, and in a deterministic system by the very same steps?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from harness.campaign.run_directory import open_run_directory, read_record, trial_directory
+from harness.errors import NondeterminismError, UsageProblem
+from harness.oracle.checker import Checker
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan
+from harness.plan_io import check_plan, read_plan
+from harness.record import TrialRecord
+from harness.suts.system import Capability, SystemUnderTest
+from harness.trial import TrialResult, digest, execute
+
+LIKELY_CAUSES = (
+    "likely causes: the code changed since the trial was recorded; iteration over a set or over objects' "
+    "ids; a real clock, thread or unseeded random number in what is simulated"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something to replay: a plan and, if it was recorded, what came of it then."""
+
+    path: Path
+    """The plan's file."""
+    plan: TrialPlan
+    recorded: TrialRecord | None = None
+    trace: tuple[str, ...] = ()
+    """The recorded trace, if it was kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One plan replayed."""
+
+    source: Source
+    record: TrialRecord
+
+    @property
+    def same_verdict(self) -> bool:
+        """Tell whether the verdict is the recorded one; without a record there is nothing to differ from."""
+        return self.source.recorded is None or self.source.recorded.verdict is self.record.verdict
+
+
+def sources_of(path: Path) -> tuple[Source, ...]:
+    """Find what a path names: a plan file, a trial's directory, or a run directory.
+
+    Of a run directory these are its failing trials, or, if none failed, all that were kept. Raises
+    UsageProblem if the path is none of them, or corrupt, or newer.
+    """
+    if path.is_file():
+        if path.name == "plan.json" and (path.parent / "record.json").is_file():
+            return (_recorded(path.parent),)
+        return (Source(path, read_plan(path)),)
+    if not path.exists():
+        raise UsageProblem(f"{path} does not exist; name a plan file or a run directory")
+    if (path / "record.json").is_file():
+        return (_recorded(path),)
+    run = open_run_directory(path)
+    chosen = [number for number in run.campaign.failing if number in run.kept] or list(run.kept)
+    if not chosen:
+        raise UsageProblem(f"{path} keeps no trial in full, so there is nothing to replay")
+    return tuple(_recorded(trial_directory(path, number)) for number in chosen)
+
+
+def _recorded(directory: Path) -> Source:
+    trace = directory / "trace.txt"
+    return Source(
+        path=directory / "plan.json",
+        plan=read_plan(directory / "plan.json"),
+        recorded=read_record(directory),
+        trace=tuple(trace.read_text().splitlines()) if trace.is_file() else (),
+    )
+
+
+def replay(source: Source, system: SystemUnderTest, checkers: Sequence[Checker] | None = None) -> Replayed:
+    """Run a plan again and compare.
+
+    In a system with DETERMINISTIC_REPLAY the trace must be the recorded one; a plan without a record is run
+    twice. Raises NondeterminismError, with the first differing line, if the traces differ.
+    """
+    check_plan(source.plan, system, str(source.path))
+    result = _run(source.plan, system, checkers)
+    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+        _compare(source, result, system, checkers)
+    return Replayed(source, result.record)
+
+
+def _run(plan: TrialPlan, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> TrialResult:
+    with tempfile.TemporaryDirectory(prefix="barrier-tck-replay-") as scratch:
+        return execute(plan, system, Path(scratch), checkers)
+
+
+def _compare(
+    source: Source, result: TrialResult, system: SystemUnderTest, checkers: Sequence[Checker] | None
+) -> None:
+    recorded = source.recorded
+    if recorded is None or recorded.system != system.name:
+        again = _run(source.plan, system, checkers)
+        _require_same(source, result.trace, again.trace, digest(again.trace), "the second run")
+    elif recorded.trace_digest is not None:
+        _require_same(source, result.trace, source.trace, recorded.trace_digest, "the recorded trace")
+
+
+def _require_same(
+    source: Source,
+    trace: Sequence[str],
+    other: Sequence[str],
+    other_digest: str | None,
+    other_name: str,
+) -> None:
+    if digest(trace) == other_digest:
+        return
+    difference = first_difference(trace, other) if other else "that trace was not kept"
+    raise NondeterminismError(
+        f"{source.path}: the same plan did not take the same steps; against {other_name}: {difference}; "
+        f"{LIKELY_CAUSES}"
+    )
+
+
+def first_difference(trace: Sequence[str], other: Sequence[str]) -> str:
+    """Return a sentence with the first line at which two traces differ."""
+    for number, (mine, theirs) in enumerate(zip_longest(trace, other, fillvalue="(end)"), start=1):
+        if mine != theirs:
+            return f"line {number} is {mine!r}, there it is {theirs!r}"
+    return "no line differs"
+
+
+def worst_verdict(replayed: Sequence[Replayed]) -> Verdict:
+    """Return the worst verdict of several replays."""
+    return Verdict.worst(one.record.verdict for one in replayed)

@@ -1,0 +1,212 @@
+"""Runs a campaign: many trials under a budget, everything finished kept, whatever happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+
+from harness.campaign.budget import Budget
+from harness.campaign.configuration import CampaignConfiguration
+from harness.campaign.failures import shrink_failure
+from harness.campaign.interrupts import Interrupts, caught
+from harness.campaign.plans import campaign_plans
+from harness.campaign.progress import CampaignProgress
+from harness.campaign.run_directory import RunDirectory
+from harness.environment import environment
+from harness.oracle.checker import Checker
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan
+from harness.record import RECORD_VERSION, CampaignRecord, TrialRecord
+from harness.suts.system import Capability, SystemUnderTest
+from harness.trial import TrialResult, execute
+
+VALID_KEPT = 5
+"""Valid trials that a simulated campaign keeps in full, for a look at what goes right."""
+
+SHRUNK_MAX = 3
+"""Failing trials that are shrunk at the end of a campaign, the first ones."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """The books of a running campaign."""
+
+    valid: int = 0
+    invalid: int = 0
+    unknown: int = 0
+    faults_planned: int = 0
+    faults_fired: int = 0
+    recoveries: int = 0
+    checkpoints_completed: int = 0
+    failing: list[tuple[int, Verdict]] = field(default_factory=list)
+    to_shrink: list[TrialRecord] = field(default_factory=list)
+
+    @property
+    def trials(self) -> int:
+        """Return how many trials are finished."""
+        return self.valid + self.invalid + self.unknown
+
+    @property
+    def worst_first(self) -> tuple[int, ...]:
+        """Return the trials that were not valid, invalid ones first, then by number."""
+        ordered = sorted(self.failing, key=lambda entry: (-entry[1].severity, entry[0]))
+        return tuple(number for number, _ in ordered)
+
+    def add(self, record: TrialRecord) -> None:
+        """Book a finished trial."""
+        self.valid += record.verdict is Verdict.VALID
+        self.invalid += record.verdict is Verdict.INVALID
+        self.unknown += record.verdict is Verdict.UNKNOWN
+        self.faults_planned += len(record.plan.faults)
+        self.faults_fired += record.faults_fired
+        self.recoveries += record.recoveries
+        self.checkpoints_completed += record.checkpoints_completed
+        if record.verdict is not Verdict.VALID:
+            self.failing.append((record.trial, record.verdict))
+        if record.verdict is Verdict.INVALID and len(self.to_shrink) < SHRUNK_MAX:
+            self.to_shrink.append(record)
+
+    def verdict(self) -> Verdict:
+        """Return the campaign's verdict: the worst trial's, and UNKNOWN if all planned faults stayed away."""
+        verdicts = [
+            verdict
+            for verdict, count in (
+                (Verdict.VALID, self.valid),
+                (Verdict.UNKNOWN, self.unknown),
+                (Verdict.INVALID, self.invalid),
+            )
+            if count
+        ]
+        if self.faults_planned and not self.faults_fired:
+            verdicts.append(Verdict.UNKNOWN)
+        return Verdict.worst(verdicts)
+
+
+def run_campaign(
+    configuration: CampaignConfiguration,
+    system: SystemUnderTest,
+    out: Path,
+    checkers: Sequence[Checker] | None = None,
+    console: Console | None = None,
+) -> CampaignRecord:
+    """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
+
+    Plans and the output directory are checked first: UsageProblem or EnvironmentProblem are raised before a
+    trial runs. On Ctrl-C or SIGTERM the running trial is abandoned and the record says ``interrupted``.
+    """
+    plans = campaign_plans(configuration, system)
+    run = _Campaign(configuration, system, RunDirectory.create(out), checkers)
+    run.save(interrupted=True)  # what a reader finds if we are killed without a chance to say anything
+    interrupts = Interrupts()
+    with caught(interrupts):
+        try:
+            finished = run.trials(plans, interrupts, CampaignProgress(console, configuration.the_budget()))
+            finished = finished and run.shrink_failures(interrupts)
+        except BaseException:
+            run.save(interrupted=True)  # what was finished stays reportable, whatever ended the campaign
+            raise
+        return run.save(interrupted=not finished)
+
+
+class _Campaign:
+    """One campaign on its way."""
+
+    def __init__(
+        self,
+        configuration: CampaignConfiguration,
+        system: SystemUnderTest,
+        directory: RunDirectory,
+        checkers: Sequence[Checker] | None,
+    ) -> None:
+        self._configuration = configuration
+        self._system = system
+        self._directory = directory
+        self._checkers = checkers
+        self._keep_all = system.world != "simulated"
+        self._tally = Tally()
+        self._shrunk: dict[str, str] = {}
+        self._started_at, self._started = datetime.now(UTC), time.monotonic()
+
+    def trials(self, plans: Iterator[TrialPlan], interrupts: Interrupts, progress: CampaignProgress) -> bool:
+        """Run trials until the budget is used up; tell whether that was not cut short."""
+        budget: Budget = self._configuration.the_budget()
+        with progress:
+            for number, plan in enumerate(_under(budget, plans, self._started)):
+                try:
+                    with interrupts.during_trial():
+                        directory = self._directory.open_trial(number)
+                        result = execute(plan, self._system, directory, self._checkers, number)
+                except KeyboardInterrupt:
+                    self._directory.forget(number)
+                    return False
+                self._book(result)
+                progress.update(self._tally.trials, self._tally.invalid, self._tally.unknown)
+        return not interrupts.requested
+
+    def _book(self, result: TrialResult) -> None:
+        record = result.record
+        self._tally.add(record)
+        valid = record.verdict is Verdict.VALID
+        if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:
+            self._directory.keep(result)
+        else:
+            self._directory.forget(record.trial)
+        self._directory.append(record)
+
+    def shrink_failures(self, interrupts: Interrupts) -> bool:
+        """Shrink the first invalid trials if the system replays exactly; tell whether that was finished."""
+        if Capability.DETERMINISTIC_REPLAY not in self._system.capabilities:
+            return True
+        try:
+            for record in self._tally.to_shrink:
+                with interrupts.during_trial():
+                    smallest = shrink_failure(record, self._system, self._directory.path, self._checkers)
+                if smallest is not None:
+                    name = f"shrunk/{record.trial:05d}.json"
+                    self._directory.write_plan(name, smallest.plan)
+                    self._shrunk[str(record.trial)] = name
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def save(self, interrupted: bool) -> CampaignRecord:
+        """Write ``campaign.json`` as things stand."""
+        tally = self._tally
+        record = CampaignRecord(
+            version=RECORD_VERSION,
+            name=self._configuration.name,
+            system=self._system.name,
+            seed=self._configuration.seed,
+            verdict=tally.verdict(),
+            trials=tally.trials,
+            valid=tally.valid,
+            invalid=tally.invalid,
+            unknown=tally.unknown,
+            faults_fired=tally.faults_fired,
+            recoveries=tally.recoveries,
+            checkpoints_completed=tally.checkpoints_completed,
+            started_at=self._started_at.isoformat(),
+            wall_seconds=time.monotonic() - self._started,
+            environment=environment(),
+            configuration=msgspec.to_builtins(self._configuration),
+            interrupted=interrupted,
+            failing=tally.worst_first,
+            shrunk=dict(self._shrunk),
+        )
+        self._directory.write_campaign(record)
+        return record
+
+
+def _under(budget: Budget, plans: Iterator[TrialPlan], started: float) -> Iterator[TrialPlan]:
+    """Yield plans as long as the budget allows another trial to begin."""
+    done = 0
+    while budget.allows(done, time.monotonic() - started):
+        yield from islice(plans, 1)
+        done += 1

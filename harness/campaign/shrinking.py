@@ -1,0 +1,326 @@
+"""Makes a failing plan small: greedy passes over it, each keeping the same verdict of the same checker.
+
+What "simpler" means is said once, in ``sort_key``. A pass proposes changed plans and need not know whether
+they are simpler, run or fail: proposals that are not simpler are not tried, and faults whose subtask is gone
+are aimed at one that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from faults.schedule import ScheduleError, validate
+from faults.vocabulary import After, At, CrashCoordinator, KillExecutor, KillWorker, ScheduledFault
+from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
+
+StillFails = Callable[[TrialPlan], bool]
+"""Runs a plan and tells whether it fails in the same way."""
+
+SubtaskNames = Callable[[TrialPlan], Sequence[str]]
+"""Tells the subtasks of a plan's job."""
+
+CALM_CHECKPOINTS = CheckpointPlan(async_ms_max=0)
+CALM_NETWORK = NetworkPlan(latency_ms_max=0)
+CALM_RESTART = RestartPlan()
+"""The quiet settings that shrinking returns to, field by field."""
+
+RUNS_MAX = 400
+"""Default bound on the plans that one shrinking runs."""
+
+SEEDS_TRIED = 10
+"""A smaller plan may need another seed to fail; these are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """The smallest failing plan that was found, and how many plans were run for it."""
+
+    plan: TrialPlan
+    runs: int
+
+
+SortKey = tuple[Any, ...]
+
+
+def sort_key(plan: TrialPlan) -> SortKey:
+    """Order plans by simplicity: fewer faults, subtasks and records, calmer settings, earlier, smaller."""
+    workload, topology = plan.workload, plan.topology
+    records = workload.batches * workload.batch_records * topology.sources
+    return (
+        len(plan.faults),
+        topology.sources + topology.keyed + topology.sinks,
+        records,
+        workload.batches,
+        topology.executors,
+        _restless(plan),
+        tuple(sorted(_fault_key(scheduled) for scheduled in plan.faults)),
+        (workload.keys, workload.start_offset, workload.records_per_second is not None),
+        _settings_values(plan),
+        plan.seed,
+    )
+
+
+def _fault_key(scheduled: ScheduledFault) -> SortKey:
+    fault, trigger = scheduled.fault, scheduled.trigger
+    hit = "" if isinstance(fault, CrashCoordinator) else fault.subtask
+    loses = not isinstance(fault, KillWorker) and fault.lose_unsynced
+    if isinstance(trigger, At):
+        return (loses, 1, trigger.time_ms, _index(hit), hit, "")
+    return (loses, 0, trigger.nth, _index(hit), hit, trigger.subtask or "")
+
+
+def _index(subtask: str) -> int:
+    digits = subtask.rpartition("[")[2].rstrip("]")
+    return int(digits) if digits.isdigit() else 0
+
+
+def _calm_pairs(plan: TrialPlan) -> tuple[tuple[str, msgspec.Struct, msgspec.Struct], ...]:
+    return (
+        ("checkpoints", plan.checkpoints, CALM_CHECKPOINTS),
+        ("network", plan.network, CALM_NETWORK),
+        ("restart", plan.restart, CALM_RESTART),
+    )
+
+
+def _restless(plan: TrialPlan) -> int:
+    """Count the settings that differ from the calm ones."""
+    differing: int = sum(
+        getattr(actual, name) != getattr(calm, name)
+        for _, actual, calm in _calm_pairs(plan)
+        for name in calm.__struct_fields__
+    )
+    return differing + int(not plan.topology.write_through) + int(plan.limits != TrialPlan().limits)
+
+
+def _settings_values(plan: TrialPlan) -> int:
+    numbers: list[int] = []
+    for _, actual, calm in _calm_pairs(plan):
+        values = (getattr(actual, name) for name in calm.__struct_fields__)
+        numbers.extend(value for value in values if isinstance(value, int))
+    return sum(numbers)
+
+
+# --- passes: each proposes plans -------------------------------------------------------------------------
+
+
+def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose each fault alone, then all but each one."""
+    if len(plan.faults) > 2:
+        for scheduled in plan.faults:
+            yield msgspec.structs.replace(plan, faults=(scheduled,))
+    for index in range(len(plan.faults)):
+        yield msgspec.structs.replace(plan, faults=plan.faults[:index] + plan.faults[index + 1 :])
+
+
+def reduce_parallelism(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose narrower vertices and fewer executors."""
+    for name in ("sources", "keyed", "sinks", "executors"):
+        width: int = getattr(plan.topology, name)
+        for smaller in _smaller(width, 1):
+            yield _with(plan, "topology", **{name: smaller})
+
+
+def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose fewer batches, fewer records in each, fewer keys, and no offset or rate limit."""
+    for batches in _smaller(plan.workload.batches, 0):
+        yield _with(plan, "workload", batches=batches)
+    for records in _smaller(plan.workload.batch_records, 1):
+        yield _with(plan, "workload", batch_records=records)
+    for keys in _smaller(plan.workload.keys, 1):
+        yield _with(plan, "workload", keys=keys)
+    for offset in _smaller(plan.workload.start_offset, 0):
+        yield _with(plan, "workload", start_offset=offset)
+    if plan.workload.records_per_second is not None:
+        yield _with(plan, "workload", records_per_second=None)
+
+
+def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose the calm settings, all at once, then part by part, then field by field."""
+    pairs = _calm_pairs(plan)
+    yield msgspec.structs.replace(plan, **{name: calm for name, _, calm in pairs})
+    for name, _, calm in pairs:
+        yield msgspec.structs.replace(plan, **{name: calm})
+    for name, actual, calm in pairs:
+        for field in calm.__struct_fields__:
+            if getattr(actual, field) != getattr(calm, field):
+                yield _with(plan, name, **{field: getattr(calm, field)})
+    yield _with(plan, "topology", write_through=True)
+    yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
+
+
+def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose smaller numbers for the settings that could not be calmed."""
+    for name, actual, calm in _calm_pairs(plan):
+        for field in calm.__struct_fields__:
+            value = getattr(actual, field)
+            if isinstance(value, int) and not isinstance(value, bool) and value != getattr(calm, field):
+                for smaller in _smaller(value, 1):
+                    yield _with(plan, name, **{field: smaller})
+
+
+def simplify_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose, for each fault: nothing lost, the first occurrence, an earlier time, the first subtask."""
+    for index, scheduled in enumerate(plan.faults):
+        for simpler in _simpler_fault(scheduled):
+            changed = (*plan.faults[:index], simpler, *plan.faults[index + 1 :])
+            yield msgspec.structs.replace(plan, faults=changed)
+
+
+def _simpler_fault(scheduled: ScheduledFault) -> Iterator[ScheduledFault]:
+    fault, trigger = scheduled.fault, scheduled.trigger
+    if not isinstance(fault, KillWorker) and fault.lose_unsynced:
+        yield ScheduledFault(msgspec.structs.replace(fault, lose_unsynced=False), trigger)
+    match trigger:
+        case At(time_ms=time_ms):
+            for earlier in _smaller(time_ms, 0):
+                yield ScheduledFault(fault, At(earlier))
+        case After(nth=nth):
+            for sooner in _smaller(nth, 1):
+                yield ScheduledFault(fault, msgspec.structs.replace(trigger, nth=sooner))
+    first = _first_subtasks(scheduled)
+    if first != scheduled:
+        yield first
+
+
+def _first_subtasks(scheduled: ScheduledFault) -> ScheduledFault:
+    fault, trigger = scheduled.fault, scheduled.trigger
+    if not isinstance(fault, CrashCoordinator):
+        fault = msgspec.structs.replace(fault, subtask=_first(fault.subtask))
+    if isinstance(trigger, After) and trigger.subtask is not None:
+        trigger = msgspec.structs.replace(trigger, subtask=_first(trigger.subtask))
+    return ScheduledFault(fault, trigger)
+
+
+def _first(subtask: str) -> str:
+    return subtask.rpartition("[")[0] + "[0]"
+
+
+def other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose small seeds, for the plan itself."""
+    for seed in range(min(plan.seed, SEEDS_TRIED)):
+        yield msgspec.structs.replace(plan, seed=seed)
+
+
+def smaller_with_other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose the big steps again, each under a few other seeds: a smaller job needs other luck to fail."""
+    for propose in (drop_faults, reduce_parallelism):
+        for smaller in propose(plan):
+            for seed in range(3):
+                yield msgspec.structs.replace(smaller, seed=seed)
+
+
+PASSES: tuple[Callable[[TrialPlan], Iterator[TrialPlan]], ...] = (
+    drop_faults,
+    reduce_parallelism,
+    reduce_records,
+    calm_down,
+    simplify_faults,
+    smaller_with_other_seeds,
+    smaller_settings,
+    other_seeds,
+)
+"""Every pass, the big steps first."""
+
+
+def _smaller(value: int, least: int) -> Iterator[int]:
+    """Yield the least value, then values closer and closer to the present one."""
+    step = value - least
+    while step > 0:
+        yield value - step
+        step //= 2
+
+
+def _with(plan: TrialPlan, part: str, **fields: object) -> TrialPlan:
+    changed = msgspec.structs.replace(getattr(plan, part), **fields)
+    return msgspec.structs.replace(plan, **{part: changed})
+
+
+# --- the greedy search -----------------------------------------------------------------------------------
+
+
+def shrink(
+    plan: TrialPlan, still_fails: StillFails, subtasks: SubtaskNames, runs_max: int = RUNS_MAX
+) -> Shrunk:
+    """Return the smallest plan found that still fails, after at most ``runs_max`` runs.
+
+    ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler.
+    """
+    search = _Search(still_fails, subtasks, runs_max)
+    best, before = plan, None
+    while best != before and search.may_run:
+        before = best
+        for propose in PASSES:
+            best = search.exhaust(best, propose)
+    return Shrunk(best, search.runs)
+
+
+class _Search:
+    """Counts runs and remembers what was tried."""
+
+    def __init__(self, still_fails: StillFails, subtasks: SubtaskNames, runs_max: int) -> None:
+        self._still_fails = still_fails
+        self._subtasks = subtasks
+        self._runs_max = runs_max
+        self._tried: set[TrialPlan] = set()
+        self.runs = 0
+
+    @property
+    def may_run(self) -> bool:
+        return self.runs < self._runs_max
+
+    def exhaust(self, plan: TrialPlan, propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> TrialPlan:
+        """Apply one pass again and again until it finds nothing simpler."""
+        while True:
+            better = self._first_better(plan, propose(plan))
+            if better is None:
+                return plan
+            plan = better
+
+    def _first_better(self, plan: TrialPlan, proposals: Iterator[TrialPlan]) -> TrialPlan | None:
+        for proposal in proposals:
+            if not self.may_run:
+                return None
+            candidate = retarget(proposal, self._subtasks(proposal))
+            if candidate is None or candidate in self._tried or sort_key(candidate) >= sort_key(plan):
+                continue
+            self._tried.add(candidate)
+            self.runs += 1
+            if self._still_fails(candidate):
+                return candidate
+        return None
+
+
+def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
+    """Aim faults whose subtask is gone at the last one left of its vertex; None if the vertex has none."""
+    changed = tuple(_retargeted(scheduled, subtasks) for scheduled in plan.faults)
+    try:
+        validate(changed, subtasks)
+    except ScheduleError:
+        return None
+    slow = plan.network.slow_channel
+    topology = plan.topology
+    channels = topology.sources * topology.keyed + topology.keyed * topology.sinks
+    if slow is not None and slow >= channels:
+        plan = _with(plan, "network", slow_channel=channels - 1)
+    return msgspec.structs.replace(plan, faults=changed)
+
+
+def _retargeted(scheduled: ScheduledFault, subtasks: Sequence[str]) -> ScheduledFault:
+    fault, trigger = scheduled.fault, scheduled.trigger
+    if isinstance(fault, KillExecutor | KillWorker):
+        fault = msgspec.structs.replace(fault, subtask=_existing(fault.subtask, subtasks))
+    if isinstance(trigger, After) and trigger.subtask is not None:
+        trigger = msgspec.structs.replace(trigger, subtask=_existing(trigger.subtask, subtasks))
+    return ScheduledFault(fault, trigger)
+
+
+def _existing(subtask: str, subtasks: Sequence[str]) -> str:
+    if subtask in subtasks:
+        return subtask
+    vertex = subtask.rpartition("[")[0] + "["
+    left = [name for name in subtasks if name.startswith(vertex)]
+    return left[-1] if left else subtask

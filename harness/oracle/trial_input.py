@@ -1,0 +1,82 @@
+"""The input of one trial as the oracle sees it: made once per trial, for all checkers, from the plan alone."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+from harness.oracle.prefix import Extent, ParquetPrefix, PrefixFold, RowsPrefix
+from harness.oracle.sequential_model import Key, SequentialSpec, Totals
+from harness.plan import TrialPlan
+from harness.workloads.workload import SplitData, Workload, read_splits
+
+
+class InputRecord(NamedTuple):
+    """One record of the input: where it lies, its key, and what it adds to each accumulator."""
+
+    split: str
+    offset: int
+    key: Key
+    increments: list[int]
+
+    def __str__(self) -> str:
+        """Return where it lies, for a finding."""
+        return f"{self.split}@{self.offset}, key {'/'.join(map(str, self.key))}"
+
+
+class TrialInput:
+    """Rows, ids, totals and prefixes of a plan's input, each made when first asked for.
+
+    The rows are the oracle's own: what a system did to the rows that it was given does not show here.
+    """
+
+    def __init__(self, workload: Workload, plan: TrialPlan) -> None:
+        """Take the workload and the plan; nothing is read yet."""
+        self.workload = workload
+        self.plan = plan
+
+    @property
+    def spec(self) -> SequentialSpec:
+        """Return the sequential model."""
+        return self.workload.spec
+
+    @cached_property
+    def splits(self) -> tuple[SplitData, ...]:
+        """All splits, as rows; costly for a large Parquet input."""
+        return read_splits(self.workload, self.plan)
+
+    @cached_property
+    def records(self) -> dict[int, InputRecord]:
+        """Id -> record, for every record of the input; raises ValueError if an id occurs twice."""
+        spec, found = self.spec, {}
+        key_columns, id_column = spec.key_columns, spec.id_column
+        single = key_columns[0] if len(key_columns) == 1 else None
+        increments_of, key_of = spec.increments_of, spec.key_of
+        number = 0
+        for split in self.splits:
+            name = split.name
+            for offset, row in enumerate(split.input, split.start_offset):
+                key = (row[single],) if single is not None else key_of(row)
+                found[row[id_column]] = InputRecord(name, offset, key, increments_of(row))
+                number += 1
+        if len(found) != number:
+            raise ValueError(f"the input of workload {self.workload.name!r} has {number - len(found)} repeated ids")
+        return found
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The totals of the whole input: what a run without faults ends with."""
+        return self.prefix.up_to({name: extent.end for name, extent in self.extents.items()})
+
+    @property
+    def extents(self) -> dict[str, Extent]:
+        """Return where each split's input lies."""
+        return dict(self.prefix.extents)
+
+    @cached_property
+    def prefix(self) -> PrefixFold:
+        """A fold over growing prefixes of the splits."""
+        directory = self.workload.input_directory
+        if directory is None:
+            return RowsPrefix(self.spec, self.splits)
+        return ParquetPrefix(self.spec, directory, self.plan.workload.start_offset)

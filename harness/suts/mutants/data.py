@@ -1,0 +1,123 @@
+"""Planted bugs of sources, sinks and state backends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reference_impl.errors import StorageError
+from reference_impl.ids import CheckpointId
+from reference_impl.operators.api import DataPlane, Operator, SourceReader
+from reference_impl.operators.graph import OperatorSpec
+from reference_impl.operators.sinks import FileSink, TransactionalFileSink
+from reference_impl.protocol.messages import OperatorSnapshot, SplitPosition, TransactionHandle
+from reference_impl.runtime.ports import Payload
+from reference_impl.state.backend import SnapshotFuture, StateScope
+from reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore
+from reference_impl.state.snapshots import FinishedSnapshot
+
+
+class _WrappedReader:
+    """Passes everything on to another reader."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        self.inner = inner
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        self.inner.restore(positions)
+
+    def poll(self) -> Payload | None:
+        return self.inner.poll()
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        return self.inner.positions()
+
+    @property
+    def rate_limit(self) -> float | None:
+        return self.inner.rate_limit
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class TakesZeroForNothing(_WrappedReader):
+    """SO-01: a subtask whose restored offsets are all 0 is taken for one without any assignment."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        """Wrap the product's reader."""
+        super().__init__(inner)
+        self._unassigned = False
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Read nothing if no offset is truthy."""
+        self._unassigned = not any(position.offset for position in positions)
+        super().restore(positions)
+
+    def poll(self) -> Payload | None:
+        """Return nothing for a subtask that believes it has no splits."""
+        return None if self._unassigned else super().poll()
+
+
+class ResumesAtTheLastRecord(_WrappedReader):
+    """SO-02: reading resumes at the record that was read last, not at the next one."""
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Go one record back."""
+        super().restore(
+            tuple(SplitPosition(position.split, max(0, position.offset - 1)) for position in positions)
+        )
+
+
+class LeavesRecordsInTheBuffer(TransactionalFileSink):
+    """SI-04: the snapshot succeeds while records are still in the sink's buffer; they are flushed after it."""
+
+    def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
+        """Prepare what was flushed before, and nothing more."""
+        self.pre_commit(checkpoint)
+        return FinishedSnapshot(OperatorSnapshot(self.uid, transactions=self.prepared))
+
+    def end_of_input(self) -> None:
+        """Flush, so that only a failure shows the loss."""
+        super().end_of_input()
+        self.flush_buffer()
+
+
+class RefusesToCommitTwice(TransactionalFileSink):
+    """SI-02: recovery fails on a transaction that was committed already."""
+
+    def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
+        """Insist on being the first."""
+        for transaction in transactions:
+            for file in transaction.files:
+                if self._files.exists(file.committed):
+                    raise StorageError(f"transaction {transaction.transaction} is in an invalid state: committed")
+        super().recover_and_commit(transactions)
+
+
+def with_sink(sink: type[TransactionalFileSink], spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build an operator, a file sink as the given variant."""
+    return sink(spec, plane) if isinstance(spec, FileSink) else spec.build(plane)
+
+
+def leaves_records_in_the_buffer(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with SI-04."""
+    return with_sink(LeavesRecordsInTheBuffer, spec, plane)
+
+
+def refuses_to_commit_twice(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with SI-02."""
+    return with_sink(RefusesToCommitTwice, spec, plane)
+
+
+class _LiveStore(HeapStateStore):
+    """BE-01: the asynchronous part reads the live tables."""
+
+    def capture(self) -> list[CapturedState]:
+        return [(name, dict(state.readable)) for name, state in self._states.items()]
+
+
+class SnapshotsLiveTables(HeapStateBackend):
+    """BE-01: the synchronous part copies references only, and writes go on in place."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store without copy-on-write."""
+        return _LiveStore(scope)

@@ -1,0 +1,198 @@
+"""The planted bugs by id: what each is, which clause it breaks, and plans that give it a chance to show.
+
+Ids are those of the catalogue of real bugs (``docs/mutants.md``). A plan names its mutant, so a saved plan
+replays with it. A mutant is caught when a checker says INVALID for one of its plans; the product itself must
+pass the same plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from faults.vocabulary import After, Fault, KillExecutor, KillWorker, ProtocolPoint, ScheduledFault
+from harness.errors import UsageProblem
+from harness.plan import CheckpointPlan, LimitsPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.suts.mutants import data, protocol
+from reference_impl.runtime.components import Components
+
+TRIES = 40
+"""Plans per mutant and world; each catalogued bug shows within a few of them."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug."""
+
+    id: str
+    clause: str
+    """The clause that it breaks first and foremost."""
+    description: str
+    source: str
+    """The real bug that it re-expresses."""
+    components: Components
+    plan: TrialPlan
+    """A simulated plan that gives it a chance; ``plans`` varies the seed."""
+    spark_plan: TrialPlan | None = None
+    """A plan for the Spark world, if the bug is looked for there too."""
+
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """Return the worlds in which the bug is looked for."""
+        return ("simulated",) if self.spark_plan is None else ("simulated", "spark")
+
+    def plans(self, world: str) -> Iterator[TrialPlan]:
+        """Yield plans for a world, ``TRIES`` at most; none if the bug is not looked for there."""
+        base = self.plan if world == "simulated" else self.spark_plan
+        if base is None:
+            return
+        for seed in range(TRIES if world == "simulated" else 4):
+            yield msgspec.structs.replace(base, seed=seed, mutant=self.id)
+
+
+def _kill(point: ProtocolPoint, subtask: str, nth: int = 1, worker: bool = False) -> tuple[ScheduledFault, ...]:
+    fault: Fault = KillWorker(subtask) if worker else KillExecutor(subtask)
+    return (ScheduledFault(fault, After(point, subtask, nth)),)
+
+
+_SIMULATED = TrialPlan(note="a plan for planted bugs")
+_WITH_KILL = msgspec.structs.replace(
+    _SIMULATED, faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", worker=True)
+)
+
+_SPARK = TrialPlan(
+    workload=WorkloadPlan("keyed-totals", batches=60, batch_records=200, keys=40, records_per_second=4_000),
+    topology=TopologyPlan(executors=3),
+    checkpoints=CheckpointPlan(interval_ms=500, timeout_ms=20_000, retained=3),
+    restart=RestartPlan(attempts_max=4, delay_ms=50),
+    limits=LimitsPlan(wall_s=60),
+    note="a plan for planted bugs, on Spark",
+)
+
+
+def _spark(*faults: ScheduledFault) -> TrialPlan:
+    return msgspec.structs.replace(_SPARK, faults=faults)
+
+
+def _mutants() -> Iterator[Mutant]:
+    product = Components()
+    yield Mutant(
+        "AL-01",
+        "BAR-1",
+        "The source goes on emitting while its own checkpoint is being drawn.",
+        "FLINK-2098",
+        replace(product, subtask_driver=protocol.EmitsWhileDrawingCheckpoint),
+        _SIMULATED,
+        _spark(),
+    )
+    yield Mutant(
+        "UC-03",
+        "ALN-1",
+        "Records behind the barrier are processed before the snapshot is taken.",
+        "FLINK-17568",
+        replace(product, subtask_driver=protocol.ReadsBehindTheBarrier),
+        msgspec.structs.replace(_SIMULATED, network=NetworkPlan(slow_channel=0)),
+    )
+    yield Mutant(
+        "SI-04",
+        "SNK-1",
+        "The snapshot succeeds while records are still in the sink's buffer.",
+        "FLINK-7637, FLINK-6996, FLINK-11046",
+        replace(product, build_operator=data.leaves_records_in_the_buffer),
+        _WITH_KILL,
+        _spark(*_kill(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]", nth=2, worker=True)),
+    )
+    yield Mutant(
+        "CO-01",
+        "COO-3",
+        "State of late acknowledgements is never deleted.",
+        "FLINK-5063",
+        replace(product, coordinator_machine=protocol.KeepsLateState),
+        msgspec.structs.replace(
+            _SIMULATED,
+            checkpoints=CheckpointPlan(interval_ms=30, timeout_ms=40, async_ms_max=80),
+            workload=WorkloadPlan(batches=60),
+        ),
+    )
+    yield Mutant(
+        "CO-03",
+        "REC-6",
+        "A pending checkpoint waits for a task that has failed, and blocks the next ones.",
+        "FLINK-7844",
+        replace(product, coordinator_machine=protocol.WaitsForTheDead),
+        msgspec.structs.replace(
+            _SIMULATED,
+            checkpoints=CheckpointPlan(timeout_ms=600_000),
+            faults=_kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"),
+        ),
+    )
+    yield Mutant(
+        "CO-08",
+        "COO-1",
+        "A failed worker is counted as having delivered its part; the checkpoint completes without it.",
+        "risingwave #22384",
+        replace(product, coordinator_machine=protocol.CountsTheDeadAsDone),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", worker=True),
+            network=NetworkPlan(latency_ms_max=2),
+        ),
+    )
+    yield Mutant(
+        "SO-01",
+        "SRC-1",
+        "A restored offset of 0 is taken for no state at all; the subtask never reads.",
+        "bytewax b14ef037, FLINK-5969",
+        replace(product, wrap_reader=data.TakesZeroForNothing),
+        msgspec.structs.replace(
+            _SIMULATED,
+            checkpoints=CheckpointPlan(interval_ms=1),
+            workload=WorkloadPlan(records_per_second=100),
+            faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", worker=True),
+        ),
+    )
+    yield Mutant(
+        "SO-02",
+        "SRC-1",
+        "Reading resumes at the last record, not at the next one.",
+        "FLINK-4618, risingwave #5199",
+        replace(product, wrap_reader=data.ResumesAtTheLastRecord),
+        _WITH_KILL,
+        _spark(*_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", nth=2)),
+    )
+    yield Mutant(
+        "SI-02",
+        "SNK-1",
+        "Recovery fails on a transaction that was committed already.",
+        "FLINK-8086",
+        replace(product, build_operator=data.refuses_to_commit_twice),
+        msgspec.structs.replace(
+            _SIMULATED, faults=_kill(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]", worker=True)
+        ),
+        _spark(*_kill(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]", nth=2)),
+    )
+    yield Mutant(
+        "BE-01",
+        "SNP-1",
+        "The asynchronous part of a snapshot reads the live tables.",
+        "FLINK-9269, FLINK-8699, bytewax f21f0f40",
+        replace(product, state_backend=data.SnapshotsLiveTables),
+        _SIMULATED,
+    )
+
+
+MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _mutants()}
+"""Every planted bug, by id."""
+
+
+def components_of(plan: TrialPlan) -> Components:
+    """Return the parts that a plan's runtime is built of; raises UsageProblem if its mutant is unknown."""
+    if plan.state_backend != "heap":
+        raise UsageProblem(f"state_backend {plan.state_backend!r} is not known; use 'heap'")
+    if plan.mutant is None:
+        return Components()
+    if plan.mutant not in MUTANTS:
+        raise UsageProblem(f"mutant {plan.mutant!r} is not known; known are {', '.join(MUTANTS)}")
+    return MUTANTS[plan.mutant].components

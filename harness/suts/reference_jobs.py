@@ -1,0 +1,97 @@
+"""The harness's workloads as jobs of the reference runtime, and a plan's settings in the runtime's own terms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.errors import UsageProblem
+from harness.plan import TrialPlan
+from harness.workloads.workload import SplitData, Workload
+from reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, RestartConfig
+from reference_impl.operators.api import Source
+from reference_impl.operators.functions import Aggregate, Count, Emission, Sum
+from reference_impl.operators.graph import JobGraph
+from reference_impl.operators.job import StreamJob
+from reference_impl.operators.sinks import FileSink
+from reference_impl.operators.sources import CollectionSource, ParquetSource
+
+OUTPUT = "output"
+"""Directory of the committed output, below the trial's file system root."""
+CHECKPOINTS = "checkpoints"
+"""Directory of checkpoint storage, likewise."""
+
+PARQUET_BATCH_ROWS = 2_048
+"""Records per batch of a Parquet workload: small enough that a short job has many batches to interleave."""
+
+
+def job_config(plan: TrialPlan) -> JobConfig:
+    """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown."""
+    checkpoints = None
+    if plan.checkpoints.enabled:
+        try:
+            mode = CheckpointMode(plan.checkpoints.mode)
+        except ValueError as error:
+            known = ", ".join(mode.value for mode in CheckpointMode)
+            raise UsageProblem(f"checkpoints.mode {plan.checkpoints.mode!r} is not one of: {known}") from error
+        checkpoints = CheckpointConfig(
+            interval_ms=plan.checkpoints.interval_ms,
+            mode=mode,
+            timeout_ms=plan.checkpoints.timeout_ms,
+            min_pause_ms=plan.checkpoints.min_pause_ms,
+            max_concurrent=plan.checkpoints.max_concurrent,
+            retained=plan.checkpoints.retained,
+            tolerated_failures=plan.checkpoints.tolerated_failures,
+        )
+    restarts = plan.restart.attempts_max if plan.restart.strategy == "fixed_delay" else 0
+    return JobConfig(
+        checkpoints=checkpoints,
+        restart=RestartConfig(restarts, plan.restart.delay_ms if restarts else 0),
+        write_through=plan.topology.write_through,
+        storage_root=CHECKPOINTS,
+    )
+
+
+def collection_source(plan: TrialPlan, splits: tuple[SplitData, ...]) -> Source:
+    """Return a generated input as a source of row batches."""
+    return CollectionSource(
+        splits=tuple((split.name, split.rows) for split in splits),
+        batch_records=max(1, plan.workload.batch_records),
+        start_offset=plan.workload.start_offset,
+        rate_limit=plan.workload.records_per_second,
+    )
+
+
+def parquet_source(plan: TrialPlan, workload: Workload, directory: Path) -> Source:
+    """Return the Parquet splits of a directory as a source of Arrow batches."""
+    spec = workload.spec
+    columns = [spec.id_column, *spec.key_columns]
+    columns += [aggregate.column for aggregate in spec.aggregates if aggregate.column is not None]
+    return ParquetSource(
+        str(directory),
+        columns=tuple(dict.fromkeys(columns)),
+        batch_rows=PARQUET_BATCH_ROWS,
+        rate_limit=plan.workload.records_per_second,
+    )
+
+
+def build_graph(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph:
+    """Return the workload's job: source, hash by key, running aggregates per record, transactional sink."""
+    spec, topology = workload.spec, plan.topology
+    aggregates: dict[str, Aggregate] = {
+        aggregate.name: Count() if aggregate.column is None else Sum(aggregate.column)
+        for aggregate in spec.aggregates
+    }
+    return (
+        StreamJob(workload.name, max_parallelism=topology.max_parallelism)
+        .source(source, parallelism=topology.sources, name="source")
+        .key_by(*spec.key_columns)
+        .aggregate(
+            aggregates,
+            emit=Emission.EACH_RECORD,
+            carry=(spec.id_column,),
+            parallelism=topology.keyed,
+            name="totals",
+        )
+        .sink(FileSink(OUTPUT), parallelism=topology.sinks, name="sink", chain=False)
+        .build()
+    )

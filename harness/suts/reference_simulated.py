@@ -1,0 +1,157 @@
+"""The reference runtime in the simulated world, as a system under test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.oracle.history import End, History, Outcome, Row, SnapshotView
+from harness.plan import TrialPlan
+from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
+from harness.simulator.world import SimulatedWorld
+from harness.suts.mutants import components_of
+from harness.suts.recorder import RunRecorder
+from harness.suts.reference_jobs import CHECKPOINTS, OUTPUT, build_graph, collection_source, job_config
+from harness.suts.snapshot_views import open_checkpoint, view_storage
+from harness.suts.system import Capability, NemesisHooks
+from harness.workloads.registry import workload_named
+from harness.workloads.workload import read_splits
+from reference_impl.operators.graph import JobGraph
+from reference_impl.operators.rows import RowPlane
+from reference_impl.protocol.coordinator_events import JobState
+from reference_impl.protocol.messages import CompletedCheckpoint
+from reference_impl.runtime.components import Components
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True)
+class SimulatedOutcome:
+    """What a simulated trial leaves; implements ``TrialOutcome``."""
+
+    history: History
+    attempts: tuple[AttemptRecord, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    snapshots: tuple[SnapshotRecord, ...]
+    subtasks: tuple[str, ...]
+    duration_ms: float
+    world: SimulatedWorld
+    measurements: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """Return the scheduler's steps, rendered."""
+        return self.world.trace.lines()
+
+
+class ReferenceSimulated:
+    """Runs plans in virtual time; holds nothing between trials."""
+
+    name = "reference-simulated"
+    world = "simulated"
+    capabilities = frozenset(
+        {
+            Capability.DETERMINISTIC_REPLAY,
+            Capability.EXECUTOR_KILL,
+            Capability.WORKER_KILL,
+            Capability.COORDINATOR_CRASH,
+            Capability.PROTOCOL_POINTS,
+            Capability.SNAPSHOT_INSPECTION,
+            Capability.UNSYNCED_LOSS,
+        }
+    )
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the subtasks of the plan's job, upstream first."""
+        topology = plan.topology
+        widths = (("source", topology.sources), ("totals", topology.keyed), ("sink", topology.sinks))
+        return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
+        """Run one trial in virtual time."""
+        workload = workload_named(plan.workload.name)
+        graph = build_graph(plan, workload, collection_source(plan, read_splits(workload, plan)))
+        components = components_of(plan)
+        recorder = _Recorder(graph, components)
+        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
+        recorder.follow(world)
+        in_time = world.run()
+        books = recorder.books
+        history = _history(world, books, in_time)
+        return SimulatedOutcome(
+            history=history,
+            attempts=books.attempts(),
+            checkpoints=books.checkpoints(),
+            snapshots=tuple(books.snapshots),
+            subtasks=tuple(str(subtask) for subtask in graph.subtasks),
+            duration_ms=world.scheduler.now,
+            world=world,
+            measurements=_measure(world),
+        )
+
+    def close(self) -> None:
+        """Do nothing: no trial leaves anything."""
+
+
+class _Recorder:
+    """Ties a ``RunRecorder`` to a world that does not exist yet when the recorder is made."""
+
+    def __init__(self, graph: JobGraph, components: Components) -> None:
+        self._graph = graph
+        self._components = components
+        self._world: SimulatedWorld | None = None
+        self.books = RunRecorder(now_ms=self._now_ms, open_snapshot=self._open)
+
+    def follow(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    def _now_ms(self) -> float:
+        return self._world.scheduler.now if self._world is not None else 0.0
+
+    def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
+        assert self._world is not None
+        storage = FileCheckpointStorage(self._world.read_only_files(), self._graph.name, CHECKPOINTS)
+        return open_checkpoint(completed, self._graph, storage, self._components)
+
+
+def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> History:
+    driver = world.coordinator.driver
+    if driver.state is JobState.FINISHED:
+        end, reason = End.FINISHED, ""
+    elif driver.state is JobState.FAILED:
+        end, reason = End.FAILED, driver.reason
+    else:
+        end = End.STUCK
+        reason = "nothing is left to do" if world.scheduler.now < world.plan.limits.virtual_ms else "time is up"
+    if not in_time:
+        books.note("job", Outcome.INFO, {"reason": reason})
+    files = world.read_only_files()
+    storage = FileCheckpointStorage(files, world.graph.name, CHECKPOINTS)
+    return History(
+        operations=tuple(books.operations),
+        end=end,
+        end_reason=reason or "; ".join(world.failures[-3:]),
+        output=committed_rows(files),
+        checkpoints=tuple(books.views),
+        storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
+        pending=driver.machine.waiting_for() if end is End.STUCK else (),
+    )
+
+
+_decode_lines = msgspec.json.Decoder().decode_lines
+
+
+def committed_rows(files: FileSystem) -> tuple[Row, ...]:
+    """Read the committed output of the row plane: every line of every committed file."""
+    rows: list[Any] = []
+    for path in files.list_files(OUTPUT):
+        if path.startswith(f"{OUTPUT}/part-"):
+            rows.extend(_decode_lines(files.read(path)))
+    return tuple(rows)
+
+
+def _measure(world: SimulatedWorld) -> dict[str, float]:
+    return {"virtual_ms": world.scheduler.now, "steps": float(world.scheduler.steps)}

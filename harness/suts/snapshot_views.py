@@ -1,0 +1,100 @@
+"""Opens completed checkpoints and durable storage of the reference runtime as neutral views for the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from harness.oracle.history import SnapshotView, StorageView
+from reference_impl.errors import OperatingError
+from reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec
+from reference_impl.operators.encoding import decode_accumulator, decode_key
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.messages import CompletedCheckpoint
+from reference_impl.runtime.components import Components
+from reference_impl.state.backend import StateScope
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import FileSystem
+
+_key_text = msgspec.json.Encoder().encode
+
+
+def open_checkpoint(
+    completed: CompletedCheckpoint, graph: JobGraph, storage: FileCheckpointStorage, components: Components
+) -> SnapshotView:
+    """Restore every keyed operator of a completed checkpoint into fresh stores and read them out.
+
+    A checkpoint that cannot be opened is a finding, not an error: the view says why in ``problem``.
+    """
+    positions = {
+        position.split: position.offset
+        for part in completed.snapshots
+        for operator in part.operators
+        for position in operator.positions
+    }
+    state: dict[str, dict[str, list[Any]]] = {}
+    problem = None
+    try:
+        for part in completed.snapshots:
+            for spec in graph.vertex(part.subtask.vertex).operators:
+                if not isinstance(spec, AggregateSpec):
+                    continue
+                entries = state.setdefault(spec.uid, {})
+                snapshot = next((o for o in part.operators if o.operator == spec.uid), None)
+                if snapshot is None:
+                    problem = f"{part.subtask} has no snapshot of operator {spec.uid}"
+                    continue
+                groups = graph.key_groups_of(part.subtask)
+                scope = StateScope(graph.name, part.subtask.vertex, spec.uid, part.subtask.index, 0, groups)
+                store = components.state_backend().open(scope, snapshot.handles, storage)
+                for group in groups:
+                    for key, value in store.scan(AGGREGATE_STATE, group):
+                        text = _key_text(list(decode_key(key))).decode()
+                        if text in entries:
+                            problem = f"key {text} of {spec.uid} is in two subtasks' parts"
+                        entries[text] = list(decode_accumulator(value))
+                store.close()
+    except OperatingError as error:
+        problem = str(error)
+    return SnapshotView(
+        checkpoint=int(completed.checkpoint),
+        attempt=int(completed.attempt),
+        positions=positions,
+        state=state,
+        subtasks=tuple(str(part.subtask) for part in completed.snapshots),
+        problem=problem,
+    )
+
+
+def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:
+    """Compare what durable storage holds with what its retained checkpoints need.
+
+    ``root`` is the directory of checkpoint storage, ``output`` that of the committed output. Orphans are files
+    that nothing refers to: of checkpoint storage, and of transactions that nobody will ever commit.
+    """
+    unreadable: list[str] = []
+    needed: list[str] = []
+    retained = storage.completed()
+    for checkpoint in retained:
+        needed.append(f"/chk-{checkpoint}/_metadata")
+        try:
+            completed = storage.load(checkpoint)
+            for part in completed.snapshots:
+                for handle in part.handles():
+                    needed.append(f"{root}/{handle.path}")
+                    storage.read(handle)
+        except OperatingError as error:
+            unreadable.append(f"checkpoint {checkpoint}: {error}")
+    orphans = [path for path in storage.files() if not _is_needed(path, needed)]
+    orphans.extend(path for path in files.list_files(output) if not _is_committed(path, output))
+    return StorageView(tuple(int(checkpoint) for checkpoint in retained), tuple(unreadable), tuple(orphans))
+
+
+def _is_needed(path: str, needed: Sequence[str]) -> bool:
+    return path.endswith("/counters") or any(path.endswith(end) for end in needed)
+
+
+def _is_committed(path: str, output: str) -> bool:
+    return path.removeprefix(output).lstrip("/").startswith("part-")

@@ -1,0 +1,193 @@
+"""What a user writes: a pipeline, step by step, which becomes a ``JobGraph``.
+
+>>> job = (
+...     StreamJob("flights")
+...     .source(flights, parallelism=2, name="flights")
+...     .filter(lambda row: row["origin"] is not None)
+...     .key_by("carrier", "origin")
+...     .aggregate({"flights": Count()}, emit=Emission.CHANGES, parallelism=2, name="totals")
+...     .sink(FileSink("totals"), parallelism=1)
+...     .build()
+... )  # doctest: +SKIP
+
+Every step returns a new value, so a pipeline may be continued in two ways from a common beginning. Steps of equal
+parallelism are chained into one vertex; a key, another parallelism or a name of its own begins a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reference_impl.errors import UsageError
+from reference_impl.operators.aggregate import AggregateSpec
+from reference_impl.operators.api import Source
+from reference_impl.operators.encoding import AGGREGATES_MAX
+from reference_impl.operators.functions import Aggregate, Emission, merging_aggregates
+from reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+from reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJob:
+    """The beginning of a pipeline."""
+
+    name: str
+    max_parallelism: int = 128
+    """Number of key groups; it never changes for a job (RSC-1)."""
+
+    def __post_init__(self) -> None:
+        """Refuse an empty name and a maximum parallelism below 1."""
+        if not self.name:
+            raise UsageError("a job needs a name")
+        if self.max_parallelism < 1:
+            raise UsageError(f"the maximum parallelism must be 1 or more, not {self.max_parallelism}")
+
+    def source(self, source: Source, parallelism: int = 1, name: str = "source") -> Stream:
+        """Begin with a source."""
+        return Stream(self, (Vertex(name, parallelism, source),), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A pipeline so far; its last vertex can still be extended."""
+
+    job: StreamJob
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+    has_sink: bool = False
+
+    def map(
+        self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
+    ) -> Stream:
+        """Replace every record: ``function`` takes and returns a row (or is ``Vectorized``)."""
+        return self._then(Map(uid or self._free_uid("map"), function), name, parallelism)
+
+    def filter(
+        self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
+    ) -> Stream:
+        """Keep the records for which ``function`` holds."""
+        return self._then(Filter(uid or self._free_uid("filter"), function), name, parallelism)
+
+    def flat_map(
+        self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
+    ) -> Stream:
+        """Replace every record by the rows that ``function`` returns."""
+        return self._then(FlatMap(uid or self._free_uid("flat_map"), function), name, parallelism)
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Partition by the values of columns; ``aggregate`` follows."""
+        if not columns:
+            raise UsageError("key_by needs at least one column")
+        _require_distinct("key_by", columns)
+        return KeyedStream(self, columns)
+
+    def aggregate(self, *arguments: Any, **options: Any) -> Stream:
+        """Refuse: only a keyed stream can be aggregated."""
+        raise UsageError("aggregate needs keys: write .key_by(column, ...).aggregate(...)")
+
+    def sink(
+        self, sink: OperatorSpec, parallelism: int | None = None, name: str | None = None, chain: bool = True
+    ) -> Stream:
+        """End in a sink: any spec of an operator.
+
+        It joins the last vertex if it is equally wide and ``chain`` holds; otherwise it gets a vertex of its own,
+        called ``name`` ("sink" if not given).
+        """
+        width = self._last.parallelism if parallelism is None else parallelism
+        if chain and width == self._last.parallelism:
+            extended = self._chained(sink)
+        else:
+            extended = self._separate(sink, name or "sink", width)
+        return replace(extended, has_sink=True)
+
+    def build(self) -> JobGraph:
+        """Return the graph; raises UsageError if the pipeline has no sink or JobGraph refuses it."""
+        if not self.has_sink:
+            raise UsageError(f"job {self.job.name!r} has no sink; end it with .sink(...)")
+        return JobGraph(self.job.name, self.vertices, self.edges, self.job.max_parallelism)
+
+    @property
+    def _last(self) -> Vertex:
+        return self.vertices[-1]
+
+    def _free_uid(self, kind: str) -> str:
+        """Return ``kind-n``, counting the steps of that kind: stable as long as the pipeline is."""
+        uids = [operator.uid for vertex in self.vertices for operator in vertex.operators]
+        return f"{kind}-{1 + sum(uid.rpartition('-')[0] == kind for uid in uids)}"
+
+    def _then(self, operator: OperatorSpec, name: str | None, parallelism: int | None) -> Stream:
+        if self.has_sink:
+            raise UsageError("nothing can follow a sink; continue from the stream before it")
+        width = self._last.parallelism if parallelism is None else parallelism
+        if name is None and width == self._last.parallelism:
+            return self._chained(operator)
+        return self._separate(operator, name or operator.uid, width)
+
+    def _chained(self, *operators: OperatorSpec) -> Stream:
+        if self.has_sink:
+            raise UsageError("nothing can follow a sink; continue from the stream before it")
+        last = replace(self._last, operators=(*self._last.operators, *operators))
+        return replace(self, vertices=(*self.vertices[:-1], last))
+
+    def _separate(self, operator: OperatorSpec, name: str, parallelism: int, key: tuple[str, ...] = ()) -> Stream:
+        if self.has_sink:
+            raise UsageError("nothing can follow a sink; continue from the stream before it")
+        partitioning = Partitioning.REBALANCE
+        if key:
+            partitioning = Partitioning.HASH
+        elif parallelism == self._last.parallelism:
+            partitioning = Partitioning.FORWARD
+        edge = Edge(self._last.name, name, partitioning, key)
+        vertex = Vertex(name, parallelism, None, (operator,))
+        return replace(self, vertices=(*self.vertices, vertex), edges=(*self.edges, edge))
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedStream:
+    """A stream with keys; ``aggregate`` makes it a stream again."""
+
+    stream: Stream
+    key: tuple[str, ...]
+
+    def aggregate(
+        self,
+        aggregates: Mapping[str, Aggregate],
+        emit: Emission = Emission.CHANGES,
+        carry: tuple[str, ...] = (),
+        parallelism: int | None = None,
+        name: str = "aggregate",
+        combine: bool = False,
+    ) -> Stream:
+        """Keep running aggregates per key: output column -> aggregate.
+
+        ``name`` is the vertex's and the operator's; state is found under it after a restart. ``carry`` names input
+        columns to repeat in each row (EACH_RECORD only). ``combine`` aggregates each batch before the shuffle,
+        which pays when a batch holds many records per key; it cannot be had with EACH_RECORD.
+        """
+        if not 1 <= len(aggregates) <= AGGREGATES_MAX:
+            raise UsageError(f"aggregate takes 1 to {AGGREGATES_MAX} aggregates, not {len(aggregates)}")
+        _require_distinct("the output of aggregate", (*carry, *self.key, *aggregates))
+        if carry and emit is not Emission.EACH_RECORD:
+            raise UsageError(f"carry={carry!r} needs emit=Emission.EACH_RECORD: other rows stand for many records")
+        if combine and emit is Emission.EACH_RECORD:
+            raise UsageError("combine merges records before they are counted, so it excludes Emission.EACH_RECORD")
+        upstream, kept = self.stream, dict(aggregates)
+        if combine:
+            partial = Combine(f"{name}.combine", self.key, kept, upstream.job.max_parallelism)
+            upstream, kept = upstream._chained(partial), merging_aggregates(kept)
+        width = upstream.vertices[-1].parallelism if parallelism is None else parallelism
+        return upstream._separate(AggregateSpec(name, self.key, kept, emit, carry), name, width, self.key)
+
+    def __getattr__(self, step: str) -> Any:
+        """Refuse other steps with a sentence."""
+        if step.startswith("_"):
+            raise AttributeError(step)
+        raise UsageError(f"{step} cannot follow key_by; aggregate comes first")
+
+
+def _require_distinct(where: str, columns: tuple[str, ...]) -> None:
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    if twice:
+        raise UsageError(f"{where} has the column {twice[0]!r} twice")

@@ -1,0 +1,238 @@
+"""Rewindable sources: rows in memory, and Parquet files.
+
+A source is cut into splits, each read in order. A position is the number of the *next* record of a split (what
+was read ends before it), and 0 is a position like any other, not the lack of one. Subtask i of p reads the splits
+i, i + p, ... of the list, one after the other; a batch never crosses splits (SRC-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from reference_impl.errors import RestoreError, UsageError
+from reference_impl.operators.api import DataPlane
+from reference_impl.operators.functions import Row
+from reference_impl.protocol.messages import SplitPosition
+from reference_impl.runtime.ports import Payload
+from reference_impl.storage.filesystem import FileSystem
+
+
+class SplitFormat(Protocol):
+    """Opens splits; what differs between kinds of source."""
+
+    def batches(self, split: str, offset: int) -> Iterator[tuple[Payload, int]]:
+        """Read a split from a record on: batches, each with its number of records (at least one).
+
+        Raises RestoreError if the split has fewer records than ``offset``.
+        """
+
+    def close(self) -> None:
+        """Release files."""
+
+
+class SplitReader:
+    """A ``SourceReader`` over the splits of one subtask."""
+
+    def __init__(
+        self,
+        all_splits: Sequence[str],
+        subtask_index: int,
+        parallelism: int,
+        split_format: SplitFormat,
+        start_offset: int,
+        rate_limit: float | None,
+    ) -> None:
+        """Take every split of the source; the subtask's share of them starts at ``start_offset``."""
+        self.splits = tuple(all_splits[subtask_index::parallelism])
+        self.offsets = dict.fromkeys(self.splits, start_offset)
+        """Split -> number of its next record."""
+        self._all_splits = frozenset(all_splits)
+        self._format = split_format
+        self._rate_limit = rate_limit
+        self._current = 0
+        self._batches: Iterator[tuple[Payload, int]] | None = None
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Go to a position (REC-1); raises RestoreError if it names a split that this subtask does not have."""
+        for position in positions:
+            if position.split not in self.offsets:
+                why = (
+                    "is another subtask's now; the list of splits must not change between attempts"
+                    if position.split in self._all_splits
+                    else f"is missing; the source has {', '.join(sorted(self._all_splits)) or 'no splits'}"
+                )
+                raise RestoreError(f"the checkpoint has a position in split {position.split!r}, which {why}")
+            if position.offset < 0:
+                raise RestoreError(f"the position {position.offset} in split {position.split!r} is negative")
+            self.offsets[position.split] = position.offset
+
+    def poll(self) -> Payload | None:
+        """Return the next batch and advance, or None at the end of all splits."""
+        while self._current < len(self.splits):
+            split = self.splits[self._current]
+            if self._batches is None:
+                self._batches = self._format.batches(split, self.offsets[split])
+            batch = next(self._batches, None)
+            if batch is not None:
+                payload, records = batch
+                self.offsets[split] += records
+                return payload
+            self._batches = None
+            self._current += 1
+        return None
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        """Return the position of every assigned split, those not yet begun included."""
+        return tuple(SplitPosition(split, offset) for split, offset in self.offsets.items())
+
+    @property
+    def rate_limit(self) -> float | None:
+        """Return the most records per second that the subtask may emit, or None."""
+        return self._rate_limit
+
+    def close(self) -> None:
+        """Release files."""
+        self._batches = None
+        self._format.close()
+
+
+def _require_positive(source: str, **values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and value <= 0:
+            raise UsageError(f"{source}: {name} must be greater than 0, not {value}")
+
+
+def _require_start(source: str, start_offset: int) -> None:
+    if start_offset < 0:
+        raise UsageError(f"{source}: start_offset must be 0 or more, not {start_offset}")
+
+
+def _require_distinct(source: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"{source}: the split {twice[0]!r} occurs twice; positions need distinct names")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSource:
+    """A source of rows held in memory, for tests and generated workloads."""
+
+    splits: tuple[tuple[str, tuple[Row, ...]], ...]
+    """Name and rows of each split."""
+    batch_records: int
+    """Records per batch; the last batch of a split may have fewer."""
+    rate_limit: float | None = None
+    """Records per second and subtask; None: as fast as it can."""
+    start_offset: int = 0
+    """Where each split begins: records before it are not part of the input."""
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that are not positive, and splits of the same name."""
+        _require_positive("CollectionSource", batch_records=self.batch_records, rate_limit=self.rate_limit)
+        _require_start("CollectionSource", self.start_offset)
+        _require_distinct("CollectionSource", [name for name, _ in self.splits])
+
+    def open(self, subtask_index: int, parallelism: int, files: FileSystem, plane: DataPlane) -> SplitReader:
+        """Return the reader of the subtask's share."""
+        rows = _RowSplits(dict(self.splits), self.batch_records, self.start_offset, plane)
+        names = [name for name, _ in self.splits]
+        return SplitReader(names, subtask_index, parallelism, rows, self.start_offset, self.rate_limit)
+
+
+class _RowSplits:
+    """The ``SplitFormat`` of rows in memory."""
+
+    def __init__(
+        self, rows: dict[str, tuple[Row, ...]], batch_records: int, start_offset: int, plane: DataPlane
+    ) -> None:
+        self._rows = rows
+        self._batch_records = batch_records
+        self._start_offset = start_offset
+        self._plane = plane
+
+    def batches(self, split: str, offset: int) -> Iterator[tuple[Payload, int]]:
+        rows = self._rows[split]
+        _require_within(split, offset, len(rows), self._start_offset)
+        for first in range(offset, len(rows), self._batch_records):
+            batch = rows[first : first + self._batch_records]
+            yield self._plane.from_rows(batch), len(batch)
+
+    def close(self) -> None:
+        """Do nothing: no file is open."""
+
+
+def _require_within(split: str, offset: int, records: int, start_offset: int) -> None:
+    # A split that ends before the start of the input is empty, and its position stays where it started.
+    if offset > max(records, start_offset):
+        raise RestoreError(
+            f"the position {offset} lies behind the end of split {split!r}, which has {records} records: "
+            "it is not the split that the checkpoint knew"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """A source over local Parquet files, one split per file; payloads are Arrow record batches."""
+
+    paths: tuple[str, ...]
+    """Files, or directories whose ``*.parquet`` files are taken (hidden ones and those with ``_`` in front not)."""
+    columns: tuple[str, ...] | None = None
+    """Columns to read, in this order; None: all."""
+    batch_rows: int = 1 << 18
+    """Rows per batch; the last batch of a split, and the first after a restore, may have fewer."""
+    rate_limit: float | None = None
+    """Records per second and subtask; None: as fast as it can."""
+    repeat: int = 1
+    """How many times the files are read: with more than one, each file is the splits ``name#0``, ``name#1``, ..."""
+    start_offset: int = 0
+    """Where each split begins: records before it are not part of the input."""
+
+    def __post_init__(self) -> None:
+        """Refuse a path that is a plain string, and numbers out of range."""
+        if isinstance(self.paths, str):
+            raise UsageError(f"ParquetSource: paths is a tuple of paths, so write ({self.paths!r},)")
+        _require_positive(
+            "ParquetSource", batch_rows=self.batch_rows, rate_limit=self.rate_limit, repeat=self.repeat
+        )
+        _require_start("ParquetSource", self.start_offset)
+
+    def split_files(self) -> dict[str, Path]:
+        """Return every split and its file, sorted by name; raises UsageError if there is none."""
+        found: list[Path] = []
+        for path in map(Path, self.paths):
+            if path.is_dir():
+                found.extend(file for file in path.glob("*.parquet") if not file.name.startswith(("_", ".")))
+            elif path.is_file():
+                found.append(path)
+            else:
+                raise UsageError(f"ParquetSource: there is no file or directory {path}")
+        if not found:
+            raise UsageError(f"ParquetSource: no *.parquet file in {', '.join(self.paths) or 'no paths at all'}")
+        _require_distinct("ParquetSource", [file.name for file in found])
+        files = {file.name: file for file in sorted(found, key=lambda file: file.name)}
+        if self.repeat == 1:
+            return files
+        return {f"{name}#{turn}": file for turn in range(self.repeat) for name, file in files.items()}
+
+    def open(self, subtask_index: int, parallelism: int, files: FileSystem, plane: DataPlane) -> SplitReader:
+        """Return the reader of the subtask's share; raises UsageError if a file or column is missing."""
+        if plane.name != "arrow":
+            raise UsageError(f"ParquetSource gives Arrow record batches, which the plane {plane.name!r} cannot take")
+        splits = self.split_files()
+        parquet = _parquet_splits(splits, self.columns, self.batch_rows, self.start_offset)
+        return SplitReader(list(splits), subtask_index, parallelism, parquet, self.start_offset, self.rate_limit)
+
+
+def _parquet_splits(
+    files: dict[str, Path], columns: tuple[str, ...] | None, batch_rows: int, start_offset: int
+) -> SplitFormat:
+    # Imported on use: the simulator runs without Arrow, and importing it takes longer than a thousand steps.
+    from reference_impl.operators.parquet_splits import ParquetSplits
+
+    return ParquetSplits(files, columns, batch_rows, start_offset, _require_within)
+
+
+__all__ = ["CollectionSource", "ParquetSource", "SplitFormat", "SplitReader"]

@@ -1,0 +1,269 @@
+"""The report as one self-contained page: nothing is fetched, nothing but our own two scripts runs.
+
+Everything from a record (names, notes, reasons, examples) is untrusted text: Jinja escapes it, the figures' data
+is JSON with markup characters spelled out, and a content security policy admits the page's own scripts by their
+hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from conformance.clauses import CLAUSES
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import FaultRecord, TrialRecord, TrialSummary
+from reports import wording
+from reports.charts import histogram
+from reports.intervals import Recovery, recoveries, series_of
+from reports.loading import Run, planned_faults, verdict_of
+from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
+from reports.ranking import RankedFinding, ranked_findings, timeline_trials
+from reports.timeline import Figure, timeline
+
+FINDINGS_MAX = 25
+"""How many findings a page shows in full."""
+VALID_ROWS_MAX = 200
+"""How many valid trials the table lists; all others are always listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The first thing a reader sees."""
+
+    verdict: Verdict
+    title: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """A finding with what is needed to look into it."""
+
+    trial: int
+    finding: Finding
+    linked: bool
+    """The trial has a section on the page."""
+    command: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One line of the table of trials."""
+
+    summary: TrialSummary
+    verdict: Verdict
+    linked: bool
+
+    @property
+    def planned(self) -> int:
+        """Return how many faults the trial planned."""
+        return max(self.summary.faults_planned, len(self.summary.faults))
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSection:
+    """A trial shown with its timeline."""
+
+    record: TrialRecord
+    verdict: Verdict
+    faults: tuple[FaultRecord, ...]
+    recoveries: tuple[Recovery, ...]
+    command: str | None
+    figure: Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A histogram with the numbers beside it."""
+
+    name: str
+    count: int
+    median: float
+    p95: float
+    most: float
+    figure: Figure
+
+
+def render(run: Run) -> str:
+    """Return the page."""
+    sections = tuple(_section(run, record) for record in timeline_trials(run))
+    distributions = _distributions(run)
+    linked = {section.record.trial for section in sections}
+    findings = ranked_findings(run)
+    clauses = clause_matrix(run.trials)
+    rows, unlisted = _rows(run, linked)
+    plotly, script = _plotly() if sections or distributions else "", _source("page.js")
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        run=run,
+        campaign=run.campaign,
+        headline=headline(run),
+        tiles=_tiles(run),
+        findings=[_view(run, entry, linked) for entry in findings[:FINDINGS_MAX]],
+        findings_unlisted=max(0, len(findings) - FINDINGS_MAX),
+        clauses=clauses,
+        unchecked=unchecked_clauses(clauses),
+        clause_texts=CLAUSES,
+        phases=phase_fault_matrix(run.trials),
+        rows=rows,
+        rows_unlisted=unlisted,
+        sections=sections,
+        distributions=distributions,
+        facts=_facts(run),
+        verdicts=tuple(reversed(Verdict)),
+        style=Markup(_source("page.css")),  # our own file
+        script=Markup(script),  # our own file
+        plotly=Markup(plotly),  # the library's file
+        script_hashes=[_hash(text) for text in (plotly, script) if text],
+    )
+
+
+def headline(run: Run) -> Headline:
+    """Return the verdict as a sentence; VALID is said only of trials that were checked."""
+    verdict, count = run.verdict, len(run.trials)
+    if not count:
+        return Headline(verdict, "Nothing was checked", "No trial finished, so nothing can be said.")
+    titles = {
+        Verdict.VALID: f"Valid: all {count} trials" if count > 1 else "Valid: the one trial",
+        Verdict.UNKNOWN: f"Unknown: {run.count(Verdict.UNKNOWN)} of {wording.plural(count, 'trial')}",
+        Verdict.INVALID: f"Invalid: {run.count(Verdict.INVALID)} of {wording.plural(count, 'trial')}",
+    }
+    return Headline(verdict, titles[verdict], wording.MEANING[verdict])
+
+
+def as_json(value: object) -> Markup:
+    """Return JSON that is safe inside a script element: no character of it can end the element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # markup characters were replaced above
+
+
+def _tiles(run: Run) -> tuple[tuple[str, str], ...]:
+    """Return the counts under the headline."""
+    fired = sum(trial.faults_fired for trial in run.trials)
+    planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    return (
+        (f"{len(run.trials):,}", "trials"),
+        *((f"{run.count(verdict):,}", verdict.value) for verdict in Verdict),
+        (f"{fired:,} / {planned:,}", "faults fired / planned"),
+        (f"{sum(trial.recoveries for trial in run.trials):,}", "recoveries"),
+        (f"{sum(trial.checkpoints_completed for trial in run.trials):,}", "checkpoints completed"),
+        (wording.duration(run.campaign.wall_seconds * 1_000), "wall time"),
+    )
+
+
+def _view(run: Run, entry: RankedFinding, linked: set[int]) -> FindingView:
+    """Return one finding as the page shows it."""
+    number = entry.trial.trial
+    command = wording.replay_command(run.plan_path(number))
+    return FindingView(number, entry.finding, number in linked, command)
+
+
+def _rows(run: Run, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:
+    """Return the table of trials, worst first, and how many valid ones it leaves out."""
+    rows = [TrialRow(trial, verdict_of(trial), trial.trial in linked) for trial in run.trials]
+    rows.sort(key=lambda row: (-row.verdict.severity, row.summary.trial))
+    bad = sum(row.verdict is not Verdict.VALID for row in rows)
+    shown = rows[: bad + VALID_ROWS_MAX]
+    return tuple(shown), len(rows) - len(shown)
+
+
+def _section(run: Run, record: TrialRecord) -> TrialSection:
+    """Return one trial with its timeline."""
+    summary = next(trial for trial in run.trials if trial.trial == record.trial)
+    return TrialSection(
+        record=record,
+        verdict=verdict_of(summary),
+        faults=planned_faults(record),
+        recoveries=recoveries(record),
+        command=wording.replay_command(run.plan_path(record.trial)),
+        figure=timeline(record),
+    )
+
+
+def _distributions(run: Run) -> tuple[Distribution, ...]:
+    """Return what there is to show as histograms."""
+    return tuple(
+        Distribution(
+            name=series.name,
+            count=len(series.values),
+            median=wording.median(series.values),
+            p95=wording.percentile(series.values, 0.95),
+            most=max(series.values),
+            figure=histogram(series),
+        )
+        for series in series_of(run.details.values(), (trial.measurements for trial in run.trials))
+    )
+
+
+def _facts(run: Run) -> tuple[tuple[str, str], ...]:
+    """Return what was run: the campaign, its environment, and its configuration flattened."""
+    campaign = run.campaign
+    return (
+        ("campaign", campaign.name),
+        ("system", campaign.system),
+        ("seed", str(campaign.seed)),
+        ("started", campaign.started_at),
+        ("run directory", str(run.directory)),
+        *sorted(campaign.environment.items()),
+        *_flattened(campaign.configuration),
+    )
+
+
+def _flattened(configuration: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return nested configuration as dotted keys with JSON values."""
+    entries: list[tuple[str, str]] = []
+    for key, value in configuration.items():
+        if isinstance(value, dict) and value:
+            entries += _flattened(value, f"{prefix}{key}.")
+        else:
+            entries.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)))
+    return entries
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Return the templates, which escape everything and refuse names that are not there."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["duration"] = wording.duration
+    environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
+    environment.filters["printable"] = wording.printable
+    environment.filters["script_json"] = as_json
+    environment.globals["SYMBOL"] = wording.SYMBOL
+    environment.globals["MEANING"] = wording.MEANING
+    return environment
+
+
+def _source(name: str) -> str:
+    """Return a file of ours that goes into the page as it is."""
+    environment = _environment()
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
+
+
+@cache
+def _plotly() -> str:
+    """Return plotly.js, which comes with the Python package, so the page needs no network."""
+    from plotly.offline import get_plotlyjs  # slow to import
+
+    return str(get_plotlyjs())
+
+
+def _hash(script: str) -> str:
+    """Return the source expression by which the page's policy admits a script."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,0 +1,37 @@
+"use strict";
+// Draws every figure of the page with the ink of the current colour scheme, and again when the scheme changes.
+(function () {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+
+  function themed(layout) {
+    const style = getComputedStyle(document.documentElement);
+    const ink = style.getPropertyValue("--ink-soft").trim();
+    const grid = style.getPropertyValue("--grid").trim();
+    const paper = style.getPropertyValue("--card").trim();
+    const axis = { gridcolor: grid, linecolor: grid, tickcolor: grid, automargin: false };
+    return Object.assign({}, layout, {
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { color: ink, size: 12, family: style.getPropertyValue("--font").trim() },
+      hoverlabel: { bgcolor: paper, bordercolor: grid, font: { color: ink }, align: "left" },
+      xaxis: Object.assign({}, axis, layout.xaxis),
+      yaxis: Object.assign({}, axis, layout.yaxis),
+    });
+  }
+
+  function draw() {
+    for (const figure of document.querySelectorAll(".figure")) {
+      const spec = JSON.parse(figure.querySelector("script").textContent);
+      Plotly.react(figure.querySelector(".plot"), spec.data, themed(spec.layout), {
+        responsive: true,
+        displaylogo: false,
+        displayModeBar: false,
+      });
+    }
+  }
+
+  if (window.Plotly) {
+    draw();
+    dark.addEventListener("change", draw);
+  }
+})();

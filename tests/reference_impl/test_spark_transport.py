@@ -1,0 +1,247 @@
+"""Data channels over real sockets on loopback: order, backpressure, fencing, cancellation."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
+from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from reference_impl.spark.handshake import HandshakeRefused, new_secret
+from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from reference_impl.spark.transport import BatchSerializer, ChannelSender, ChannelServer, TcpOutput, connect_channel
+from reference_impl.spark.wire import ConnectionLost
+
+SECRET = new_secret()
+CHANNELS = [ChannelId(SubtaskId("source", i), SubtaskId("totals", 0)) for i in range(2)]
+ATTEMPT = AttemptNumber(3)
+
+
+def batch(start: int, rows: int = 10) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(range(start, start + rows)), "s": pa.array([f"r{start}"] * rows)})
+
+
+@contextmanager
+def receiver(max_batches: int = 8, max_bytes: int = 1 << 25, channels: int = 1) -> Iterator[tuple[ChannelServer, Mailbox]]:
+    mailbox = Mailbox(channels, max_batches, max_bytes)
+    server = ChannelServer("127.0.0.1")
+    server.start(CHANNELS[:channels], ATTEMPT, SECRET, mailbox)
+    try:
+        yield server, mailbox
+    finally:
+        mailbox.fail(SubtaskCancelled("the test is over"))
+        server.close()
+
+
+def connect(server: ChannelServer, number: int = 0, attempt: AttemptNumber = ATTEMPT) -> ChannelSender:
+    return connect_channel(CHANNELS[number], "127.0.0.1", server.port, attempt, SECRET, 5.0)
+
+
+def element(mailbox: Mailbox, blocked: list[bool] | None = None) -> Any:
+    taken = mailbox.take(blocked or [False], 5.0)
+    assert isinstance(taken, tuple), taken
+    return taken[1]
+
+
+def test_batches_and_control_elements_arrive_in_the_order_of_sending() -> None:
+    with receiver(max_batches=3) as (server, mailbox):
+        sender = connect(server)
+        expected: list[Any] = []
+        for i in range(60):
+            expected.append(CheckpointBarrier(CheckpointId(i), i) if i % 7 == 3 else batch(i))
+        expected.append(EndOfInput())
+
+        def send() -> None:
+            for item in expected:
+                sender.send_batch(item) if isinstance(item, pa.RecordBatch) else sender.send_control(item)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        for item in expected:
+            received = element(mailbox)
+            assert received.equals(item) if isinstance(item, pa.RecordBatch) else received == item
+        thread.join()
+        sender.shut()
+
+
+def test_a_large_batch_survives_partial_sends() -> None:
+    large = pa.record_batch({"n": pa.array(range(400_000)), "x": pa.array([0.5] * 400_000)})
+    with receiver(max_bytes=1) as (server, mailbox):
+        sender = connect(server)
+        thread = threading.Thread(target=lambda: [sender.send_batch(large) for _ in range(4)])
+        thread.start()
+        assert all(element(mailbox).equals(large) for _ in range(4))
+        thread.join()
+        sender.shut()
+
+
+def test_a_change_of_schema_between_batches_is_carried() -> None:
+    other = pa.record_batch({"z": pa.array([None, 1.5])})
+    with receiver() as (server, mailbox):
+        sender = connect(server)
+        for item in (batch(0), other, batch(1)):
+            sender.send_batch(item)
+        assert [element(mailbox).schema.names for _ in range(3)] == [["n", "s"], ["z"], ["n", "s"]]
+        sender.shut()
+
+
+_columns = st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=1, max_size=40)
+
+
+@given(_columns, st.data())
+@settings(deadline=None, max_examples=60)
+def test_any_slice_of_a_batch_is_serialized_without_loss(values: list[int | None], data: st.DataObject) -> None:
+    texts = pa.array([None if v is None else "t" * abs(v) for v in values])
+    whole = pa.record_batch(
+        {
+            "i": pa.array(values, pa.int64()),
+            "s": texts,
+            "d": texts.dictionary_encode(),
+            "b": pa.array([None if v is None else v > 0 for v in values]),
+            "l": pa.array([None if v is None else [v] * abs(v) for v in values], pa.list_(pa.int64())),
+        }
+    )
+    start = data.draw(st.integers(0, len(values)))
+    part = whole.slice(start, data.draw(st.integers(0, len(values) - start)))
+    serializer = BatchSerializer(whole)
+    message = b"".join(bytes(item) for item in serializer.buffers(part))
+    back = pa.ipc.read_record_batch(pa.ipc.read_message(message), serializer.schema)
+    assert back.to_pylist() == part.to_pylist()
+
+
+def test_sending_a_batch_copies_none_of_its_column_data() -> None:
+    original = pa.record_batch({"n": pa.array(range(1000))})
+    address = original.column(0).buffers()[1].address
+    parts = BatchSerializer(original).buffers(original)
+    assert address in [part.address for part in parts if isinstance(part, pa.Buffer)]
+
+
+def test_a_receiver_that_does_not_read_stops_its_sender() -> None:
+    big = pa.record_batch({"n": pa.array(range(250_000))})
+    sent = []
+    with receiver(max_batches=2) as (server, mailbox):
+        sender = connect(server)
+
+        def send() -> None:
+            try:
+                for i in range(100):
+                    sender.send_batch(big)
+                    sent.append(i)
+            except ConnectionLost:
+                sent.append(-1)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        thread.join(1.0)
+        assert thread.is_alive(), "200 MB fit into a channel that holds 2 batches"
+        # 2 in the queue, 1 in the reader's hand, the rest in the system's socket buffers (about 10 MB).
+        assert len(sent) < 20
+        before = len(sent)
+        for _ in range(10):
+            element(mailbox)
+        deadline = time.monotonic() + 5
+        while len(sent) <= before and time.monotonic() < deadline:
+            thread.join(0.01)
+        assert len(sent) > before
+        started = time.monotonic()
+        sender.shut()
+        thread.join(1.0)
+        assert not thread.is_alive()
+        assert time.monotonic() - started < 1.0
+        assert sent[-1] == -1
+
+
+def test_a_blocked_channel_is_not_read_while_the_other_flows() -> None:
+    with receiver(channels=2) as (server, mailbox):
+        senders = [connect(server, 0), connect(server, 1)]
+        senders[0].send_batch(batch(0))
+        for i in range(5):
+            senders[1].send_batch(batch(100 + i))
+        for i in range(5):
+            taken = mailbox.take([True, False], 5.0)
+            assert isinstance(taken, tuple)
+            assert (taken[0], taken[1].column(0)[0].as_py()) == (1, 100 + i)
+        assert mailbox.take([True, False], 0.0) is None
+        assert mailbox.buffered_bytes([True, False]) > 0
+        assert mailbox.buffered_bytes([False, True]) == 0
+        assert mailbox.take([False, False], 5.0) is not None
+        for sender in senders:
+            sender.shut()
+
+
+def test_a_call_wakes_the_loop_and_overtakes_batches() -> None:
+    mailbox = Mailbox(1, 8, 1 << 20)
+    called: list[str] = []
+    mailbox.put(0, batch(0), 100)
+    mailbox.post(lambda: called.append("message"))
+    first = mailbox.take([False], 0.0)
+    assert callable(first)
+    first()
+    assert called == ["message"]
+    assert isinstance(mailbox.take([False], 0.0), tuple)
+    threading.Timer(0.02, lambda: mailbox.post(lambda: None)).start()
+    assert callable(mailbox.take([False], 5.0))
+
+
+def test_the_sender_s_sudden_end_fails_the_receiver_and_an_orderly_end_does_not() -> None:
+    with receiver(channels=2) as (server, mailbox):
+        orderly, sudden = connect(server, 0), connect(server, 1)
+        TcpOutput([orderly]).finish()
+        orderly.shut()
+        assert mailbox.take([False, False], 0.1) is None
+        sudden.shut()
+        with pytest.raises(ConnectionLost, match=r"source\[1\]->totals\[0\]: the sender is gone"):
+            mailbox.take([False, False], 5.0)
+
+
+def test_an_older_attempt_is_refused_with_the_reason() -> None:
+    with receiver() as (server, _), pytest.raises(HandshakeRefused, match="attempt 2 is not attempt 3"):
+        connect(server, attempt=AttemptNumber(2))
+
+
+def test_a_second_connection_for_the_same_channel_is_refused() -> None:
+    with receiver() as (server, _):
+        sender = connect(server)
+        with pytest.raises(HandshakeRefused, match="connected already"):
+            connect(server)
+        sender.shut()
+
+
+def test_a_channel_that_ends_elsewhere_is_refused() -> None:
+    with receiver() as (server, _), pytest.raises(HandshakeRefused, match="does not end here"):
+        connect(server, number=1)
+
+
+def test_a_cancelled_receiver_ends_its_reader_at_once_although_the_queue_is_full() -> None:
+    mailbox = Mailbox(1, 1, 1)
+    server = ChannelServer("127.0.0.1")
+    server.start(CHANNELS[:1], ATTEMPT, SECRET, mailbox)
+    sender = connect(server)
+    for i in range(3):
+        sender.send_batch(batch(i))
+    element(mailbox)
+    started = time.monotonic()
+    mailbox.fail(SubtaskCancelled("cancelled"))
+    server.close()
+    assert time.monotonic() - started < 1.0
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(f"channels-{server.port}")]
+    sender.shut()
+
+
+def test_bytes_that_are_no_frame_fail_the_receiver() -> None:
+    with receiver() as (server, mailbox):
+        sender = connect(server)
+        connection: socket.socket = sender._connection
+        connection.sendall(b"\x63" + b"\xff" * 15)
+        with pytest.raises(ConnectionLost, match="a frame of kind 99"):
+            mailbox.take([False], 5.0)
+        sender.shut()
