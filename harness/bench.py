@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from harness.errors import EnvironmentProblem
@@ -20,14 +22,17 @@ def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
     Raises EnvironmentProblem if the benchmarks cannot be imported, that is outside a checkout.
     """
     module_name = f"benchmarks.{name}"
+    here = str(Path.cwd())
+    if here not in sys.path:  # an installed command does not look where it is run
+        sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name not in ("benchmarks", module_name):
             raise
         raise EnvironmentProblem(
-            f"{module_name} cannot be imported: benchmarks live in the repository, not in the installed package; "
-            "run the command in a checkout of barrier-tck (python -m harness.cli bench ...)"
+            f"{module_name} cannot be imported: benchmarks live in the repository, not in the installed "
+            "package; run the command at the top of a checkout of barrier-tck"
         ) from error
     run: Callable[[Progress], dict[str, Any]] = module.run
     return run(progress)

@@ -1,8 +1,8 @@
 """The report as one self-contained page: nothing is fetched, nothing but our own two scripts runs.
 
-Everything from a record (names, notes, reasons, examples) is untrusted text: Jinja escapes it, the figures' data
-is JSON with markup characters spelled out, and a content security policy admits the page's own scripts by their
-hash.
+Everything from a record (names, notes, reasons, examples) is untrusted text: Jinja escapes it, the data of
+figures is JSON with markup characters spelled out, and a content security policy admits the page's own scripts
+by their hash.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from conformance.clauses import CLAUSES
 from harness.oracle.verdict import Finding, Verdict
+from harness.plan import to_json
 from harness.record import FaultRecord, TrialRecord, TrialSummary
 from reports import wording
 from reports.charts import histogram
@@ -32,6 +33,9 @@ FINDINGS_MAX = 25
 """How many findings a page shows in full."""
 VALID_ROWS_MAX = 200
 """How many valid trials the table lists; all others are always listed."""
+
+Facts = tuple[tuple[str, str], ...]
+"""Names with their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class TrialSection:
     faults: tuple[FaultRecord, ...]
     recoveries: tuple[Recovery, ...]
     command: str | None
+    plan: str
+    """The plan as JSON."""
     figure: Figure
 
 
@@ -89,7 +95,8 @@ class Distribution:
     median: float
     p95: float
     most: float
-    figure: Figure
+    figure: Figure | None
+    """None if all values are equal, so that there is nothing to draw."""
 
 
 def render(run: Run) -> str:
@@ -186,6 +193,7 @@ def _section(run: Run, record: TrialRecord) -> TrialSection:
         faults=planned_faults(record),
         recoveries=recoveries(record),
         command=wording.replay_command(run.plan_path(record.trial)),
+        plan=to_json(record.plan),
         figure=timeline(record),
     )
 
@@ -199,27 +207,31 @@ def _distributions(run: Run) -> tuple[Distribution, ...]:
             median=wording.median(series.values),
             p95=wording.percentile(series.values, 0.95),
             most=max(series.values),
-            figure=histogram(series),
+            figure=histogram(series) if min(series.values) < max(series.values) else None,
         )
         for series in series_of(run.details.values(), (trial.measurements for trial in run.trials))
     )
 
 
-def _facts(run: Run) -> tuple[tuple[str, str], ...]:
-    """Return what was run: the campaign, its environment, and its configuration flattened."""
+def _facts(run: Run) -> tuple[tuple[str, Facts], ...]:
+    """Return what was run: the campaign, its environment, and its configuration flattened, under titles."""
     campaign = run.campaign
-    return (
+    about = (
         ("campaign", campaign.name),
         ("system", campaign.system),
         ("seed", str(campaign.seed)),
         ("started", campaign.started_at),
         ("run directory", str(run.directory)),
-        *sorted(campaign.environment.items()),
-        *_flattened(campaign.configuration),
     )
+    groups = (
+        ("Campaign", about),
+        ("Environment", tuple(sorted(campaign.environment.items()))),
+        ("Configuration", _flattened(campaign.configuration)),
+    )
+    return tuple((title, facts) for title, facts in groups if facts)
 
 
-def _flattened(configuration: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _flattened(configuration: dict[str, Any], prefix: str = "") -> Facts:
     """Return nested configuration as dotted keys with JSON values."""
     entries: list[tuple[str, str]] = []
     for key, value in configuration.items():
@@ -227,7 +239,7 @@ def _flattened(configuration: dict[str, Any], prefix: str = "") -> list[tuple[st
             entries += _flattened(value, f"{prefix}{key}.")
         else:
             entries.append((f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value)))
-    return entries
+    return tuple(entries)
 
 
 @cache

@@ -65,7 +65,7 @@ OTHER_COLOUR = "#8a93a0"
 def series_of(records: Iterable[TrialRecord], measurements: Iterable[dict[str, float]]) -> tuple[Series, ...]:
     """Return what there is to show as distributions; a kind without a single value is left out.
 
-    Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is not counted,
+    Alignment of subtasks that had nothing to align (0 ms and nothing buffered, such as sources) is left out,
     for it would hide the others.
     """
     trials = tuple(records)

@@ -1,7 +1,7 @@
 """Reads a run directory: ``campaign.json``, ``trials.jsonl`` and the trials kept in full.
 
 What comes out is a `Run`, the one value that every report renders. Loading is strict about what it cannot
-understand (missing, corrupt and newer files are errors that say what to do) and honest about what is not there:
+understand (missing, corrupt and newer files are errors that say what to do), honest about what is not there:
 a half-written last line of a killed campaign, or counts that disagree, become notices on the report.
 """
 
@@ -233,6 +233,6 @@ def _refuse_newer(path: Path, raw: dict[str, Any], known: int, what: str) -> Non
     version = raw.get("version", 1)
     if isinstance(version, int) and version > known:
         raise RunDirectoryNewer(
-            f"{path}: {what} version {version} is newer than version {known}, the newest that this barrier-tck"
-            " reads; report it with the version that wrote it, or upgrade"
+            f"{path}: {what} version {version} is newer than version {known}, the newest that this"
+            " barrier-tck reads; report it with the version that wrote it, or upgrade"
         )

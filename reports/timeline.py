@@ -1,8 +1,7 @@
 """One trial as a timeline: a plotly figure, as plain data that plotly.js draws.
 
 Lanes from the top: faults and recovery, the coordinator, every subtask from upstream to downstream. Attempts
-are background bands. The theme (ink and grid colours) is left to the page, so that one figure serves light and
-dark.
+are background bands. The theme (ink and grid colours) is left to the page: one figure serves light and dark.
 """
 
 from __future__ import annotations
@@ -235,10 +234,16 @@ class _Drawing:
             )
         return {
             "barmode": "overlay",
-            "height": 150 + _LANE_PIXELS * len(names),
+            "height": 156 + _LANE_PIXELS * len(names),
             "hovermode": "closest",
-            "legend": {"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom"},
-            "margin": {"l": 120, "r": 16, "t": 26, "b": 104},
+            "legend": {
+                "orientation": "h",
+                "y": 0,
+                "yref": "container",
+                "yanchor": "bottom",
+                "entrywidth": 135,
+            },
+            "margin": {"l": 120, "r": 16, "t": 26, "b": 110},
             "shapes": shapes,
             "annotations": annotations,
             "xaxis": {

@@ -1,4 +1,4 @@
-"""Runs planted bugs until a checker says INVALID, shrinks the plan that showed it, saves and replays it (CER-2)."""
+"""Runs planted bugs until a checker says INVALID; shrinks, saves and replays the plan (CER-2)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import msgspec
 
 from harness.campaign.failures import failed_checker, fails_likewise, shrink_failure
 from harness.campaign.replay import Source, replay
-from harness.campaign.run_directory import RunDirectory
+from harness.campaign.run_directory import write_atomically
 from harness.errors import UsageProblem
 from harness.oracle.checker import Checker
 from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan
+from harness.plan import TrialPlan, to_json
 from harness.record import TrialRecord
 from harness.strict_input import nearest
 from harness.suts.system import Capability, SystemUnderTest
@@ -85,25 +85,26 @@ def choose(mutants: dict[str, PlantedBug], only: Sequence[str], world: str) -> t
 def hunt(
     mutant: PlantedBug,
     system: SystemUnderTest,
-    directory: RunDirectory,
+    directory: Path,
     checkers: Sequence[Checker] | None = None,
     trials_max: int | None = None,
 ) -> MutantResult:
     """Run a planted bug's plans until one is INVALID; shrink that plan, save it, replay it."""
     started = time.monotonic()
     bound = TRIALS_MAX.get(system.world, 1) if trials_max is None else trials_max
-    trials, failing = _first_invalid(mutant, system, directory.path, checkers, bound)
+    trials, failing = _first_invalid(mutant, system, directory, checkers, bound)
     if failing is None:
         return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
     plan, runs = failing.plan, 0
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
-        smallest = shrink_failure(failing, system, directory.path, checkers)
+        smallest = shrink_failure(failing, system, directory, checkers)
         if smallest is not None:
             plan, runs = smallest.plan, smallest.runs
     checker = failed_checker(failing) or ""
     note = f"{mutant.id}: {mutant.description} Caught by {checker}."
     plan = msgspec.structs.replace(plan, note=note)
-    path = directory.write_plan(f"mutants/{mutant.id}.json", plan)
+    path = directory / f"{mutant.id}.json"
+    write_atomically(path, to_json(plan).encode())
     return MutantResult(
         id=mutant.id,
         caught=True,
@@ -111,10 +112,10 @@ def hunt(
         trials=trials,
         seconds=time.monotonic() - started,
         checker=checker,
-        plan=str(path.relative_to(directory.path)),
+        plan=path.name,
         faults=len(plan.faults),
         shrinking_runs=runs,
-        replays=_replays(path, plan, checker, system, directory.path, checkers),
+        replays=_replays(path, plan, checker, system, directory, checkers),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.campaign.run_directory import open_run_directory, read_record, trial_directory
+from harness.campaign.run_directory import latest_run, open_run_directory, read_record, trial_directory
 from harness.errors import NondeterminismError, UsageProblem
 from harness.oracle.checker import Checker
 from harness.oracle.verdict import Verdict
@@ -63,6 +63,7 @@ def sources_of(path: Path) -> tuple[Source, ...]:
         raise UsageProblem(f"{path} does not exist; name a plan file or a run directory")
     if (path / "record.json").is_file():
         return (_recorded(path),)
+    path = latest_run(path)
     run = open_run_directory(path)
     chosen = [number for number in run.campaign.failing if number in run.kept] or list(run.kept)
     if not chosen:

@@ -19,8 +19,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,15 +73,7 @@ class RunDirectory:
 
         Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
         """
-        if path.is_dir() and any(path.iterdir()):
-            raise UsageProblem(f"{path} is not empty; name a new directory with --out, or empty it")
-        try:
-            (path / "trials").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or error
-            raise EnvironmentProblem(
-                f"the output directory {path} cannot be created: {reason}; name another with --out"
-            ) from error
+        make_output_directory(path)
         write_atomically(path / "trials.jsonl", b"")
         return cls(path)
 
@@ -118,6 +112,44 @@ class RunDirectory:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, to_json(plan).encode())
         return path
+
+
+def make_output_directory(path: Path) -> None:
+    """Create a directory for results and prove that it can be written.
+
+    Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
+    """
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageProblem(f"{path} is not empty; name a new directory")
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor, probe = tempfile.mkstemp(prefix=".probe-", dir=path)
+        os.close(descriptor)
+        Path(probe).unlink()
+    except OSError as error:
+        reason = error.strerror or error
+        raise EnvironmentProblem(
+            f"the output directory {path} cannot be written: {reason}; name another with --out"
+        ) from error
+
+
+def new_run_path(parent: Path, name: str, now: datetime) -> Path:
+    """Return a path below ``parent`` that does not exist yet: name, date and time, and a number if needed."""
+    stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+    first = parent / f"{stem}-{now:%Y%m%d-%H%M%S}"
+    path, number = first, 1
+    while path.exists():
+        number += 1
+        path = first.with_name(f"{first.name}-{number}")
+    return path
+
+
+def latest_run(path: Path) -> Path:
+    """Return the path itself, or, if it only holds run directories, the newest of them."""
+    if not path.is_dir() or (path / "campaign.json").is_file():
+        return path
+    runs = sorted(path.glob("*/campaign.json"), key=lambda file: (file.stat().st_mtime_ns, str(file)))
+    return runs[-1].parent if runs else path
 
 
 def trial_directory(run_directory: Path, number: int) -> Path:

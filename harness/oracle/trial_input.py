@@ -69,6 +69,11 @@ class TrialInput:
         return self.prefix.up_to({name: extent.end for name, extent in self.extents.items()})
 
     @property
+    def start_offset(self) -> int:
+        """Return where every split begins, also one that is too short to have records there."""
+        return self.plan.workload.start_offset
+
+    @property
     def extents(self) -> dict[str, Extent]:
         """Return where each split's input lies."""
         return dict(self.prefix.extents)
@@ -79,4 +84,4 @@ class TrialInput:
         directory = self.workload.input_directory
         if directory is None:
             return RowsPrefix(self.spec, self.splits)
-        return ParquetPrefix(self.spec, directory, self.plan.workload.start_offset)
+        return ParquetPrefix(self.spec, directory, self.start_offset)

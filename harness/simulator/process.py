@@ -172,6 +172,7 @@ class SimulatedSubtask:
             self.driver.close()
         finally:
             self.alive = False
+            self.world.stop_if_over()
 
     def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
         """Run a piece of the process; an error fails the subtask, a kill ends it silently."""

@@ -18,6 +18,8 @@ class Scheduler:
         """Start at time 0 with nothing to do."""
         self.now = 0.0
         self.steps = 0
+        self.stopped = False
+        """Set by a step to end ``run`` after it."""
         self._sequence = 0
         self._queue: list[tuple[float, int, Callable[..., None], Any]] = []
 
@@ -32,10 +34,10 @@ class Scheduler:
             self._queue, (time_ms if time_ms > self.now else self.now, self._sequence, action, argument)
         )
 
-    def run(self, until_ms: float, stop: Callable[[], bool]) -> bool:
-        """Run steps until ``stop()`` holds; False if time or work ran out before."""
+    def run(self, until_ms: float) -> bool:
+        """Run steps until one sets ``stopped``; False if time or work ran out before."""
         queue = self._queue
-        while not stop():
+        while not self.stopped:
             if not queue or queue[0][0] > until_ms:
                 return False
             self.now, _, action, argument = heapq.heappop(queue)

@@ -72,6 +72,8 @@ class SimulatedCoordinator:
             action(*arguments)
         except ProcessKilled:
             return
+        if self.driver.ended:
+            self.world.stop_if_over()
 
     def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe."""
@@ -168,6 +170,7 @@ class SimulatedWorld:
         self.coordinators = 0
         self.failures: list[str] = []
         self._watched = {point for point, _ in nemesis.watched_points()}
+        self._records_watched = FaultPoint.RECORDS_PROCESSED in self._watched
         self._first_running_ms: float | None = None
         self.first_record_ms: dict[int, float] = {}
         """Attempt -> when its first batch was processed."""
@@ -180,13 +183,13 @@ class SimulatedWorld:
         """Run until the job ended and its processes left; False if the bound came first."""
         self.nemesis.bind(SimulatedTargets(self), self.scheduler.now_ms)
         self.scheduler.at(0.0, self._start, self.coordinator)
-        return self.scheduler.run(float(self.plan.limits.virtual_ms), self._over)
+        return self.scheduler.run(float(self.plan.limits.virtual_ms))
 
-    def _over(self) -> bool:
+    def stop_if_over(self) -> None:
+        """End the run if the job has ended and its last process has left."""
         coordinator = self.coordinator
-        if not (coordinator.alive and coordinator.driver.ended):
-            return False
-        return not any(process.alive for process in self._everyone)
+        if coordinator.alive and coordinator.driver.ended:
+            self.scheduler.stopped = not any(process.alive for process in self._everyone)
 
     def _start(self, coordinator: SimulatedCoordinator) -> None:
         self.trace.add((self.scheduler.now, coordinator.name, "start", None))
@@ -266,6 +269,8 @@ class SimulatedWorld:
         if point is ProtocolPoint.RECORDS_PROCESSED:
             if attempt not in self.first_record_ms:
                 self.first_record_ms[attempt] = self.scheduler.now
+            if not self._records_watched:
+                return  # by far the most frequent point
         elif point is ProtocolPoint.ATTEMPT_RUNNING and self._first_running_ms is None:
             self._first_running_ms = self.scheduler.now
             self._arm()
@@ -309,6 +314,7 @@ class SimulatedWorld:
         """Kill one process; the coordinator notices after a latency."""
         self.trace.add((self.scheduler.now, process.name, "killed", None))
         process.kill()
+        self.stop_if_over()
         delay = self.network_random.random() * self.latency_ms
         self.scheduler.at(self.scheduler.now + delay, self._notice, process)
 

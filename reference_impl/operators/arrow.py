@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from reference_impl.errors import UsageError
 from reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
 from reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
 from reference_impl.operators.functions import Row, Vectorized
+from reference_impl.operators.graph import owner_of
 
 _ROW_GROUP_ROWS = 1 << 17
+_FEW_RECEIVERS = 8
+"""Up to so many, a pass over the rows per receiver beats sorting them by receiver."""
 
 
 def _batch_of_rows(rows: list[Row], like: Any | None = None) -> Any:
@@ -153,7 +156,12 @@ class ArrowPlane:
         if parallelism == 1:
             return [(0, payload)]
         groups = groups_of_rows(columns_of(payload, key, "key_by"), max_parallelism)
-        targets = groups * parallelism // max_parallelism
+        owners = np.array([owner_of(group, parallelism, max_parallelism) for group in range(max_parallelism)])
+        if parallelism <= _FEW_RECEIVERS:
+            targets = owners.astype(np.uint8)[groups]
+            parts = [(target, np.flatnonzero(targets == target)) for target in range(parallelism)]
+            return [(target, payload.take(pa.array(part))) for target, part in parts if len(part)]
+        targets = owners[groups]
         counts = np.bincount(targets, minlength=parallelism)
         ordered = payload.take(pa.array(stable_order(targets)))
         ends = np.cumsum(counts)

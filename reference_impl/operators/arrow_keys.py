@@ -24,6 +24,7 @@ from reference_impl.operators.encoding import (
     MIX_FIRST,
     MIX_SECOND,
     Key,
+    decode_key,
     encode_key,
     group_of_encoded,
 )
@@ -34,7 +35,7 @@ Column = Any
 """A ``pyarrow.Array``; Arrow ships no types."""
 
 _DENSE_FLOOR = 1 << 16
-_LOOKUP_MAX = 1 << 24
+_LOOKUP_MAX = 1 << 23
 _INT_KEY_TYPE = np.dtype([("tag", "u1"), ("value", ">i8")])
 
 
@@ -95,7 +96,10 @@ class _CodedColumn:
         if integers is not None and len(integers):
             values = integers.to_numpy()
             low, high = bounds_of(values)
-            if high - low < max(_DENSE_FLOOR, 4 * len(values)):
+            room = max(_DENSE_FLOOR, 4 * len(values))
+            if 0 <= low and high < room:
+                low = 0  # the values are codes as they are, which saves a copy
+            if high - low < room:
                 self._base, self._type = low, column.type
                 self.size = high - low + 1
                 self.codes: Ints = values - low if low else values
@@ -241,7 +245,7 @@ class GenericKeyIndex:
         if slot is None:
             slot = self._slot_of[encoded] = len(self._keys)
             self._encoded.append(encoded)
-            self._keys.append(key)
+            self._keys.append(decode_key(encoded))
         return slot
 
     def keys(self) -> list[Key]:
@@ -284,7 +288,7 @@ class IntKeyIndex:
         self._encoded = np.empty(1024, dtype=object)
         self._null_slot = -1
         self._base = 0
-        self._lookup: npt.NDArray[np.int32] | None = np.empty(0, dtype=np.int32)
+        self._lookup: Ints | None = np.empty(0, dtype=np.int64)
         self._sorted: Ints = np.empty(0, dtype=np.int64)
         self._sorted_slots: Ints = np.empty(0, dtype=np.int64)
 
@@ -363,20 +367,21 @@ class IntKeyIndex:
         # Some room on both sides, so that slowly growing keys do not copy the array at every batch.
         room = (high - low + 1) // 2
         base, end = max(INT64_MIN, low - room), min(INT64_MAX, high + room) + 1
-        lookup = np.full(end - base, -1, dtype=np.int32)
+        if 0 <= low and end <= _LOOKUP_MAX:
+            base = 0  # the values are offsets as they are, which saves a copy per batch
+        lookup = np.full(end - base, -1, dtype=np.int64)
         start = self._base - base
         lookup[start : start + len(self._lookup)] = self._lookup
         self._base, self._lookup = base, lookup
 
-    def _look_up(self, values: Ints, lookup: npt.NDArray[np.int32]) -> Ints:
-        offsets = values - self._base
-        found = lookup[offsets]
-        new = found < 0
-        if new.any():
-            distinct = pc.unique(pa.array(offsets[new])).to_numpy()
+    def _look_up(self, values: Ints, lookup: Ints) -> Ints:
+        offsets = values - self._base if self._base else values
+        found = lookup.take(offsets)
+        if int(found.min()) < 0:
+            distinct = pc.unique(pa.array(offsets[found < 0])).to_numpy()
             lookup[distinct] = self._append(distinct + self._base)
-            found = lookup[offsets]
-        return found.astype(np.int64)
+            found = lookup.take(offsets)
+        return found
 
     def _search(self, values: Ints) -> Ints:
         coded = pa.array(values).dictionary_encode()
@@ -394,7 +399,7 @@ class IntKeyIndex:
             added = order[~known]
             self._sorted = np.insert(self._sorted, places[~known], distinct[added])
             self._sorted_slots = np.insert(self._sorted_slots, places[~known], slot_of[added])
-        return slot_of[coded.indices.to_numpy()]
+        return slot_of.take(coded.indices.to_numpy())
 
     def keys(self) -> list[Key]:
         """Return every key, by slot."""

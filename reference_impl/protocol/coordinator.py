@@ -87,6 +87,9 @@ class CoordinatorMachine:
         self._consuming: dict[SubtaskId, None] = {}
         self._committing: dict[SubtaskId, None] = {}
         self._final: CheckpointId | None = None
+        self._abandoned: list[CheckpointId] = []
+        """Checkpoints of failed attempts. A process of such an attempt may write on until it learns of its end,
+        so they are discarded once more when a later checkpoint completes."""
         self._story: list[tuple[CoordinatorEvent, Commands]] = []
 
     def handle(self, event: CoordinatorEvent) -> Commands:
@@ -126,7 +129,8 @@ class CoordinatorMachine:
         self.completed = sorted(event.completed, key=lambda checkpoint: checkpoint.checkpoint)
         self._last_checkpoint = event.last_checkpoint
         self.attempt = AttemptNumber(event.last_attempt)
-        return self._deploy()
+        self._abandoned = list(event.incomplete)
+        return (*(DiscardCheckpoint(checkpoint) for checkpoint in event.incomplete), *self._deploy())
 
     def _deploy(self) -> Commands:
         self.attempt = AttemptNumber(self.attempt + 1)
@@ -170,6 +174,7 @@ class CoordinatorMachine:
         ``failed`` is the subtask that failed, where one is known.
         """
         doomed = [pending for pending in self.pending.values() if not pending.completing]
+        self._abandoned.extend(pending.checkpoint for pending in doomed)
         return tuple(command for pending in doomed for command in self._abort(pending, now_ms, reason))
 
     def _on_stopped(self, event: AttemptStopped) -> Commands:
@@ -327,7 +332,8 @@ class CoordinatorMachine:
     def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
         """Drop older pending checkpoints and the completed ones beyond retention (COO-4)."""
         assert self.config.checkpoints is not None
-        commands: list[CoordinatorCommand] = []
+        commands: list[CoordinatorCommand] = [DiscardCheckpoint(abandoned) for abandoned in self._abandoned]
+        self._abandoned.clear()
         for older in [p for n, p in self.pending.items() if n < checkpoint and not p.completing]:
             commands.extend(self._abort(older, now_ms, f"subsumed by checkpoint {checkpoint}"))
         self.completed.sort(key=lambda completed: completed.checkpoint)

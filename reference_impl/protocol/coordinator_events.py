@@ -35,6 +35,8 @@ class JobStarted:
     """The highest checkpoint id ever used; 0 for none (COO-4)."""
     last_attempt: int
     """The highest attempt number ever used; 0 for none."""
+    incomplete: tuple[CheckpointId, ...] = ()
+    """Checkpoints that left files but never completed: an earlier coordinator's, gone with it."""
 
 
 @dataclass(frozen=True, slots=True)

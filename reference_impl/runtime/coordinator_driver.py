@@ -147,7 +147,10 @@ class CoordinatorDriver:
         storage = self.ports.storage
         completed = tuple(storage.load(checkpoint) for checkpoint in storage.completed())
         last_checkpoint, last_attempt = storage.reserved()
-        self.feed(JobStarted(self.ports.clock.now_ms(), completed, last_checkpoint, last_attempt))
+        incomplete = storage.incomplete()
+        self.feed(
+            JobStarted(self.ports.clock.now_ms(), completed, last_checkpoint, last_attempt, incomplete)
+        )
 
     def on_message(self, message: Any) -> None:
         """Take a message of a subtask."""

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
+
+from reference_impl.errors import SnapshotCancelled
 from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import OperatorSnapshot, SnapshotMetrics
+from reference_impl.protocol.messages import OperatorSnapshot, SnapshotMetrics, StateHandle
 from reference_impl.state.backend import SnapshotFuture
 
 
 class SnapshotInProgress:
-    """Collects the operators' snapshots; ``run`` does all asynchronous parts, one after another."""
+    """Collects the operators' snapshots; ``run`` does all asynchronous parts, one after another.
+
+    ``run`` is for a background thread, everything else for the subtask's. Whichever of ``run`` and ``cancel``
+    comes last removes what was written: a cancelled snapshot leaves no file (SNP-2).
+    """
 
     def __init__(
-        self, checkpoint: CheckpointId, started_at_ms: float, alignment_ms: float, buffered_bytes: int
+        self,
+        checkpoint: CheckpointId,
+        started_at_ms: float,
+        alignment_ms: float,
+        buffered_bytes: int,
+        discard: Callable[[Sequence[StateHandle]], None],
     ) -> None:
-        """Begin with the synchronous part; times in milliseconds."""
+        """Begin with the synchronous part; times in milliseconds. ``discard`` deletes files."""
+        self._discard = discard
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._written: tuple[OperatorSnapshot, ...] = ()
         self.checkpoint = checkpoint
         self.parts: tuple[OperatorSnapshot, ...] = ()
         self._futures: list[SnapshotFuture[OperatorSnapshot] | OperatorSnapshot] = []
@@ -37,16 +54,31 @@ class SnapshotInProgress:
         return all(isinstance(future, OperatorSnapshot) or future.done for future in self._futures)
 
     def run(self) -> tuple[OperatorSnapshot, ...]:
-        """Do the asynchronous parts; raises SnapshotCancelled or StorageError."""
-        return tuple(
-            future if isinstance(future, OperatorSnapshot) else future.run() for future in self._futures
-        )
+        """Do the asynchronous parts; raises SnapshotCancelled or StorageError, and leaves no file then."""
+        parts: list[OperatorSnapshot] = []
+        try:
+            for future in self._futures:
+                parts.append(future if isinstance(future, OperatorSnapshot) else future.run())
+        except BaseException:
+            self._discard(_handles(parts))
+            raise
+        with self._lock:
+            if not self._cancelled:
+                self._written = tuple(parts)
+                return self._written
+        self._discard(_handles(parts))
+        raise SnapshotCancelled(f"the snapshot for checkpoint {self.checkpoint} was cancelled")
 
     def cancel(self) -> None:
-        """Cancel every asynchronous part (SNP-2)."""
+        """Cancel every asynchronous part, and remove what was written (SNP-2)."""
+        with self._lock:
+            self._cancelled = True
+            written, self._written = self._written, ()
         for future in self._futures:
             if not isinstance(future, OperatorSnapshot):
                 future.cancel()
+        if written:
+            self._discard(_handles(written))
 
     def sync_ended(self, now_ms: float) -> None:
         """Take the time at the end of the synchronous part."""
@@ -67,3 +99,7 @@ class SnapshotInProgress:
             bytes_written=sum(handle.size for part in self.parts for handle in part.handles),
             started_at_ms=self._started_at_ms,
         )
+
+
+def _handles(parts: Sequence[OperatorSnapshot]) -> list[StateHandle]:
+    return [handle for part in parts for handle in part.handles]

@@ -269,7 +269,11 @@ class SubtaskDriver:
         if not self.is_source:
             self.ports.probe.reach(ProtocolPoint.ALIGNMENT_COMPLETED, barrier.checkpoint)
         snapshot = SnapshotInProgress(
-            barrier.checkpoint, started_ms, now_ms - started_ms, self.ports.buffered_bytes()
+            barrier.checkpoint,
+            started_ms,
+            now_ms - started_ms,
+            self.ports.buffered_bytes(),
+            self.ports.storage.discard,
         )
         try:
             for position, operator in enumerate(self.operators):
@@ -308,9 +312,7 @@ class SubtaskDriver:
         self, checkpoint: CheckpointId, parts: tuple[OperatorSnapshot, ...] | None, error: BaseException | None
     ) -> None:
         if checkpoint not in self._snapshots:
-            # Cancelled meanwhile: what was written all the same belongs to nobody (SNP-2).
-            self.ports.storage.discard([handle for part in parts or () for handle in part.handles])
-            return
+            return  # cancelled meanwhile
         if isinstance(error, OperatingError):
             self._snapshots.pop(checkpoint).cancel()
             self.feed(SnapshotFailed(checkpoint, str(error)))

@@ -69,6 +69,9 @@ class CheckpointStorage(Protocol):
     def completed(self) -> tuple[CheckpointId, ...]:
         """Return the ids of all published checkpoints, ascending; what they hold was not read yet."""
 
+    def incomplete(self) -> tuple[CheckpointId, ...]:
+        """Return the ids of checkpoints that have files but were never published, ascending."""
+
     def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
         """Delete everything of a checkpoint, metadata first. A missing one is no error."""
 
@@ -160,6 +163,14 @@ class FileCheckpointStorage:
         """Return the ids of all published checkpoints, ascending."""
         matches = (self._published_name.fullmatch(path) for path in self.files())
         return tuple(sorted(CheckpointId(int(match[1])) for match in matches if match))
+
+    def incomplete(self) -> tuple[CheckpointId, ...]:
+        """Return the ids of checkpoints that have files but were never published, ascending."""
+        prefix = f"{self._directory}/chk-"
+        numbers = [path.removeprefix(prefix).partition("/")[0] for path in self.files() if path.startswith(prefix)]
+        published = self.completed()
+        found = dict.fromkeys(CheckpointId(int(number)) for number in numbers if number.isdigit())
+        return tuple(sorted(checkpoint for checkpoint in found if checkpoint not in published))
 
     def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
         """Delete everything of a checkpoint. Metadata goes first, so that no half of one looks complete."""

@@ -85,7 +85,7 @@ def _repeated(row: Row) -> list[Row]:
     return [row] * (row["id"] % 3)
 
 
-@given(batches, st.sampled_from(KEYS), st.integers(1, 4))
+@given(batches, st.sampled_from(KEYS), st.integers(1, 12))
 def test_planes_agree_on_partitions(
     given_batches: list[list[Row]], key: tuple[str, ...], parallelism: int
 ) -> None:

@@ -1,6 +1,6 @@
 """A deterministic run directory as a Spark campaign leaves it: twelve trials, kills at six protocol points.
 
-Trial 6 is INVALID (two keys counted twice), trial 9 is UNKNOWN (its fault did not fire), the others are VALID.
+Trial 6 is INVALID (two keys counted twice), trial 9 UNKNOWN (its fault did not fire), the others are VALID.
 Numbers come from a seeded generator and look like those of a small cluster.
 """
 

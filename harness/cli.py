@@ -1,0 +1,480 @@
+"""The command ``barrier-tck``: the composition root, which puts the folders together and maps exit codes.
+
+0 valid, 1 a property is violated, 2 unknown, 3 usage or environment, 4 a bug of ours. With ``--json`` the
+last line of standard output is one JSON object, and everything for people goes to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from harness.environment import environment
+from harness.errors import HarnessError, UsageProblem
+from harness.oracle.verdict import Verdict
+
+if TYPE_CHECKING:
+    from harness.campaign.configuration import CampaignConfiguration
+    from harness.campaign.mutants import MutantResult
+    from harness.record import CampaignRecord
+    from harness.suts.system import SystemUnderTest
+
+EXIT_CODES = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 2}
+"""Verdict -> exit code."""
+EXIT_USAGE = 3
+EXIT_INTERNAL = 4
+DEFAULT_OUT = Path("runs")
+"""Where run directories are created."""
+
+_COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
+"""Click's base of all mistakes on a command line; Typer carries a Click of its own since 0.20."""
+
+app = typer.Typer(
+    name="barrier-tck",
+    help="Fault-injection campaigns and conformance for barrier snapshots on Apache Spark.",
+    epilog="Exit codes: 0 valid, 1 violated, 2 unknown, 3 usage or environment, 4 a bug of ours.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")
+]
+SystemOption = Annotated[
+    str | None,
+    typer.Option("--system", metavar="S", help="reference-simulated (the default) or reference-spark."),
+]
+OutOption = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Where the new run directory is created.")
+]
+
+
+def _console(as_json: bool) -> Console:
+    """Return where people read: standard output, or standard error if machines read that."""
+    return Console(stderr=as_json, highlight=False, soft_wrap=True)
+
+
+def _emit(as_json: bool, value: dict[str, Any]) -> None:
+    if as_json:
+        print(msgspec.json.encode(value).decode(), flush=True)
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[SystemUnderTest]:
+    """Open a system and close it at the end; closing is not cut short by another Ctrl-C."""
+    from harness.suts.registry import open_system
+
+    system = open_system(name)
+    try:
+        yield system
+    finally:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            system.close()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+# --- campaign -----------------------------------------------------------------------------------------------
+
+
+@app.command()
+def campaign(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE.toml", help="Campaign file; without it: the standard one."),
+    ] = None,
+    system: SystemOption = None,
+    trials: Annotated[int | None, typer.Option("--trials", metavar="N", help="Number of trials.")] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="5m", help="Time instead of a number of trials.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the drawn plans.")] = None,
+    out: OutOption = DEFAULT_OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Run many trials, judge them, and write a report.
+
+    \b
+    Examples:
+      barrier-tck campaign                              200 simulated trials
+      barrier-tck campaign --budget 5m --seed 7         as many as fit into five minutes
+      barrier-tck campaign campaigns/flights.toml       a campaign file
+      barrier-tck campaign --system reference-spark --trials 4
+    """
+    from harness.campaign.run_directory import new_run_path
+    from harness.campaign.runner import run_campaign
+
+    configuration = _configured(file, system, trials, budget, seed)
+    console = _console(as_json)
+    with _opened(configuration.system) as deployed:
+        path = new_run_path(out, configuration.name, datetime.now())
+        _print_options(console, configuration, path)
+        record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
+    _print_campaign(console, record, path)
+    _emit(
+        as_json,
+        {
+            "verdict": record.verdict.value,
+            "trials": record.trials,
+            "valid": record.valid,
+            "invalid": record.invalid,
+            "unknown": record.unknown,
+            "faults_fired": record.faults_fired,
+            "recoveries": record.recoveries,
+            "checkpoints_completed": record.checkpoints_completed,
+            "run_directory": str(path),
+            "interrupted": record.interrupted,
+        },
+    )
+    raise typer.Exit(_campaign_exit_code(record))
+
+
+def _configured(
+    file: Path | None, system: str | None, trials: int | None, budget: str | None, seed: int | None
+) -> CampaignConfiguration:
+    """Read the campaign file, if any, and lay the options over it."""
+    from harness.campaign.configuration import CampaignConfiguration, check_configuration, read_configuration
+
+    configuration = CampaignConfiguration() if file is None else read_configuration(file)
+    if trials is not None and budget is not None:
+        raise UsageProblem("--trials and --budget are both given; keep one of the two")
+    changes: dict[str, Any] = {}
+    if trials is not None or budget is not None:
+        changes |= {"trials": trials, "budget": budget}
+    if system is not None:
+        changes["system"] = system
+    if seed is not None:
+        changes["seed"] = seed
+    configuration = msgspec.structs.replace(configuration, **changes)
+    check_configuration(configuration, str(file) if file is not None else "the options")
+    return configuration
+
+
+def _campaign_exit_code(record: CampaignRecord) -> int:
+    """An interrupted campaign has not shown what it set out to show: never 0."""
+    if record.interrupted and record.verdict is Verdict.VALID:
+        return EXIT_CODES[Verdict.UNKNOWN]
+    return EXIT_CODES[record.verdict]
+
+
+def _print_options(console: Console, configuration: CampaignConfiguration, path: Path) -> None:
+    """Print everything that decides what is going to happen, so that a log alone can be repeated."""
+    spelled_out = msgspec.to_builtins(configuration)
+    listed = spelled_out.pop("trial")
+    options = {name: value for name, value in spelled_out.items() if value not in (None, {})}
+    options |= {"trials listed": len(listed)} if listed else {}
+    options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
+    if not listed:
+        profile = configuration.the_profile()
+        options["profile"] = f"{profile.name}: {profile.description}"
+    versions = environment()
+    options["versions"] = ", ".join(
+        f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark")
+    )
+    for name, value in options.items():
+        console.print(f"  {name}: {value}", markup=False)
+
+
+def _print_campaign(console: Console, record: CampaignRecord, path: Path) -> None:
+    """Write the reports, print their summary, and one line that repeats each failing trial."""
+    from reports.summary import print_summary
+    from reports.write import write_reports
+
+    if record.trials:
+        paths = write_reports(path)
+        print_summary(path, console)
+        console.print(f"report: {paths.html}", markup=False)
+    if record.interrupted:
+        console.print(f"interrupted after {record.trials} trials; they are kept", markup=False)
+    for number in record.failing[:3]:
+        plan = record.shrunk.get(str(number), f"trials/{number:05d}/plan.json")
+        command = f"barrier-tck replay {path / plan} --system {record.system}"
+        versions = record.environment
+        console.print(
+            f"repeat trial {number}: {command}   (seed {record.seed}, barrier-tck {versions['barrier-tck']}, "
+            f"python {versions['python']})",
+            markup=False,
+        )
+
+
+# --- replay, report -----------------------------------------------------------------------------------------
+
+
+@app.command()
+def replay(
+    path: Annotated[
+        Path, typer.Argument(metavar="PLAN.json|RUN_DIR", help="A plan, a trial or a run directory.")
+    ],
+    system: SystemOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a plan again: the same verdict, and in the simulator the same trace?
+
+    Of a run directory the failing trials are replayed, or, if none failed, all that were kept.
+
+    \b
+    Examples:
+      barrier-tck replay runs/standard-20260101-120000/shrunk/00012.json
+      barrier-tck replay runs/standard-20260101-120000
+    """
+    from harness.campaign import replay as replaying
+    from harness.suts.registry import DEFAULT_SYSTEM
+
+    console = _console(as_json)
+    sources = replaying.sources_of(path)
+    recorded = sources[0].recorded
+    name = system or (recorded.system if recorded is not None else DEFAULT_SYSTEM)
+    replayed = []
+    with _opened(name) as deployed:
+        for source in sources:
+            one = replaying.replay(source, deployed)
+            replayed.append(one)
+            _print_replayed(console, one)
+    verdict = replaying.worst_verdict(replayed)
+    same = all(one.same_verdict for one in replayed)
+    _emit(
+        as_json,
+        {
+            "verdict": verdict.value,
+            "same_verdict": same,
+            "replayed": [
+                {
+                    "plan": str(one.source.path),
+                    "verdict": one.record.verdict.value,
+                    "same_verdict": one.same_verdict,
+                    "trace_digest": one.record.trace_digest,
+                    "invalid": [f.checker for f in one.record.findings if f.verdict is Verdict.INVALID],
+                }
+                for one in replayed
+            ],
+        },
+    )
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _print_replayed(console: Console, one: Any) -> None:
+    record, recorded = one.record, one.source.recorded
+    was = f" (recorded: {recorded.verdict.value})" if recorded is not None else ""
+    console.print(f"{one.source.path}: {record.verdict.value}{was}", markup=False)
+    if record.trace_digest is not None:
+        console.print(f"  trace {record.trace_digest[:16]}, the same as before", markup=False)
+    for finding in record.findings:
+        if finding.verdict is not Verdict.VALID:
+            console.print(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}", markup=False)
+            for example in finding.examples[:3]:
+                console.print(f"    {example}", markup=False)
+
+
+@app.command()
+def report(
+    run_directory: Annotated[
+        Path, typer.Argument(metavar="RUN_DIR", help="A run directory, or where they lie.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write report.html, report.json and junit.xml into a run directory and print the summary.
+
+    \b
+    Example:
+      barrier-tck report runs/standard-20260101-120000
+    """
+    from harness.campaign.run_directory import latest_run
+    from reports.summary import print_summary
+    from reports.write import write_reports
+
+    console = _console(as_json)
+    path = latest_run(run_directory)
+    paths = write_reports(path)
+    verdict = print_summary(path, console)
+    console.print(f"report: {paths.html}", markup=False)
+    files = {"html": str(paths.html), "report_json": str(paths.json), "junit": str(paths.junit)}
+    _emit(as_json, {"verdict": verdict.value, "run_directory": str(path)} | files)
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+# --- doctor -------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def doctor(as_json: JsonOption = False) -> None:
+    """Tell what is installed, what is missing, and what to do about it.
+
+    Exit code 3 if something is missing or too old for campaigns on Spark.
+    """
+    from harness.doctor import diagnose
+
+    findings = diagnose()
+    table = Table("", "found", "status", "what to do", box=None)
+    for finding in findings:
+        table.add_row(finding.name, finding.found, finding.status.value, finding.advice)
+    console = _console(as_json)
+    console.print(table)
+    blocked = [finding.name for finding in findings if finding.blocks]
+    console.print("cannot run on Spark yet: " + ", ".join(blocked) if blocked else "ready")
+    rows = [
+        {"name": f.name, "status": f.status.value, "found": f.found, "advice": f.advice} for f in findings
+    ]
+    _emit(as_json, {"ready": not blocked, "findings": rows})
+    raise typer.Exit(EXIT_USAGE if blocked else 0)
+
+
+# --- mutants ------------------------------------------------------------------------------------------------
+
+SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark"}
+"""The system in which planted bugs are run, by world."""
+
+
+@app.command()
+def mutants(
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="ID,...", help="Only these bugs, for instance AL-01,SO-02."),
+    ] = None,
+    world: Annotated[
+        str, typer.Option("--world", metavar="simulated|spark", help="Where to run them.")
+    ] = "simulated",
+    out: OutOption = DEFAULT_OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Run planted bugs: does the suite catch them? Saves the smallest plan that shows each.
+
+    Exit code 0 if all were caught, 1 if one was missed.
+
+    \b
+    Examples:
+      barrier-tck mutants
+      barrier-tck mutants --only AL-01,CO-03 --world spark
+    """
+    from harness.campaign.mutants import choose, hunt
+    from harness.campaign.run_directory import make_output_directory, new_run_path, write_atomically
+    from harness.strict_input import nearest
+    from harness.suts.mutants.registry import MUTANTS
+
+    if world not in SYSTEM_OF_WORLD:
+        raise UsageProblem(f"--world is {world!r}{nearest(world, SYSTEM_OF_WORLD)}")
+    names = [name.strip() for name in only.split(",") if name.strip()] if only else []
+    chosen = choose(dict(MUTANTS), names, world)
+    console = _console(as_json)
+    path = new_run_path(out, "mutants", datetime.now())
+    make_output_directory(path)
+    results: list[MutantResult] = []
+    with _opened(SYSTEM_OF_WORLD[world]) as system:
+        for mutant in chosen:
+            result = hunt(mutant, system, path)
+            results.append(result)
+            _print_mutant(console, result, path)
+    caught = sum(result.caught for result in results)
+    summary = {
+        "caught": caught,
+        "total": len(results),
+        "mutants": [msgspec.to_builtins(result) for result in results],
+        "run_directory": str(path),
+    }
+    write_atomically(path / "mutants.json", json.dumps(summary, indent=2).encode() + b"\n")
+    console.print(f"{caught} of {len(results)} planted bugs caught; plans in {path}", markup=False)
+    _emit(as_json, summary)
+    complete = all(result.caught and result.replays for result in results)
+    raise typer.Exit(0 if complete else EXIT_CODES[Verdict.INVALID])
+
+
+def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
+    if not result.caught:
+        console.print(f"{result.id} MISSED in {result.trials} trials ({result.clause})", markup=False)
+        return
+    replays = "replays" if result.replays else "DOES NOT REPLAY"
+    console.print(
+        f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
+        f"({result.clause}); {result.faults} faults left, {replays}: {path / (result.plan or '')}",
+        markup=False,
+    )
+
+
+# --- bench --------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(metavar="throughput|simulation", help="Which benchmark.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Measure: throughput against Structured Streaming, or simulated schedules a second.
+
+    Run it at the top of a checkout; benchmarks are not part of the installed package.
+
+    \b
+    Examples:
+      barrier-tck bench simulation
+      barrier-tck bench throughput --json
+    """
+    from harness.bench import BENCHMARKS, run_benchmark
+    from harness.strict_input import nearest
+
+    if name not in BENCHMARKS:
+        raise UsageProblem(f"there is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
+    console = _console(as_json)
+    numbers = run_benchmark(name, lambda text: console.print(text, markup=False))
+    for key, value in numbers.items():
+        console.print(f"  {key}: {value}", markup=False)
+    _emit(as_json, numbers)
+
+
+# --- exit codes ---------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and exit; see the module's head for the codes."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit code; nothing escapes but KeyboardInterrupt's code 130."""
+    as_json = "--json" in arguments
+    try:
+        result = app(list(arguments), standalone_mode=False)
+    except HarnessError as error:
+        return _fail(as_json, str(error), error.exit_code)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except _COMMAND_LINE_ERROR as error:
+        return _fail(as_json, f"{error} (see barrier-tck --help)", EXIT_USAGE)
+    except (typer.Abort, KeyboardInterrupt):
+        return _fail(as_json, "interrupted", 130)
+    except BrokenPipeError:
+        return EXIT_USAGE
+    except Exception as error:  # noqa: BLE001 - the last resort: say so, keep the traceback, exit 4
+        return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
+    return result if isinstance(result, int) else 0
+
+
+def _fail(as_json: bool, message: str, code: int) -> int:
+    Console(stderr=True, highlight=False, soft_wrap=True).print(f"barrier-tck: {message}", markup=False)
+    _emit(as_json, {"error": message, "exit_code": code})
+    return code
+
+
+def _bug_message(error: Exception) -> str:
+    last_line = traceback.format_exception_only(error)[-1].strip()
+    with tempfile.NamedTemporaryFile("w", prefix="barrier-tck-crash-", suffix=".txt", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    where = f"the traceback is in {file.name}; please report it with the command line"
+    return f"a bug of ours: {last_line}\n  {where}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,222 @@
+"""The life of every checkpoint, as the coordinator's own operations tell it (COO-1, COO-2, COO-4, REC-2).
+
+Nothing is assumed of how a coordinator works, only what it must never do: reuse an id, complete without every
+acknowledgement, complete what it aborted or what an older attempt left, or restore something else than the
+latest complete checkpoint. A coordinator that dies while it makes a checkpoint durable leaves it undecided: such
+a checkpoint, with all its acknowledgements, may count as complete or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from faults.vocabulary import CrashCoordinator
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.history import Operation, Outcome
+from harness.oracle.verdict import Finding, Verdict
+
+OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
+
+
+class CheckpointLifeCycle:
+    """Follows all checkpoints and attempts through one history."""
+
+    name = "checkpoint-life-cycle"
+    clauses = ("COO-1", "COO-2", "COO-4", "REC-2")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the operations of one trial."""
+        story = _Story(frozenset(context.subtasks), _coordinator_crashes(context))
+        for operation in context.history.operations:
+            story.follow(operation)
+        states = [checkpoint.state for checkpoint in story.checkpoints.values()]
+        counts = {
+            "attempts": len(story.attempts),
+            "completed": states.count(COMPLETED),
+            "aborted": states.count(ABORTED),
+            "undecided": states.count(OPEN),
+            "violations": len(story.problems),
+        }
+        if story.problems:
+            summary = f"{len(story.problems)} violations; the first: {story.problems[0]}"
+            return Finding(
+                self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(story.problems)
+            )
+        if context.plan.checkpoints.enabled and not story.attempts:
+            summary = "the history shows no attempt, so nothing can be said of its checkpoints"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        summary = f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints lived by the rules"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+@dataclass(slots=True)
+class _Checkpoint:
+    """What the history has told of one checkpoint so far."""
+
+    number: int
+    attempt: int
+    triggered_ms: float
+    state: str = OPEN
+    acknowledged: set[str] = field(default_factory=set)
+
+
+class _Story:
+    """Reads operations in order and notes what breaks a rule."""
+
+    def __init__(self, subtasks: frozenset[str], crashes: tuple[float, ...]) -> None:
+        self.problems: list[str] = []
+        self.checkpoints: dict[int, _Checkpoint] = {}
+        self.attempts: list[int] = []
+        self._subtasks = subtasks
+        self._crashes = crashes
+
+    def follow(self, operation: Operation) -> None:
+        """Take the next operation."""
+        step = self._STEPS.get((operation.operation, operation.outcome))
+        if step is not None:
+            step(self, operation)
+
+    def _attempt_started(self, operation: Operation) -> None:
+        attempt, restored = operation.value["attempt"], operation.value.get("restored_checkpoint")
+        if self.attempts and attempt <= self.attempts[-1]:
+            self._problem(operation, f"attempt {attempt} started after attempt {self.attempts[-1]} (REC-2)")
+        self.attempts.append(attempt)
+        latest = max((c.number for c in self.checkpoints.values() if c.state == COMPLETED), default=None)
+        if restored == latest:
+            return
+        if restored is not None:
+            what = self._why_not_restorable(restored)
+            if what is not None:
+                self._problem(operation, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)")
+                return
+        if latest is not None and (restored is None or restored < latest):
+            start = "from the beginning" if restored is None else f"from checkpoint {restored}"
+            self._problem(
+                operation, f"attempt {attempt} started {start} although checkpoint {latest} had completed (REC-1)"
+            )
+
+    def _attempt_running(self, operation: Operation) -> None:
+        attempt = operation.value["attempt"]
+        for checkpoint in self.checkpoints.values():
+            left_open = checkpoint.state == OPEN and checkpoint.attempt < attempt
+            if left_open and not self._crashed_between(checkpoint.triggered_ms, operation.time_ms):
+                self._problem(
+                    operation,
+                    f"checkpoint {checkpoint.number} of attempt {checkpoint.attempt} is still pending while attempt "
+                    f"{attempt} runs; it can never complete and should be aborted (COO-2)",
+                )
+
+    def _triggered(self, operation: Operation) -> None:
+        number, attempt = operation.value["checkpoint"], operation.value["attempt"]
+        newest = max(self.checkpoints, default=None)
+        if newest is not None and number <= newest:
+            self._problem(operation, f"checkpoint id {number} was given out after id {newest} (COO-4)")
+        if self.attempts and attempt != self.attempts[-1]:
+            self._problem(
+                operation,
+                f"checkpoint {number} was triggered for attempt {attempt} while attempt {self.attempts[-1]} is the "
+                "newest (REC-2)",
+            )
+        if number not in self.checkpoints:
+            self.checkpoints[number] = _Checkpoint(number, attempt, operation.time_ms)
+
+    def _acknowledged(self, operation: Operation) -> None:
+        value = operation.value
+        checkpoint = self.checkpoints.get(value["checkpoint"])
+        # Late, unknown and foreign acknowledgements may arrive; they just do not count (COO-3).
+        if checkpoint is not None and checkpoint.attempt == value["attempt"]:
+            checkpoint.acknowledged.add(value["subtask"])
+
+    def _completed(self, operation: Operation) -> None:
+        number, attempt = operation.value["checkpoint"], operation.value.get("attempt")
+        checkpoint = self.checkpoints.get(number)
+        if checkpoint is None:
+            self._problem(operation, f"checkpoint {number} completed without ever being triggered (COO-1)")
+            self.checkpoints[number] = _Checkpoint(number, attempt or 0, operation.time_ms, COMPLETED)
+            return
+        if checkpoint.state != OPEN:
+            self._problem(operation, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
+        missing = self._missing(checkpoint)
+        if missing:
+            self._problem(
+                operation, f"checkpoint {number} completed without an acknowledgement of {', '.join(missing)} (COO-1)"
+            )
+        if attempt is not None and attempt != checkpoint.attempt:
+            self._problem(
+                operation,
+                f"checkpoint {number} of attempt {checkpoint.attempt} was completed by attempt {attempt} (REC-2)",
+            )
+        if self.attempts and checkpoint.attempt < self.attempts[-1]:
+            self._problem(
+                operation,
+                f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt {self.attempts[-1]} "
+                "had started (REC-2)",
+            )
+        checkpoint.state = COMPLETED
+
+    def _aborted(self, operation: Operation) -> None:
+        checkpoint = self.checkpoints.get(operation.value["checkpoint"])
+        if checkpoint is None:
+            return  # refused before it was triggered: nothing happened
+        if checkpoint.state == COMPLETED:
+            self._problem(operation, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)")
+            return
+        checkpoint.state = ABORTED
+
+    def _committed(self, operation: Operation) -> None:
+        number = operation.value.get("checkpoint")
+        if number is None:
+            return  # a system may commit without checkpoints
+        what = self._why_not_restorable(number)
+        if what is not None:
+            who = operation.value.get("subtask", operation.process)
+            self._problem(operation, f"{who} committed for checkpoint {number}, which {what} (COO-1)")
+
+    def _why_not_restorable(self, number: int) -> str | None:
+        """Return why a checkpoint cannot count as complete, or None if it can."""
+        checkpoint = self.checkpoints.get(number)
+        if checkpoint is None:
+            return "was never triggered"
+        if checkpoint.state == COMPLETED:
+            return None
+        if checkpoint.state == ABORTED:
+            return "had been aborted"
+        missing = self._missing(checkpoint)
+        if missing or not checkpoint.acknowledged:
+            return f"was not complete: no acknowledgement of {', '.join(missing) or 'anybody'}"
+        return None
+
+    def _missing(self, checkpoint: _Checkpoint) -> list[str]:
+        return sorted(self._subtasks - checkpoint.acknowledged)
+
+    def _crashed_between(self, start_ms: float, end_ms: float) -> bool:
+        return any(start_ms <= crash <= end_ms for crash in self._crashes)
+
+    def _problem(self, operation: Operation, text: str) -> None:
+        self.problems.append(f"at {operation.time_ms:g} ms: {text}")
+
+    _STEPS: ClassVar[dict[tuple[str, Outcome], Callable[[_Story, Operation], None]]] = {
+        ("attempt", Outcome.INVOKE): _attempt_started,
+        ("attempt", Outcome.OK): _attempt_running,
+        ("checkpoint", Outcome.INVOKE): _triggered,
+        ("checkpoint", Outcome.OK): _completed,
+        ("checkpoint", Outcome.FAIL): _aborted,
+        ("ack", Outcome.OK): _acknowledged,
+        ("commit", Outcome.OK): _committed,
+    }
+
+
+def _coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
+    """Return when the nemesis crashed the coordinator, which then could not record what it gave up."""
+    planned = [isinstance(entry.fault, CrashCoordinator) for entry in context.plan.faults]
+    return tuple(
+        operation.time_ms
+        for operation in context.history.operations
+        if operation.operation == "fault"
+        and operation.outcome in (Outcome.OK, Outcome.INFO)
+        and 0 <= operation.value.get("fault", -1) < len(planned)
+        and planned[operation.value["fault"]]
+    )

@@ -1,0 +1,174 @@
+"""Exactly-once of the committed output: every record's effect is there once, whatever failed (SNK-1, REC-1, ALN-1).
+
+Sums at intermediate counts depend on how the sources interleave, so they are not compared with one sequential
+run. What every interleaving obeys is: the ids are those of the input, once each; a key's counts are 1 to n, once
+each; and from count c - 1 to count c the sums grow by exactly the values of the row's own record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.history import End, Row
+from harness.oracle.progress import declined_cleanly
+from harness.oracle.sequential_model import Key
+from harness.oracle.trial_input import TrialInput
+from harness.oracle.verdict import Finding, Verdict
+
+LOSSES = ("lost",)
+"""Counts that are a violation only if the job finished: what is not committed yet may be missing."""
+
+VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum")
+"""Counts that are a violation at any time."""
+
+
+class ExactlyOnceOutput:
+    """Compares the committed output with the input, both ways, as multisets."""
+
+    name = "exactly-once-output"
+    clauses = ("SNK-1", "REC-1", "ALN-1")
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input that the output is compared with."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the rows, or else the batch query's result, of one trial."""
+        history = context.history
+        if history.output is not None:
+            evidence = _Evidence(self._input)
+            evidence.take(history.output)
+            return self._finding(context, evidence.counts, evidence.examples)
+        if history.output_query is not None:
+            return self._judge_query(context, history.output_query)
+        summary = "the committed output was not read, so nothing can be said about it"
+        return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
+
+    def _judge_query(self, context: TrialContext, query: Mapping[str, Any]) -> Finding:
+        problem = query.get("problem")
+        if problem:
+            summary = f"the committed output cannot be compared: {problem}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, details=dict(query))
+        given = query.get("counts", {})
+        missing = [name for name in ("expected", "committed", *LOSSES, *VIOLATIONS) if name not in given]
+        if missing:
+            summary = f"the batch query's result lacks {', '.join(missing)}"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, details=dict(query))
+        return self._finding(context, dict(given), list(query.get("examples", ())))
+
+    def _finding(self, context: TrialContext, counts: dict[str, int], examples: Sequence[str]) -> Finding:
+        verdict, summary = _verdict(context, counts)
+        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(examples))
+
+
+def _verdict(context: TrialContext, counts: Mapping[str, int]) -> tuple[Verdict, str]:
+    """Return verdict and sentence; a job that did not finish may still owe output, but may not invent any."""
+    wrong = [f"{counts[name]} {name.replace('_', ' ')}" for name in VIOLATIONS if counts[name]]
+    lost = counts["lost"]
+    committed = f"{counts['committed']} rows committed of {counts['expected']} expected"
+    if context.history.end is End.FINISHED:
+        wrong = ([f"{lost} lost"] if lost else []) + wrong
+        if wrong:
+            return Verdict.INVALID, f"{', '.join(wrong)}; {committed}"
+        return Verdict.VALID, f"all {counts['expected']} records have their effect in the output exactly once"
+    if wrong:
+        return Verdict.INVALID, f"{', '.join(wrong)}; {committed}, and the job had not even finished"
+    if not lost:
+        return Verdict.VALID, f"the job ended {context.history.end.value}, yet {committed}, each exactly once"
+    if declined_cleanly(context):
+        return Verdict.VALID, f"the job gave up as its restart strategy says; {committed}, none twice"
+    return Verdict.UNKNOWN, f"the job ended {context.history.end.value} with {committed}, none twice so far"
+
+
+class _Evidence:
+    """Goes through the output once and counts what is wrong, with an example of each."""
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        self._spec = trial_input.spec
+        self._records = trial_input.records
+        self._count_index = trial_input.spec.count_index
+        self.counts = {"expected": len(self._records), "committed": 0} | dict.fromkeys(LOSSES + VIOLATIONS, 0)
+        self.examples: list[str] = []
+        self._numbers = Counter([record.key for record in self._records.values()])
+
+    def take(self, output: Sequence[Row]) -> None:
+        """Judge all rows."""
+        self.counts["committed"] = len(output)
+        times_seen: dict[int, int] = {}
+        # Key -> count -> (id, accumulators): each key's rows in the order in which its operator made them.
+        by_count: dict[Key, dict[int, tuple[int, list[Any]]]] = {}
+        spec, records, count_index = self._spec, self._records, self._count_index
+        id_column, key_columns = spec.id_column, spec.key_columns
+        names = [aggregate.name for aggregate in spec.aggregates]
+        for row in output:
+            try:
+                identifier = row[id_column]
+                key = tuple([row[column] for column in key_columns])
+                accumulators = [row[name] or 0 for name in names]
+            except KeyError as error:
+                self._note("unexpected", f"row {row} has no column {error}")
+                continue
+            seen = times_seen[identifier] = times_seen.get(identifier, 0) + 1
+            record = records.get(identifier)
+            if record is None:
+                self._note("unexpected", f"id {identifier!r} is not in the input: row {row}")
+                continue
+            if seen > 1:
+                self._note("duplicated", f"id {identifier} ({record}) occurs {seen} times: row {row}")
+                continue
+            if key != record.key:
+                self._note("wrong_key", f"id {identifier} ({record}) came out under key {_text(key)}")
+                continue
+            rows_of_key = by_count.setdefault(key, {})
+            count = accumulators[count_index]
+            if count in rows_of_key:
+                other = rows_of_key[count][0]
+                self._note(
+                    "wrong_count", f"key {_text(key)}: ids {other} and {identifier} ({record}) both have count {count}"
+                )
+                continue
+            rows_of_key[count] = (identifier, accumulators)
+        if len(times_seen) < len(records) or self.counts["unexpected"]:
+            for identifier, record in records.items():
+                if identifier not in times_seen:
+                    self._note("lost", f"id {identifier} ({record}) is not in the output")
+        for key, rows_of_key in by_count.items():
+            self._judge_key(key, rows_of_key)
+
+    def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, list[Any]]]) -> None:
+        """Check one key's counts (1 to n) and that its sums grow by the records' own values."""
+        records, count_index = self._records, self._count_index
+        number = self._numbers[key]
+        before_first: list[Any] = [0] * len(self._spec.aggregates)
+        for count in sorted(rows):
+            identifier, accumulators = rows[count]
+            # Rows that are merely lost leave a gap, across which no sum can be compared. The number of records
+            # of the key is a bound that a gap cannot explain.
+            if count < 1 or count > number:
+                self._note(
+                    "wrong_count",
+                    f"id {identifier} ({records[identifier]}): count {count} of a key with {number} records",
+                )
+                continue
+            previous = before_first if count == 1 else rows.get(count - 1, (0, None))[1]
+            if previous is None:
+                continue
+            for i, grown in enumerate(records[identifier].increments):
+                if i != count_index and accumulators[i] - previous[i] != grown:
+                    self._note(
+                        "wrong_sum",
+                        f"id {identifier} ({records[identifier]}): {self._spec.aggregates[i].name} goes from "
+                        f"{previous[i]} to {accumulators[i]} at count {count}, but the record adds {grown}",
+                    )
+
+    def _note(self, kind: str, example: str) -> None:
+        self.counts[kind] += 1
+        self.examples.append(f"{kind.replace('_', ' ')}: {example}")
+
+
+def _text(key: Key) -> str:
+    return "/".join(map(str, key))

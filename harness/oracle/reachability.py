@@ -1,0 +1,28 @@
+"""Reachability: whatever a retained checkpoint refers to is there and intact, at any end of a job."""
+
+from __future__ import annotations
+
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.verdict import Finding, Verdict
+
+
+class Reachability:
+    """Every retained checkpoint, not only the latest, can be read in full (STA-3, REC-4)."""
+
+    name = "reachability"
+    clauses = ("STA-3", "REC-4")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the storage that one trial left."""
+        storage = context.history.storage
+        if storage is None:
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
+        counts = {"retained": len(storage.retained), "unreadable": len(storage.unreadable)}
+        if storage.unreadable:
+            summary = f"{counts['unreadable']} files of retained checkpoints are missing or corrupt"
+            return Finding(
+                self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(storage.unreadable)
+            )
+        summary = f"all {counts['retained']} retained checkpoints can be read in full"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

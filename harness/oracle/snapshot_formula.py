@@ -1,0 +1,121 @@
+"""The snapshot formula: S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint.
+
+Each checkpoint is judged by itself, not only after a recovery (ALN-2): the source prefixes up to its positions
+are folded by the sequential model and compared with the state that it holds, key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.history import Outcome, SnapshotView
+from harness.oracle.sequential_model import Key, Totals, same_accumulators
+from harness.oracle.trial_input import TrialInput
+from harness.oracle.verdict import Finding, Verdict
+from harness.workloads.workload import split_name
+
+
+class SnapshotFormula:
+    """Every completed checkpoint that was opened holds the fold of exactly the records before its barriers."""
+
+    name = "snapshot-formula"
+    clauses = ("ALN-2", "BAR-1", "STA-3")
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input whose prefixes are folded."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every checkpoint of one trial."""
+        views = context.history.checkpoints
+        completed = {
+            operation.value["checkpoint"]: None
+            for operation in context.history.operations
+            if operation.operation == "checkpoint" and operation.outcome is Outcome.OK
+        }
+        opened = {view.checkpoint for view in views}
+        unopened = [checkpoint for checkpoint in completed if checkpoint not in opened]
+        problems: list[str] = []
+        wrong = 0
+        for view in views:
+            found = list(self._problems(view, context.subtasks))
+            wrong += bool(found)
+            problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
+        counts = {"checkpoints": len(views), "wrong": wrong, "not_opened": len(unopened)}
+        if wrong:
+            verdict, summary = Verdict.INVALID, f"{wrong} of {len(views)} checkpoints are not the fold of their prefix"
+        elif unopened:
+            verdict = Verdict.UNKNOWN
+            summary = f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
+        elif views:
+            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are the fold of their prefix"
+        else:
+            verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
+        return Finding(self.name, self.clauses, verdict, summary, counts, chosen(problems))
+
+    def _problems(self, view: SnapshotView, subtasks: tuple[str, ...]) -> Iterator[str]:
+        """Say what is wrong with one checkpoint; nothing if it is right."""
+        if view.problem is not None:
+            yield f"it could not be opened: {view.problem}"
+            return
+        parts = set(view.subtasks)
+        yield from (f"subtask {subtask} has no part in it" for subtask in subtasks if subtask not in parts)
+        positions = {split_name(split): position for split, position in view.positions.items()}
+        misplaced = list(self._misplaced(positions))
+        if misplaced:
+            yield from misplaced
+            return
+        stateful = [(operator, state) for operator, state in view.state.items() if state]
+        if len(stateful) > 1:
+            yield f"more than one operator holds keyed state: {', '.join(operator for operator, _ in stateful)}"
+            return
+        state = stateful[0][1] if stateful else {}
+        yield from _differences(self._input.prefix.up_to(positions), state)
+
+    def _misplaced(self, positions: Mapping[str, int]) -> Iterator[str]:
+        """Say which splits have no position, or one outside the split."""
+        extents = self._input.prefix.extents
+        for name, extent in extents.items():
+            position = positions.get(name)
+            if position is None:
+                yield f"split {name} has no position"
+            # 0 may stand for a split not yet begun, even if it starts later.
+            elif position != 0 and not extent.start <= position <= max(extent.end, self._input.start_offset):
+                yield f"split {name} is at {position}, outside its input from {extent.start} to {extent.end}"
+        yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
+
+
+def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[str]:
+    """Say for which keys a checkpoint's state is not the expected one."""
+    matched = 0
+    for text, accumulators in state.items():
+        key = _key(text)
+        want = expected.get(key)
+        if want is None:
+            yield f"key {text} holds {accumulators}, but no record of it lies before the barriers"
+            continue
+        matched += 1
+        if not same_accumulators(want, accumulators):
+            yield f"key {text} holds {accumulators}; the records before the barriers give {want}"
+    if matched < len(expected):
+        present = {_key(text) for text in state}
+        yield from (
+            f"key {msgspec.json.encode(list(key)).decode()} is missing; the records before the barriers give {want}"
+            for key, want in expected.items()
+            if key not in present
+        )
+
+
+@lru_cache(maxsize=4096)
+def _key(text: str) -> Key:
+    """Return the key that a JSON text of key values means; raises ValueError if it is no JSON list."""
+    try:
+        return tuple(msgspec.json.decode(text, type=list[Any]))
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the state has a key {text!r}, which is not the JSON text of a list: {error}") from error
