@@ -50,13 +50,13 @@ class CheckpointPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     mode: str = "exactly_once"
-    interval_ms: int = 60
+    interval_ms: int = 15
     timeout_ms: int = 2_000
     min_pause_ms: int = 0
     max_concurrent: int = 1
     retained: int = 2
     tolerated_failures: int = 1_000
-    async_ms_max: int = 20
+    async_ms_max: int = 10
     """Simulator: the asynchronous part takes up to this long."""
 
 

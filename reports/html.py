@@ -1,8 +1,8 @@
 """The report as one self-contained page: nothing is fetched, nothing but our own two scripts runs.
 
 Everything from a record (names, notes, reasons, examples) is untrusted text: Jinja escapes it, the data of
-figures is JSON with markup characters spelled out, and a content security policy admits the page's own scripts
-by their hash.
+figures is JSON with markup characters spelled out, and a content security policy admits our own scripts by
+their hash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reports.intervals import Recovery, recoveries, series_of
 from reports.loading import Run, planned_faults, verdict_of
 from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
 from reports.ranking import RankedFinding, ranked_findings, timeline_trials
-from reports.timeline import Figure, timeline
+from reports.timeline import LEGEND, Figure, timeline
 
 FINDINGS_MAX = 25
 """How many findings a page shows in full."""
@@ -123,6 +123,7 @@ def render(run: Run) -> str:
         rows=rows,
         rows_unlisted=unlisted,
         sections=sections,
+        legend=LEGEND,
         distributions=distributions,
         facts=_facts(run),
         verdicts=tuple(reversed(Verdict)),

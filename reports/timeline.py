@@ -26,8 +26,20 @@ DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
 RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
 """Neighbouring attempts take turns, so that their border shows."""
 
-_BAND_LEGEND = (("deploying", "rgba(230, 159, 0, 0.45)"), ("running", "rgba(0, 158, 115, 0.45)"))
-"""Stronger than the bands themselves: a legend's square is small."""
+LEGEND = (
+    ("■", ALIGNMENT_COLOUR, "alignment"),
+    ("■", SYNC_COLOUR, "synchronous part"),
+    ("■", ASYNC_COLOUR, "asynchronous part"),
+    ("|", BARRIER_COLOUR, "first barrier"),
+    ("▷", BARRIER_COLOUR, "barrier forwarded"),
+    ("●", COMPLETED_COLOUR, "checkpoint completed"),
+    ("✖", ABORTED_COLOUR, "checkpoint aborted"),
+    ("✦", FAULT_COLOUR, "fault"),
+    ("■", RECOVERY_COLOUR, "recovery"),
+    ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
+    ("■", "rgba(0, 158, 115, 0.35)", "running"),
+)
+"""Sign, colour and meaning: one legend for all timelines of a page, which a figure's own would repeat."""
 
 FAULT_LANE = 0
 COORDINATOR_LANE = 1
@@ -47,7 +59,6 @@ def timeline(record: TrialRecord) -> Figure:
             *drawing.coordinator(),
             drawing.recovery_bars(),
             drawing.fault_markers(),
-            *_band_legend(),
         ],
         "layout": drawing.layout(),
     }
@@ -115,7 +126,7 @@ class _Drawing:
             "y": [y for _, y, _ in marks],
             "hovertext": [hover for _, _, hover in marks],
             "hovertemplate": "%{hovertext}<extra></extra>",
-            "marker": {"symbol": symbol, "color": colour, "size": 9, "line": {"color": colour, "width": 1.5}},
+            "marker": {"symbol": symbol, "color": colour, "size": 8, "line": {"color": colour, "width": 1.5}},
         }
 
     def snapshot_parts(self) -> list[Figure]:
@@ -178,7 +189,6 @@ class _Drawing:
                 for checkpoint, hover in zip(chosen, hovers, strict=True)
             ]
             bar = self._bars(f"checkpoint {status}", colour, 0, 0.1, spans)
-            bar["showlegend"] = False
             traces += [bar, self._markers(f"checkpoint {status}", symbol, colour, ends)]
         return traces
 
@@ -234,16 +244,10 @@ class _Drawing:
             )
         return {
             "barmode": "overlay",
-            "height": 156 + _LANE_PIXELS * len(names),
+            "height": 74 + _LANE_PIXELS * len(names),
             "hovermode": "closest",
-            "legend": {
-                "orientation": "h",
-                "y": 0,
-                "yref": "container",
-                "yanchor": "bottom",
-                "entrywidth": 135,
-            },
-            "margin": {"l": 120, "r": 16, "t": 26, "b": 110},
+            "showlegend": False,
+            "margin": {"l": 120, "r": 16, "t": 26, "b": 44},
             "shapes": shapes,
             "annotations": annotations,
             "xaxis": {
@@ -302,21 +306,6 @@ class _Drawing:
             "fillcolor": colour,
             "line": {"width": 0},
         }
-
-
-def _band_legend() -> list[Figure]:
-    """Return empty traces that explain the background bands."""
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": name,
-            "x": [None],
-            "y": [None],
-            "marker": {"symbol": "square", "size": 14, "color": colour},
-        }
-        for name, colour in _BAND_LEGEND
-    ]
 
 
 def _snapshot_hover(part: SnapshotRecord) -> str:

@@ -21,8 +21,8 @@ killed (SIGKILL) in the middle of a barrier stage:
 * the Python daemon and workers of the killed executor were gone after 0.03 to 0.25 s (6 kills): the daemon
   sees the end of its input and ends its group, none lingered;
 * the stage's Python workers on the *surviving* executors, asleep in user code, held their slots for 2.1 s
-  (2 kills): Spark looks every two seconds whether a task was cancelled. A task whose slot is wanted sooner has to
-  end by itself;
+  (2 kills): Spark looks every two seconds whether a task was cancelled. A task whose slot is wanted sooner
+  has to end by itself;
 * with no slot to spare, a next barrier stage that passed one `barrier()` gave its result 4.1 to 7.4 s after
   the failure (8 kills, median 4.5).
 """
@@ -62,6 +62,7 @@ from harness.cluster.settings import (
     bind_problem,
     daemon_environment,
     driver_conf,
+    java_options,
     spark_home,
     write_properties,
 )
@@ -125,7 +126,7 @@ class LocalCluster:
             deadline = time.monotonic() + self.config.startup_timeout_s
             owner = this_process()
             marker = f"{self._id}:{owner.pid}:{owner.created!r}"
-            environment = daemon_environment(java.executable, self._directory / "conf") | {MARKER: marker}
+            environment = daemon_environment(java.executable, self._directory) | {MARKER: marker}
             self._start_master(environment)
             self._master_url = self._await_line(
                 "master", "Starting Spark master at ", deadline, "did not come up"
@@ -171,7 +172,7 @@ class LocalCluster:
         else:
             (directory / _STATE_FILE).unlink(missing_ok=True)
             (directory / "conf" / "spark-daemon.conf").unlink(missing_ok=True)
-            for scratch in directory.glob("*/local"):
+            for scratch in (*directory.glob("*/local"), directory / "tmp"):
                 shutil.rmtree(scratch, ignore_errors=True)
         if left:
             raise LeftBehind(f"Stopping the cluster left {', '.join(left)}; please remove by hand.")
@@ -235,6 +236,7 @@ class LocalCluster:
             "spark.authenticate": "true",
             "spark.authenticate.secret": self._secret,
             "spark.executor.memory": f"{config.executor_mb}m",
+            "spark.executor.defaultJavaOptions": java_options(self.directory / "tmp"),
             # One executor a worker, all of them from the start and for as long as the application runs.
             "spark.executor.cores": str(config.cores_per_worker),
             "spark.cores.max": str(config.cores_per_worker * config.workers),
@@ -389,7 +391,7 @@ class LocalCluster:
         return wanted.absolute()
 
     def _write_configuration(self, directory: Path) -> None:
-        for name in ("conf", "driver/local", "master"):
+        for name in ("conf", "driver/local", "tmp"):
             (directory / name).mkdir(parents=True, exist_ok=True)
         (directory / "conf" / "log4j2.properties").write_text(
             CLUSTER_LOG4J2.format(level=self.config.log_level)

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from harness.cluster.java import find_java
 from harness.cluster.local import LocalCluster
-from harness.cluster.settings import driver_conf, import_path, spark_home, write_properties
+from harness.cluster.settings import driver_conf, import_path, java_options, spark_home, write_properties
 from harness.errors import UsageError
 
 _JVM_END_TIMEOUT_S = 10.0
@@ -62,9 +62,8 @@ def spark_session(
     scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-"))
     try:
         base = _local_mode_conf(scratch) if cluster is None else cluster.spark_conf()
-        write_properties(
-            scratch / "spark-defaults.conf", {**base, "spark.app.name": app_name, **(extra or {})}
-        )
+        own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": java_options(scratch / "tmp")}
+        write_properties(scratch / "spark-defaults.conf", {**base, **own, **(extra or {})})
         if log_file is None:
             log_file = (scratch if cluster is None else cluster.directory) / "driver.log"
         level = "warn" if cluster is None else cluster.config.log_level
@@ -95,6 +94,7 @@ def _environment(conf_directory: Path, java: Path) -> Iterator[None]:
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(conf_directory),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         # The one that counts for functions sent to executors; the setting of that name does not.
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": import_path(),

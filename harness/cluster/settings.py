@@ -53,8 +53,19 @@ def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
     }
 
 
-def daemon_environment(java: Path, conf_directory: Path) -> dict[str, str]:
-    """The environment of master and workers, which executors and Python workers inherit."""
+def java_options(temporary_directory: Path) -> str:
+    """Options with which a JVM that is killed leaves nothing outside `temporary_directory`.
+
+    Compression libraries unpack themselves there, and performance data would go to a place of its own.
+    """
+    return f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary_directory}"'
+
+
+def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
+    """The environment of master and workers of the cluster in `directory`.
+
+    Executors and Python workers inherit it.
+    """
     # Settings of another Spark on this machine must not leak in.
     environment = {
         name: value
@@ -63,9 +74,11 @@ def daemon_environment(java: Path, conf_directory: Path) -> dict[str, str]:
     }
     return environment | {
         "SPARK_HOME": str(spark_home()),
-        "SPARK_CONF_DIR": str(conf_directory),
+        "SPARK_CONF_DIR": str(directory / "conf"),
+        "TMPDIR": str(directory / "tmp"),
         # The daemons do little: a quick start matters more than fast code.
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {java_options(directory / 'tmp')}",
+        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYTHONPATH": import_path(),
         "PYTHONUNBUFFERED": "1",

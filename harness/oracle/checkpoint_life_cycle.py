@@ -2,8 +2,8 @@
 
 Nothing is assumed of how a coordinator works, only what it must never do: reuse an id, complete without every
 acknowledgement, complete what it aborted or what an older attempt left, or restore something else than the
-latest complete checkpoint. A coordinator that dies while it makes a checkpoint durable leaves it undecided: such
-a checkpoint, with all its acknowledgements, may count as complete or not.
+latest complete checkpoint. A coordinator that dies while it makes a checkpoint durable leaves it undecided:
+such a checkpoint, with all its acknowledgements, may count as complete or not.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class CheckpointLifeCycle:
         }
         if story.problems:
             summary = f"{len(story.problems)} violations; the first: {story.problems[0]}"
-            return Finding(
-                self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(story.problems)
-            )
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(story.problems))
         if context.plan.checkpoints.enabled and not story.attempts:
             summary = "the history shows no attempt, so nothing can be said of its checkpoints"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
-        summary = f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints lived by the rules"
+        summary = (
+            f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints lived by the rules"
+        )
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
 
 
@@ -90,12 +90,15 @@ class _Story:
         if restored is not None:
             what = self._why_not_restorable(restored)
             if what is not None:
-                self._problem(operation, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)")
+                self._problem(
+                    operation, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)"
+                )
                 return
         if latest is not None and (restored is None or restored < latest):
             start = "from the beginning" if restored is None else f"from checkpoint {restored}"
             self._problem(
-                operation, f"attempt {attempt} started {start} although checkpoint {latest} had completed (REC-1)"
+                operation,
+                f"attempt {attempt} started {start} although checkpoint {latest} had completed (REC-1)",
             )
 
     def _attempt_running(self, operation: Operation) -> None:
@@ -105,8 +108,8 @@ class _Story:
             if left_open and not self._crashed_between(checkpoint.triggered_ms, operation.time_ms):
                 self._problem(
                     operation,
-                    f"checkpoint {checkpoint.number} of attempt {checkpoint.attempt} is still pending while attempt "
-                    f"{attempt} runs; it can never complete and should be aborted (COO-2)",
+                    f"checkpoint {checkpoint.number} of attempt {checkpoint.attempt} is still pending while "
+                    f"attempt {attempt} runs; it can never complete and should be aborted (COO-2)",
                 )
 
     def _triggered(self, operation: Operation) -> None:
@@ -117,8 +120,8 @@ class _Story:
         if self.attempts and attempt != self.attempts[-1]:
             self._problem(
                 operation,
-                f"checkpoint {number} was triggered for attempt {attempt} while attempt {self.attempts[-1]} is the "
-                "newest (REC-2)",
+                f"checkpoint {number} was triggered for attempt {attempt} while attempt {self.attempts[-1]} "
+                "is the newest (REC-2)",
             )
         if number not in self.checkpoints:
             self.checkpoints[number] = _Checkpoint(number, attempt, operation.time_ms)
@@ -138,22 +141,26 @@ class _Story:
             self.checkpoints[number] = _Checkpoint(number, attempt or 0, operation.time_ms, COMPLETED)
             return
         if checkpoint.state != OPEN:
-            self._problem(operation, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
+            self._problem(
+                operation, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)"
+            )
         missing = self._missing(checkpoint)
         if missing:
             self._problem(
-                operation, f"checkpoint {number} completed without an acknowledgement of {', '.join(missing)} (COO-1)"
+                operation,
+                f"checkpoint {number} completed without an acknowledgement of {', '.join(missing)} (COO-1)",
             )
         if attempt is not None and attempt != checkpoint.attempt:
             self._problem(
                 operation,
-                f"checkpoint {number} of attempt {checkpoint.attempt} was completed by attempt {attempt} (REC-2)",
+                f"checkpoint {number} of attempt {checkpoint.attempt} was completed by attempt "
+                f"{attempt} (REC-2)",
             )
         if self.attempts and checkpoint.attempt < self.attempts[-1]:
             self._problem(
                 operation,
-                f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt {self.attempts[-1]} "
-                "had started (REC-2)",
+                f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt "
+                f"{self.attempts[-1]} had started (REC-2)",
             )
         checkpoint.state = COMPLETED
 
@@ -162,7 +169,9 @@ class _Story:
         if checkpoint is None:
             return  # refused before it was triggered: nothing happened
         if checkpoint.state == COMPLETED:
-            self._problem(operation, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)")
+            self._problem(
+                operation, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)"
+            )
             return
         checkpoint.state = ABORTED
 

@@ -1,8 +1,9 @@
-"""Exactly-once of the committed output: every record's effect is there once, whatever failed (SNK-1, REC-1, ALN-1).
+"""Exactly-once of the committed output: every record's effect is there once, whatever failed (SNK-1, REC-1,
+ALN-1).
 
 Sums at intermediate counts depend on how the sources interleave, so they are not compared with one sequential
-run. What every interleaving obeys is: the ids are those of the input, once each; a key's counts are 1 to n, once
-each; and from count c - 1 to count c the sums grow by exactly the values of the row's own record.
+run. What every interleaving obeys is: the ids are those of the input, once each; a key's counts are 1 to n,
+once each; and from count c - 1 to count c the sums grow by exactly the values of the row's own record.
 """
 
 from __future__ import annotations
@@ -128,7 +129,8 @@ class _Evidence:
             if count in rows_of_key:
                 other = rows_of_key[count][0]
                 self._note(
-                    "wrong_count", f"key {_text(key)}: ids {other} and {identifier} ({record}) both have count {count}"
+                    "wrong_count",
+                    f"key {_text(key)}: ids {other} and {identifier} ({record}) both have count {count}",
                 )
                 continue
             rows_of_key[count] = (identifier, accumulators)
@@ -146,8 +148,8 @@ class _Evidence:
         before_first: list[Any] = [0] * len(self._spec.aggregates)
         for count in sorted(rows):
             identifier, accumulators = rows[count]
-            # Rows that are merely lost leave a gap, across which no sum can be compared. The number of records
-            # of the key is a bound that a gap cannot explain.
+            # Rows that are merely lost leave a gap, across which no sum can be compared. The number of
+            # records of the key is a bound that a gap cannot explain.
             if count < 1 or count > number:
                 self._note(
                     "wrong_count",

@@ -1,10 +1,11 @@
 """The history: everything an oracle may look at, as plain values, whichever system left it.
 
-An operation ends ``ok`` (it happened), ``fail`` (it definitely did not) or ``info`` (nobody knows); ``invoke``
-opens one. Nothing here assumes barriers: a system that cannot show its checkpoints leaves ``checkpoints`` empty
-and says so through its capabilities.
+An operation ends ``ok`` (it happened), ``fail`` (it definitely did not) or ``info`` (nobody knows);
+``invoke`` opens one. Nothing here assumes barriers: a system that cannot show its checkpoints leaves
+``checkpoints`` empty and says so through its capabilities.
 
-The vocabulary of operations. An adapter emits those that its system has; checkers pass over what they do not know.
+The vocabulary of operations. An adapter emits those that its system has; checkers pass over what they do not
+know.
 
 ========== ======== ======== ===========================================================================
 operation  process  outcome  value
@@ -22,7 +23,8 @@ job        c        ok, fail ``reason``: the job finished, or gave up
 fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
 ========== ======== ======== ===========================================================================
 
-Process ``c`` is ``coordinator``. Operations stand in order of time; those of one process in order of happening.
+Process ``c`` is ``coordinator``. Operations stand in order of time; those of one process in order of
+happening.
 """
 
 from __future__ import annotations

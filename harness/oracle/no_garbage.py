@@ -29,7 +29,9 @@ class NoGarbage:
         bound = max(1, context.plan.checkpoints.retained)
         problems = [f"orphan: {path}" for path in storage.orphans]
         if len(storage.retained) > bound:
-            problems.append(f"{len(storage.retained)} checkpoints are retained, the plan says {bound} (COO-4)")
+            problems.append(
+                f"{len(storage.retained)} checkpoints are retained, the plan says {bound} (COO-4)"
+            )
         if problems:
             summary = f"{len(problems)} things are left over; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))

@@ -1,7 +1,7 @@
 """Folds source prefixes: what every operator must hold at a cut through the splits (ALN-2).
 
-A fold is asked for cut after cut. Cuts of one history mostly grow, so each continues from the one before; a cut
-that goes backwards starts again.
+A fold is asked for cut after cut. Cuts of one history mostly grow, so each continues from the one before; a
+cut that goes backwards starts again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ParquetPrefix:
     """Folds Parquet splits column by column: hundreds of thousands of records in milliseconds."""
 
     def __init__(self, spec: SequentialSpec, directory: Path, start_offset: int = 0) -> None:
-        """Read the key and aggregate columns of every split; raises FileNotFoundError if there are no splits."""
+        """Read the key and aggregate columns of all splits; raises FileNotFoundError if there are none."""
         self._keys: dict[Key, int] = {}
         self._codes: dict[str, Integers] = {}
         self._increments: dict[str, list[Integers]] = {}
@@ -87,7 +87,9 @@ class ParquetPrefix:
             table = pq.read_table(file, columns=[*spec.key_columns, *sorted(columns)])
             self._codes[name] = self._codes_of(table, spec.key_columns)
             self._increments[name] = [
-                np.ones(table.num_rows, dtype=np.int64) if item.column is None else _integers(table[item.column])
+                np.ones(table.num_rows, dtype=np.int64)
+                if item.column is None
+                else _integers(table[item.column])
                 for item in spec.aggregates
             ]
             extents[name] = Extent(min(start_offset, table.num_rows), table.num_rows)

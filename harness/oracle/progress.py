@@ -32,12 +32,13 @@ class Progress:
                 verdict, summary = Verdict.INVALID, f"the job is stuck: {history.end_reason}{waits}"
             case End.FAILED if declined_cleanly(context):
                 verdict = Verdict.VALID
-                summary = f"the job gave up, as its restart strategy {_strategy(context)} says: {history.end_reason}"
+                summary = f"the job gave up, as {_strategy(context)} says: {history.end_reason}"
             case End.FAILED:
                 verdict = Verdict.INVALID
                 summary = (
-                    f"the job gave up after {counts['attempts_failed']} failed attempts and {counts['faults_fired']} "
-                    f"faults, which its restart strategy {_strategy(context)} does not explain: {history.end_reason}"
+                    f"the job gave up after {counts['attempts_failed']} failed attempts and "
+                    f"{counts['faults_fired']} faults, which {_strategy(context)} does not explain: "
+                    f"{history.end_reason}"
                 )
             case End.ERROR:
                 verdict, summary = Verdict.UNKNOWN, f"the harness could not run the job: {history.end_reason}"
@@ -56,6 +57,8 @@ class Progress:
         after = sum(time >= max(faults) for time in completed)
         if after:
             return Verdict.VALID, f"the job finished; {after} checkpoints completed after the last fault"
+        if not any(_is_deployment(o) and o.time_ms >= max(faults) for o in context.history.operations):
+            return Verdict.VALID, "the job finished; the last fault came so late that nothing had to recover"
         if self._restored_at_the_end(context):
             return Verdict.VALID, "the job finished; the checkpoint restored last covers the whole input"
         return Verdict.INVALID, "the job finished, but no checkpoint completed after the last fault"
@@ -65,7 +68,7 @@ class Progress:
         restored = [
             operation.value.get("restored_checkpoint")
             for operation in context.history.operations
-            if operation.operation == "attempt" and operation.outcome is Outcome.INVOKE
+            if _is_deployment(operation)
         ]
         ends = {name: extent.end for name, extent in self._input.extents.items()}
         for view in context.history.checkpoints:
@@ -92,7 +95,8 @@ def attempts_failed(context: TrialContext) -> int:
 
 
 def declined_cleanly(context: TrialContext) -> bool:
-    """Tell whether a job was right to give up: it used up its restarts, and each failed attempt had its own fault.
+    """Tell whether a job was right to give up: it used up its restarts, and each failed attempt had its own
+    fault.
 
     The second half matters: one fault that makes every restart fail is a bug, not a used-up budget (SI-02).
     """
@@ -106,11 +110,16 @@ def declined_cleanly(context: TrialContext) -> bool:
 
 def _strategy(context: TrialContext) -> str:
     restart = context.plan.restart
-    return repr(restart.strategy) if restart.strategy == "none" else f"{restart.strategy!r} ({restart.attempts_max})"
+    bound = "" if restart.strategy == "none" else f" ({restart.attempts_max} restarts)"
+    return f"its restart strategy {restart.strategy}{bound}"
 
 
 def _is_fired_fault(operation: Operation) -> bool:
     return operation.operation == "fault" and operation.outcome is Outcome.OK
+
+
+def _is_deployment(operation: Operation) -> bool:
+    return operation.operation == "attempt" and operation.outcome is Outcome.INVOKE
 
 
 def _is_completion(operation: Operation) -> bool:

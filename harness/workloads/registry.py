@@ -33,7 +33,6 @@ def workload_named(name: str) -> Workload:
     factory = _FACTORIES.get(name)
     if factory is None:
         nearest = difflib.get_close_matches(name, workload_names(), n=1, cutoff=0.0)
-        raise UsageError(
-            f"there is no workload {name!r}; did you mean {nearest[0]!r}? Known: {', '.join(workload_names())}"
-        )
+        known = ", ".join(workload_names())
+        raise UsageError(f"there is no workload {name!r}; did you mean {nearest[0]!r}? Known: {known}")
     return factory()

@@ -1,8 +1,8 @@
 """The seam of workloads: an input, what the job does with it in words, and its sequential model.
 
 A workload says nothing of barriers, checkpoints or subtasks of a system: an adapter builds the job in its own
-terms from the description. Positions, here and in a history, are absolute: position p of a split means that the
-split's records 0 to p - 1 lie before it, and a fresh run begins at the split's start offset.
+terms from the description. Positions, here and in a history, are absolute: position p of a split means that
+the split's records 0 to p - 1 lie before it, and a fresh run begins at the split's start offset.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class Stream:
         if not columns:
             raise UsageError("key_by needs at least one column")
         _require_distinct("key_by", columns)
+        self._require_open()
         return KeyedStream(self, columns)
 
     def aggregate(self, *arguments: Any, **options: Any) -> Stream:
@@ -112,28 +113,28 @@ class Stream:
     def _last(self) -> Vertex:
         return self.vertices[-1]
 
+    def _require_open(self) -> None:
+        if self.has_sink:
+            raise UsageError("nothing can follow a sink; continue from the stream before it")
+
     def _free_uid(self, kind: str) -> str:
         """Return ``kind-n``, counting the steps of that kind: stable as long as the pipeline is."""
         uids = [operator.uid for vertex in self.vertices for operator in vertex.operators]
         return f"{kind}-{1 + sum(uid.rpartition('-')[0] == kind for uid in uids)}"
 
     def _then(self, operator: OperatorSpec, name: str | None, parallelism: int | None) -> Stream:
-        if self.has_sink:
-            raise UsageError("nothing can follow a sink; continue from the stream before it")
         width = self._last.parallelism if parallelism is None else parallelism
         if name is None and width == self._last.parallelism:
             return self._chained(operator)
         return self._separate(operator, name or operator.uid, width)
 
     def _chained(self, *operators: OperatorSpec) -> Stream:
-        if self.has_sink:
-            raise UsageError("nothing can follow a sink; continue from the stream before it")
+        self._require_open()
         last = replace(self._last, operators=(*self._last.operators, *operators))
         return replace(self, vertices=(*self.vertices[:-1], last))
 
     def _separate(self, operator: OperatorSpec, name: str, parallelism: int, key: tuple[str, ...] = ()) -> Stream:
-        if self.has_sink:
-            raise UsageError("nothing can follow a sink; continue from the stream before it")
+        self._require_open()
         partitioning = Partitioning.REBALANCE
         if key:
             partitioning = Partitioning.HASH

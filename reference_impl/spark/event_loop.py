@@ -34,9 +34,18 @@ class MonotonicClock:
 class EventLoop:
     """A queue of calls and of timers, and the one thread that makes them."""
 
-    def __init__(self, clock: MonotonicClock, on_crash: Callable[[BaseException], None]) -> None:
-        """Take the clock for timers, and what to tell (on the loop's thread) when a call raises."""
+    def __init__(
+        self,
+        clock: MonotonicClock,
+        after_each: Callable[[], None],
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
+        """Take the clock for timers, what to do after each call, and what to tell when a call raises.
+
+        Both functions run on the loop's thread.
+        """
         self._clock = clock
+        self._after_each = after_each
         self._on_crash = on_crash
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._timers: list[tuple[float, int, str, Callable[[], None]]] = []
@@ -66,16 +75,17 @@ class EventLoop:
 
     def _run(self) -> None:
         while True:
-            try:
-                call = self._calls.get(timeout=self._wait_s())
-            except queue.Empty:
-                call = self._pop_due()
-                if call is None:
-                    continue
+            call = self._pop_due()
             if call is None:
-                return
+                try:
+                    call = self._calls.get(timeout=self._wait_s())
+                except queue.Empty:
+                    continue
+                if call is None:
+                    return
             try:
                 call()
+                self._after_each()
             except BaseException as error:  # noqa: BLE001 - handed on: the job fails with it
                 self._on_crash(error)
 

@@ -178,14 +178,51 @@ def _after(views: list[memoryview], sent: int) -> list[memoryview]:
     return []
 
 
+class OpenConnections:
+    """Connections that a cancelled subtask must end, from the moment they exist."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._lock = threading.Lock()
+        self._connections: list[socket.socket] = []
+        self._closed = False
+
+    def add(self, connection: socket.socket) -> None:
+        """Take a connection in; ends it if everything was ended already."""
+        with self._lock:
+            self._connections.append(connection)
+            closed = self._closed
+        if closed:
+            shut(connection)
+
+    def shut(self) -> None:
+        """End every connection, and each that is still to come."""
+        with self._lock:
+            self._closed = True
+            connections = list(self._connections)
+        for connection in connections:
+            shut(connection)
+
+
 def connect_channel(
-    channel: ChannelId, host: str, port: int, attempt: AttemptNumber, secret: bytes, timeout_s: float
+    channel: ChannelId,
+    host: str,
+    port: int,
+    attempt: AttemptNumber,
+    secret: bytes,
+    timeout_s: float,
+    opened: OpenConnections | None = None,
 ) -> ChannelSender:
-    """Connect to a channel's address and do the handshake; raises ConnectionLost or HandshakeRefused."""
+    """Connect to a channel's address and do the handshake; raises ConnectionLost or HandshakeRefused.
+
+    ``opened`` learns of the connection before the handshake, so that another thread can end it.
+    """
     try:
         connection = socket.create_connection((host, port), timeout_s)
     except OSError as error:
         raise ConnectionLost(f"{channel}: nobody answers at {host}:{port}: {error}") from error
+    if opened is not None:
+        opened.add(connection)
     try:
         introduce(connection, secret, Claim("channel", attempt, str(channel)), timeout_s)
     except BaseException:
@@ -216,11 +253,6 @@ class TcpOutput:
                 sender.finish()
             except ConnectionLost as error:
                 _log.debug("a receiver left before its sender: %s", error)
-
-    def shut(self) -> None:
-        """End every connection at once."""
-        for sender in self._senders:
-            sender.shut()
 
 
 class ChannelReader:

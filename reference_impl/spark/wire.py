@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reference_impl.errors import OperatingError
+from reference_impl.errors import OperatingError, UsageError
 from reference_impl.protocol import messages
 from reference_impl.spark import link_messages
 
@@ -83,7 +83,7 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
         raise WireError(f"a message of the unknown kind {kind!r}")
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UsageError) as error:
         raise WireError(f"a {kind} whose body does not fit: {error}") from error
 
 

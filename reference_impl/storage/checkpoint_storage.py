@@ -167,7 +167,9 @@ class FileCheckpointStorage:
     def incomplete(self) -> tuple[CheckpointId, ...]:
         """Return the ids of checkpoints that have files but were never published, ascending."""
         prefix = f"{self._directory}/chk-"
-        numbers = [path.removeprefix(prefix).partition("/")[0] for path in self.files() if path.startswith(prefix)]
+        numbers = [
+            path.removeprefix(prefix).partition("/")[0] for path in self.files() if path.startswith(prefix)
+        ]
         published = self.completed()
         found = dict.fromkeys(CheckpointId(int(number)) for number in numbers if number.isdigit())
         return tuple(sorted(checkpoint for checkpoint in found if checkpoint not in published))

@@ -162,8 +162,16 @@ class LocalFileSystem:
     def list_files(self, directory: str) -> list[str]:
         """Return the paths of all files below a directory, sorted."""
         base = self._resolve(directory)
+
+        def refuse(error: OSError) -> None:
+            # A directory that cannot be read is not an empty one: it may hold checkpoints.
+            if not isinstance(error, FileNotFoundError):
+                raise StorageError(f"cannot list {base}: {error}") from error
+
         found = [
-            str((Path(where) / name).relative_to(self._root)) for where, _, names in os.walk(base) for name in names
+            str((Path(where) / name).relative_to(self._root))
+            for where, _, names in os.walk(base, onerror=refuse)
+            for name in names
         ]
         return sorted(found)
 

@@ -139,6 +139,7 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
         time.sleep(120)
         yield 0
 
+    leftovers_before = native_leftovers()
     cluster = LocalCluster(SMALL)
     with cluster:
         directory = cluster.directory
@@ -148,6 +149,8 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
         secret = cluster.spark_conf()["spark.authenticate.secret"]
         with spark_session(cluster, "test") as spark:
             context = spark.sparkContext
+            # Shuffles load the compression library, which unpacks itself into a temporary directory.
+            assert spark.range(100, numPartitions=4).repartition(3).distinct().count() == 100
             assert context.parallelize(range(2), 2).barrier().mapPartitions(gang).collect() == [0, 1]
             before = cluster.wait_for_executors(2)
             assert [executor.host for executor in before] == ["127.0.0.2", "127.0.0.3"]
@@ -190,7 +193,13 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
     assert not directory.exists()
     assert bind_problem("127.0.0.1", port) is None
     assert not list(temporary_root.glob("barrier-tck-*"))
+    assert native_leftovers() <= leftovers_before
     cluster.stop()  # twice is once
+
+
+def native_leftovers() -> set[Path]:
+    """What killed JVMs of this user leave in the system's temporary directory, whatever TMPDIR says."""
+    return set(Path("/tmp").glob("liblz4-java-*")) | set(Path("/tmp").glob("hsperfdata_*/*"))
 
 
 def job_beside(job: Callable[[], Any]) -> Callable[[float], str]:

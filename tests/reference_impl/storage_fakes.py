@@ -3,10 +3,18 @@ fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from reference_impl.errors import StorageError
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    OperatorSnapshot,
+    SplitPosition,
+    StateHandle,
+    SubtaskSnapshot,
+)
 from reference_impl.storage.filesystem import FileSystem, OutputStream
 
 ResultT = TypeVar("ResultT")
@@ -196,3 +204,20 @@ class _FailingStream:
 
     def close(self) -> None:
         self._owner.step("close", self._inner.close)
+
+
+def completed_checkpoint(checkpoint: int, handles: Sequence[StateHandle] = ()) -> CompletedCheckpoint:
+    """Return a checkpoint of one source and one keyed subtask, the latter with these state files."""
+    source = OperatorSnapshot("source", positions=(SplitPosition("split-0", 3 * checkpoint),))
+    keyed = OperatorSnapshot("aggregate", handles=tuple(handles))
+    attempt = AttemptNumber(1)
+    return CompletedCheckpoint(
+        CheckpointId(checkpoint),
+        attempt,
+        100 * checkpoint,
+        100 * checkpoint + 7,
+        (
+            SubtaskSnapshot(SubtaskId("read", 0), attempt, (source,)),
+            SubtaskSnapshot(SubtaskId("count", 0), attempt, (keyed,)),
+        ),
+    )

@@ -40,21 +40,33 @@ class _WrappedReader:
 
 
 class TakesZeroForNothing(_WrappedReader):
-    """SO-01: a subtask whose restored offsets are all 0 is taken for one without any assignment."""
+    """SO-01: a split whose restored offset is 0 is taken for one without any state, and never read."""
 
     def __init__(self, inner: SourceReader) -> None:
         """Wrap the product's reader."""
         super().__init__(inner)
-        self._unassigned = False
+        self._forgotten: tuple[str, ...] = ()
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Read nothing if no offset is truthy."""
-        self._unassigned = not any(position.offset for position in positions)
+        """Forget the splits whose offset is not truthy."""
+        self._forgotten = tuple(position.split for position in positions if not position.offset)
         super().restore(positions)
 
     def poll(self) -> Payload | None:
-        """Return nothing for a subtask that believes it has no splits."""
-        return None if self._unassigned else super().poll()
+        """Pass over the batches of forgotten splits."""
+        while True:
+            before = self.inner.positions()
+            payload = self.inner.poll()
+            moved = [new.split for old, new in zip(before, self.inner.positions(), strict=True) if old != new]
+            if payload is None or not any(split in self._forgotten for split in moved):
+                return payload
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        """Report forgotten splits as not begun."""
+        return tuple(
+            SplitPosition(position.split, 0) if position.split in self._forgotten else position
+            for position in self.inner.positions()
+        )
 
 
 class ResumesAtTheLastRecord(_WrappedReader):

@@ -93,7 +93,11 @@ def _mutants() -> Iterator[Mutant]:
         "Records behind the barrier are processed before the snapshot is taken.",
         "FLINK-17568",
         replace(product, subtask_driver=protocol.ReadsBehindTheBarrier),
-        msgspec.structs.replace(_SIMULATED, network=NetworkPlan(slow_channel=0)),
+        msgspec.structs.replace(
+            _SIMULATED,
+            workload=WorkloadPlan(batches=40, records_per_second=1_000),
+            network=NetworkPlan(slow_channel=0, slow_factor=6),
+        ),
     )
     yield Mutant(
         "SI-04",
@@ -143,15 +147,10 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant(
         "SO-01",
         "SRC-1",
-        "A restored offset of 0 is taken for no state at all; the subtask never reads.",
+        "A restored offset of 0 is taken for no state at all; the split is never read.",
         "bytewax b14ef037, FLINK-5969",
         replace(product, wrap_reader=data.TakesZeroForNothing),
-        msgspec.structs.replace(
-            _SIMULATED,
-            checkpoints=CheckpointPlan(interval_ms=1),
-            workload=WorkloadPlan(records_per_second=100),
-            faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", worker=True),
-        ),
+        _WITH_KILL,
     )
     yield Mutant(
         "SO-02",

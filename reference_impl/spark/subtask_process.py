@@ -1,0 +1,235 @@
+"""What runs inside a Spark task: one slot, which becomes one subtask, from registration to the last status row.
+
+The task's closure (``SubtaskProgram``) comes through Spark; everything else comes over the control connection. The
+loop is the one thread that touches the subtask driver. A task always *returns*, failed subtasks included: the
+coordinator learns of failures over the connection, and the Python worker stays fit for the next attempt.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from reference_impl.errors import OperatingError
+from reference_impl.ids import AttemptNumber
+from reference_impl.operators.api import DataPlane
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput, SubtaskFailed
+from reference_impl.runtime.components import Components
+from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
+from reference_impl.spark.control_link import ControlLink, SlotProbe
+from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
+from reference_impl.spark.handshake import Claim
+from reference_impl.spark.link_messages import DeploySubtask, SlotOffer, SubtaskLeft
+from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from reference_impl.spark.options import SparkOptions
+from reference_impl.spark.transport import ChannelServer, OpenConnections, TcpOutput, connect_channel
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import LocalFileSystem
+
+_log = logging.getLogger(__name__)
+
+StatusRow = tuple[int, str, str, str]
+"""Slot, subtask (empty if none came), how it ended (``finished``, ``cancelled``, ``failed``), and why."""
+
+
+@dataclass(frozen=True)
+class SubtaskProgram:
+    """What every slot of an attempt is given by Spark: the job, and where the coordinator is."""
+
+    graph: JobGraph
+    plane: Callable[[], DataPlane]
+    components: Components
+    files_root: str
+    """Directory that every process of the job reaches."""
+    coordinator: tuple[str, int]
+    attempt: AttemptNumber
+    options: SparkOptions
+    secret: bytes = field(repr=False)
+
+    def __call__(self, _partition: Iterator[Any]) -> Iterator[StatusRow]:
+        """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        number = context.partitionId()
+        address = context.getTaskInfos()[number].address
+        yield run_slot(self, number, address.rpartition(":")[0] or address)
+
+
+def run_slot(program: SubtaskProgram, number: int, host: str) -> StatusRow:
+    """Register, run what is deployed, and return how it ended. Raises nothing that a subtask can cause."""
+    options = program.options
+    try:
+        server = ChannelServer(host)
+    except OperatingError as error:
+        return (number, "", "failed", str(error))
+    try:
+        link = ControlLink.connect(
+            program.coordinator,
+            program.secret,
+            Claim("slot", program.attempt, str(number)),
+            options.heartbeat_interval_ms / 1000.0,
+            options.connect_timeout_ms / 1000.0,
+        )
+    except OperatingError as error:
+        server.close()
+        return (number, "", "failed", str(error))
+    try:
+        pid, executor = executor_of_this_process()
+        offer = SlotOffer(number, host, server.port, psutil.Process().pid, pid, executor)
+        deploy = link.await_deployment(offer)
+        end, reason = _SubtaskRun(program, deploy, link, server).run()
+        return (number, str(deploy.deployment.subtask), end, reason)
+    except SubtaskCancelled as error:
+        return (number, "", "cancelled", str(error))
+    finally:
+        link.close()
+        server.close()
+
+
+def executor_of_this_process() -> tuple[int, str]:
+    """Return pid and Spark's name of the executor above this Python worker; (0, "") if there is none."""
+    for process in psutil.Process().parents():
+        try:
+            arguments = process.cmdline()
+        except psutil.Error:
+            continue
+        if "--executor-id" in arguments[:-1]:
+            return process.pid, arguments[arguments.index("--executor-id") + 1]
+        if any("org.apache.spark" in argument for argument in arguments):
+            return process.pid, "driver"
+    return 0, ""
+
+
+class _SubtaskRun:
+    """One subtask in this process."""
+
+    def __init__(
+        self, program: SubtaskProgram, deploy: DeploySubtask, link: ControlLink, server: ChannelServer
+    ) -> None:
+        self._program = program
+        self._deploy = deploy
+        self._link = link
+        self._server = server
+        self._opened = OpenConnections()
+        self._inputs = program.graph.inputs_of(deploy.deployment.subtask)
+        options = program.options
+        self._mailbox = Mailbox(len(self._inputs), options.channel_batches, options.channel_bytes)
+        self._background = LoopBackground(self._mailbox.post, 1, "snapshots")
+        self._clock = MonotonicClock(deploy.now_ms)
+        self._driver: SubtaskDriver | None = None
+
+    def run(self) -> tuple[str, str]:
+        """Run to the end and return how it ended and why."""
+        deployment = self._deploy.deployment
+        self._link.start_reading(self._on_message, self._cancel)
+        try:
+            self._server.start(self._inputs, deployment.attempt, self._program.secret, self._mailbox)
+            output = self._connect()
+            driver = self._driver = self._build(output)
+            driver.open()
+            self._loop(driver)
+            output.finish()
+            self._link.send(SubtaskLeft())
+        except SubtaskCancelled as error:
+            return ("cancelled", str(error))
+        except OperatingError as error:
+            return self._failed(str(error))
+        except Exception as error:  # noqa: BLE001 - a bug of ours or of the job's functions: the job must learn it
+            _log.exception("%s failed", deployment.subtask)
+            return self._failed(f"{type(error).__name__}: {error}")
+        finally:
+            self._release()
+        return ("finished", "")
+
+    def _failed(self, reason: str) -> tuple[str, str]:
+        deployment = self._deploy.deployment
+        try:
+            self._link.send(SubtaskFailed(deployment.attempt, deployment.subtask, reason))
+        except SubtaskCancelled:
+            return ("cancelled", reason)
+        return ("failed", reason)
+
+    def _connect(self) -> TcpOutput:
+        attempt, program = self._deploy.deployment.attempt, self._program
+        timeout_s = program.options.connect_timeout_ms / 1000.0
+        return TcpOutput(
+            [
+                connect_channel(
+                    address.channel, address.host, address.port, attempt, program.secret, timeout_s, self._opened
+                )
+                for address in self._deploy.outputs
+            ]
+        )
+
+    def _build(self, output: TcpOutput) -> SubtaskDriver:
+        program, deployment = self._program, self._deploy.deployment
+        files = LocalFileSystem(program.files_root)
+        watched = frozenset(
+            ProtocolPoint(watched.point)
+            for watched in self._deploy.watched
+            if watched.subtask in (None, deployment.subtask)
+        )
+        ports = SubtaskPorts(
+            clock=self._clock,
+            probe=SlotProbe(self._link, self._clock, watched),
+            output=output,
+            coordinator=self._link,
+            background=self._background,
+            storage=FileCheckpointStorage(files, deployment.job, deployment.config.storage_root),
+            files=files,
+            buffered_bytes=self._buffered_bytes,
+        )
+        factory = program.components.subtask_driver or SubtaskDriver
+        driver: SubtaskDriver = factory(deployment, program.graph, program.plane(), ports, program.components)
+        return driver
+
+    def _loop(self, driver: SubtaskDriver) -> None:
+        mailbox, blocked = self._mailbox, driver.blocked
+        next_poll_s = time.monotonic()
+        while not driver.finished:
+            polls = not driver.exhausted
+            timeout_s = max(0.0, next_poll_s - time.monotonic()) if polls else None
+            taken = mailbox.take(blocked, timeout_s)
+            if taken is None:
+                wait_ms = driver.poll_source()
+                if wait_ms is not None:
+                    # Counted from when the poll was due, so that late wake-ups do not add up.
+                    next_poll_s = max(next_poll_s + wait_ms / 1000.0, time.monotonic())
+            elif not isinstance(taken, tuple):
+                taken()
+            elif isinstance(taken[1], CheckpointBarrier | EndOfInput):
+                driver.on_control(taken[0], taken[1])
+            else:
+                driver.on_data(taken[0], taken[1])
+
+    def _on_message(self, message: Any) -> None:
+        self._mailbox.post(lambda: self._give(message))
+
+    def _give(self, message: Any) -> None:
+        if self._driver is not None:
+            self._driver.on_message(message)
+
+    def _buffered_bytes(self) -> int:
+        return self._mailbox.buffered_bytes(self._driver.blocked) if self._driver is not None else 0
+
+    def _cancel(self, reason: str) -> None:
+        """End what the loop waits for, from another thread."""
+        self._mailbox.fail(SubtaskCancelled(reason))
+        self._opened.shut()
+
+    def _release(self) -> None:
+        self._cancel("the subtask ended")
+        if self._driver is not None:
+            try:
+                self._driver.close()
+            except OperatingError as error:
+                _log.warning("%s left something behind: %s", self._deploy.deployment.subtask, error)
+        self._background.close()

@@ -1,0 +1,103 @@
+"""Matrices and rankings count what the records say, worst first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_run import POINTS, record_of, spark_campaign, write_run
+
+from conformance.clauses import CLAUSES
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import FaultRecord, TrialSummary, summary_of
+from reports.loading import load_run
+from reports.matrix import TIMED, Cell, clause_matrix, phase_fault_matrix, unchecked_clauses
+from reports.ranking import TIMELINES_MAX, ranked_findings, timeline_trials
+
+SUMMARIES = tuple(summary_of(record_of(trial)) for trial in range(12))
+
+findings = st.builds(
+    Finding,
+    checker=st.sampled_from(["output", "progress"]),
+    clauses=st.lists(st.sampled_from(["ALN-1", "SNK-1", "XYZ-9"]), unique=True).map(tuple),
+    verdict=st.sampled_from(Verdict),
+    summary=st.just(""),
+)
+faults = st.builds(
+    FaultRecord,
+    index=st.just(0),
+    label=st.just("kill"),
+    kind=st.sampled_from(["kill_executor", "kill_worker"]),
+    trigger=st.just("then"),
+    point=st.sampled_from([None, "snapshot_taken", "restored", "a_point_of_tomorrow"]),
+    outcome=st.sampled_from(["fired", "not_fired", "skipped"]),
+)
+trials = st.lists(
+    st.tuples(st.lists(findings, max_size=3).map(tuple), st.lists(faults, max_size=3).map(tuple)), max_size=6
+).map(
+    lambda drawn: tuple(
+        TrialSummary(trial=number, verdict=Verdict.VALID, findings=found, faults=planned)
+        for number, (found, planned) in enumerate(drawn)
+    )
+)
+
+
+def test_clauses_count_trials_and_the_worst_come_first() -> None:
+    rows = {row.clause: row for row in clause_matrix(SUMMARIES)}
+    assert list(rows) == ["ALN-1", "REC-1", "SNK-1", "CAM-3", "ALN-2", "REC-6"]
+    assert rows["SNK-1"].trials == {Verdict.VALID: 11, Verdict.UNKNOWN: 0, Verdict.INVALID: 1}
+    assert rows["SNK-1"].worst_trials == (6,)
+    assert rows["CAM-3"].verdict is Verdict.UNKNOWN
+    assert rows["ALN-2"].worst_trials == ()
+
+
+def test_a_clause_that_nobody_checked_has_no_row() -> None:
+    rows = clause_matrix(SUMMARIES)
+    missing = unchecked_clauses(rows)
+    assert {row.clause for row in rows} | set(missing) == set(CLAUSES)
+    assert "UNA-1" in missing
+    assert unchecked_clauses(clause_matrix(())) == tuple(CLAUSES)
+
+
+def test_phases_come_in_the_protocols_order_and_timed_faults_last() -> None:
+    matrix = phase_fault_matrix(SUMMARIES)
+    assert set(matrix.phases) == {*(point.value for point in POINTS), "checkpoint_aborted", TIMED}
+    assert matrix.phases[0] == "records_processed"
+    assert matrix.phases[-1] == TIMED
+    assert matrix.cells["checkpoint_aborted", "crash_coordinator"] == Cell(0, 1)
+    assert matrix.total == Cell(15, 16)
+
+
+@given(trials)
+def test_no_vote_and_no_fault_is_lost(drawn: tuple[TrialSummary, ...]) -> None:
+    for row in clause_matrix(drawn):
+        checked = [
+            trial for trial in drawn if any(row.clause in finding.clauses for finding in trial.findings)
+        ]
+        assert sum(row.trials.values()) == len(checked)
+        votes = [each.verdict for trial in checked for each in trial.findings if row.clause in each.clauses]
+        assert row.verdict is Verdict.worst(votes)
+    total = phase_fault_matrix(drawn).total
+    assert total.planned == sum(len(trial.faults) for trial in drawn)
+    assert total.fired == sum(fault.outcome == "fired" for trial in drawn for fault in trial.faults)
+
+
+def test_findings_are_ranked_by_severity(tmp_path: Path) -> None:
+    ranked = ranked_findings(load_run(spark_campaign(tmp_path / "run")))
+    assert [(entry.trial.trial, entry.finding.verdict) for entry in ranked] == [
+        (6, Verdict.INVALID),
+        (9, Verdict.UNKNOWN),
+    ]
+
+
+def test_timelines_are_of_the_worst_trials_and_one_valid_one(tmp_path: Path) -> None:
+    run = load_run(spark_campaign(tmp_path / "run"))
+    assert [record.trial for record in timeline_trials(run)] == [6, 9, 2]
+
+
+def test_there_are_never_too_many_timelines(tmp_path: Path) -> None:
+    invalid = [msgspec.structs.replace(record_of(trial), verdict=Verdict.INVALID) for trial in range(12)]
+    run = load_run(write_run(tmp_path / "run", invalid))
+    assert len(timeline_trials(run)) == TIMELINES_MAX - 1

@@ -1,0 +1,340 @@
+"""The page, the JSON, the JUnit file and the terminal summary tell the records' numbers and never too much."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import junitparser
+import msgspec
+import pytest
+from rich.console import Console
+from synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
+
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import TrialRecord
+from reports import html, print_summary, write_reports
+from reports.loading import load_run
+from reports.machine_readable import as_junit, as_object
+from reports.write import ReportNotWritable
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x00"
+
+
+class Page(HTMLParser):
+    """The page's elements, and the text outside of scripts and styles."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self._texts: list[str] = []
+        self._silent = False
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._silent = tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent = False
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self._texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self._texts).split())
+
+    def attributes(self, name: str) -> list[str]:
+        return [attributes[name] or "" for _, attributes in self.tags if name in attributes]
+
+
+@pytest.fixture(scope="module")
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return spark_campaign(tmp_path_factory.mktemp("reports") / "run")
+
+
+@pytest.fixture(scope="module")
+def page(run_directory: Path) -> Page:
+    return Page(html.render(load_run(run_directory)))
+
+
+def summary_text(run_directory: Path, width: int = 100) -> str:
+    out = io.StringIO()
+    print_summary(run_directory, Console(file=out, width=width))
+    return out.getvalue()
+
+
+def hostile_record() -> TrialRecord:
+    record = record_of(6, note=HOSTILE)
+    return msgspec.structs.replace(
+        record,
+        end=HOSTILE,
+        end_reason=HOSTILE,
+        findings=(Finding(HOSTILE, (HOSTILE,), Verdict.INVALID, HOSTILE, {HOSTILE: 1}, (HOSTILE,)),),
+        faults=tuple(
+            msgspec.structs.replace(fault, label=HOSTILE, kind=HOSTILE, point=HOSTILE, trigger=HOSTILE)
+            for fault in record.faults
+        ),
+        subtasks=(HOSTILE,),
+        measurements={HOSTILE: 1.0},
+    )
+
+
+def test_the_pages_numbers_are_the_records(page: Page) -> None:
+    records = [record_of(trial) for trial in range(12)]
+    assert "✗ Invalid: 1 of 12 trials" in page.text
+    assert "12 trials 10 valid 1 unknown 1 invalid" in page.text
+    fired, planned = (
+        sum(each.faults_fired for each in records),
+        sum(len(each.plan.faults) for each in records),
+    )
+    assert f"{fired} / {planned} faults fired / planned" in page.text
+    assert f"{sum(record.recoveries for record in records)} recoveries" in page.text
+    assert f"{sum(record.checkpoints_completed for record in records)} checkpoints completed" in page.text
+
+
+def test_every_planned_fault_is_on_the_page(page: Page) -> None:
+    table = page.text[page.text.index("Trials Trial Verdict") : page.text.index("Timelines")]
+    faults = [fault for trial in range(12) for fault in record_of(trial).faults]
+    assert len(faults) == sum(len(plan_of(trial).faults) for trial in range(12))
+    for text in {f"{fault.label} {fault.trigger}" for fault in faults}:
+        assert table.count(text) == sum(f"{fault.label} {fault.trigger}" == text for fault in faults)
+    assert (
+        "not fired crash coordinator after checkpoint_aborted, 2nd time; the point was never reached" in table
+    )
+
+
+def test_the_worst_finding_comes_first_with_examples_and_its_replay_line(
+    page: Page, run_directory: Path
+) -> None:
+    findings = page.text[page.text.index("Findings, worst first") : page.text.index("Verdict per clause")]
+    assert findings.index("exactly-once-output") < findings.index("faults-fired")
+    assert all(example in findings for example in EXAMPLES)
+    assert f"barrier-tck replay {run_directory}/trials/00006/plan.json" in findings
+
+
+def test_the_page_is_one_file_that_fetches_nothing(page: Page) -> None:
+    assert "src" not in {name for _, attributes in page.tags for name in attributes}
+    assert all(target.startswith("#") for target in page.attributes("href"))
+    assert not {"link", "iframe", "object", "base"} & {tag for tag, _ in page.tags}
+    (policy,) = (text for text in page.attributes("content") if "default-src" in text)
+    assert policy.startswith("default-src 'none'")
+    assert "script-src 'sha256-" in policy
+    assert "unsafe-eval" not in policy
+
+
+def test_links_lead_to_sections_that_exist(page: Page) -> None:
+    assert {target[1:] for target in page.attributes("href")} <= set(page.attributes("id"))
+    assert {"trial-6", "trial-9", "trial-2"} <= set(page.attributes("id"))
+
+
+def test_unknown_is_explained(page: Page) -> None:
+    assert "A planned fault did not fire" in page.text
+    assert "It is not a pass." in page.text
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    record = hostile_record()
+    campaign = campaign_of(
+        [record],
+        name=HOSTILE,
+        system=HOSTILE,
+        started_at=HOSTILE,
+        environment={HOSTILE: HOSTILE},
+        configuration={HOSTILE: {"a": HOSTILE}},
+        shrunk={"6": HOSTILE.replace("\0", "")},
+    )
+    source = html.render(load_run(write_run(tmp_path / "run", [record], campaign)))
+    page = Page(source)
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert {tuple(attributes.items()) for attributes in scripts} == {(), (("type", "application/json"),)}
+    assert sum(not attributes for attributes in scripts) == 2, "plotly.js and ours"
+    assert not any(tag == "img" for tag, _ in page.tags)
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert page.text.count("<script>alert(1)</script>") >= 10
+    assert "\x1b" not in source
+    assert "\x00" not in source
+
+
+def test_hostile_text_neither_steers_the_terminal_nor_breaks_the_xml(tmp_path: Path) -> None:
+    run_directory = write_run(tmp_path / "run", [hostile_record()])
+    printed = summary_text(run_directory)
+    assert "\x1b" not in printed
+    assert "\\x1b[2J" in printed
+    (suite,) = junitparser.JUnitXml.fromstring(as_junit(load_run(run_directory)).encode())
+    (case,) = suite
+    assert "<script>alert(1)</script>" in case.name
+
+
+def test_rich_markup_in_a_finding_is_printed_as_it_is(tmp_path: Path) -> None:
+    finding = Finding("output", (), Verdict.INVALID, "[bold]row[/nonsense] [link=x]", {}, ("[red]a[/red]",))
+    record = msgspec.structs.replace(record_of(6), findings=(finding,))
+    printed = summary_text(write_run(tmp_path / "run", [record]))
+    assert "[bold]row[/nonsense] [link=x]" in printed
+    assert "[red]a[/red]" in printed
+
+
+def test_junit_counts_match_the_findings(run_directory: Path) -> None:
+    (suite,) = junitparser.JUnitXml.fromstring(as_junit(load_run(run_directory)).encode())
+    assert (suite.tests, suite.failures, suite.errors, suite.skipped) == (48, 1, 1, 0)
+    cases = list(suite)
+    assert len(cases) == sum(len(record_of(trial).findings) for trial in range(12))
+    (failed,) = (case for case in cases if case.is_failure)
+    assert failed.name == "exactly-once-output"
+    assert failed.classname == "reference-spark.trial-00006"
+    assert EXAMPLES[0] in failed.result[0].text
+    (properties,) = failed.iterchildren(junitparser.Properties)
+    facts = {each.name: each.value for each in properties}
+    assert facts == {
+        "trial": "6",
+        "seed": "1006",
+        "plan": f"{run_directory}/trials/00006/plan.json",
+        "clauses": "SNK-1 REC-1 ALN-1",
+    }
+    (unknown,) = (case for case in cases if case.is_error)
+    assert unknown.classname == "reference-spark.trial-00009"
+    assert suite.time == pytest.approx(sum(record_of(trial).wall_seconds for trial in range(12)), abs=0.1)
+
+
+def test_the_json_has_the_campaigns_keys_and_numbers(run_directory: Path) -> None:
+    report = json.loads(json.dumps(as_object(load_run(run_directory)), allow_nan=False))
+    assert list(report)[:10] == [
+        "verdict",
+        "trials",
+        "valid",
+        "invalid",
+        "unknown",
+        "faults_fired",
+        "faults_planned",
+        "recoveries",
+        "checkpoints_completed",
+        "run_directory",
+    ]
+    assert (report["verdict"], report["trials"], report["valid"]) == ("invalid", 12, 10)
+    assert (report["faults_fired"], report["faults_planned"]) == (15, 16)
+    assert sum(entry["planned"] for entry in report["phase_by_fault"]) == 16
+    assert [entry["trial"] for entry in report["findings"]] == [6, 9]
+    assert report["clauses"][0]["verdict"] == "invalid"
+    kept = [record_of(trial) for trial in (0, 1, 2, 6, 9)]
+    assert report["distributions"]["sync_ms"]["count"] == sum(len(record.snapshots) for record in kept)
+
+
+def test_the_terminal_shows_the_replay_line_unbroken(run_directory: Path) -> None:
+    printed = summary_text(run_directory, width=40)
+    assert f"  barrier-tck replay {run_directory}/trials/00006/plan.json\n" in printed
+
+
+def test_the_terminal_leads_with_the_verdict_and_the_counts(run_directory: Path) -> None:
+    printed = summary_text(run_directory)
+    assert printed.startswith("✗ INVALID  flights on reference-spark, seed 20260301")
+    assert "12 trials: 10 valid, 1 unknown, 1 invalid; 15 of 16 faults fired" in printed
+    assert printed.index("trial 6, exactly-once-output") < printed.index("trial 9, faults-fired")
+
+
+def test_an_empty_run_is_never_called_valid(tmp_path: Path) -> None:
+    run_directory = write_run(tmp_path / "run", [], campaign_of([], verdict=Verdict.VALID, interrupted=True))
+    run = load_run(run_directory)
+    page = Page(html.render(run))
+    assert "? Nothing was checked" in page.text
+    assert "None, for nothing was checked." in page.text
+    assert "No clause was checked." in page.text
+    headline = page.text[: page.text.index("Findings")]
+    assert not re.search(r"✓|Valid:", headline)
+    assert sum(tag == "script" for tag, _ in page.tags) == 1, "no chart, so no plotly.js"
+    assert as_object(run)["verdict"] == "unknown"
+    (suite,) = junitparser.JUnitXml.fromstring(as_junit(run).encode())
+    assert (suite.tests, suite.errors) == (1, 1)
+    printed = summary_text(run_directory)
+    assert printed.startswith("? UNKNOWN")
+    assert "Nothing was checked." in printed
+
+
+def test_an_interrupted_run_says_so_and_counts_what_finished(tmp_path: Path) -> None:
+    records = [record_of(0), record_of(1)]
+    run_directory = write_run(tmp_path / "run", records, campaign_of(records, interrupted=True))
+    page = Page(html.render(load_run(run_directory)))
+    assert "Interrupted. The campaign was stopped before its end" in page.text
+    assert "2 trials 2 valid" in page.text
+    assert "interrupted: only finished trials are counted" in summary_text(run_directory)
+    assert as_object(load_run(run_directory))["interrupted"] is True
+
+
+def test_a_valid_run_says_what_was_checked(tmp_path: Path) -> None:
+    run = load_run(write_run(tmp_path / "run", [record_of(0), record_of(1)]))
+    page = Page(html.render(run))
+    assert "✓ Valid: all 2 trials" in page.text
+    assert "None: no checker found a violation" in page.text
+    assert "clauses were not checked in this campaign" in page.text
+    assert as_junit(run).count("<failure") == as_junit(run).count("<error") == 0
+
+
+def test_a_trial_worse_than_its_findings_is_a_finding_of_its_own(tmp_path: Path) -> None:
+    record = msgspec.structs.replace(
+        record_of(0), verdict=Verdict.UNKNOWN, end="stuck", end_reason="no progress"
+    )
+    run = load_run(write_run(tmp_path / "run", [record]))
+    assert "The trial ended stuck: no progress" in Page(html.render(run)).text
+    (suite,) = junitparser.JUnitXml.fromstring(as_junit(run).encode())
+    assert suite.errors == 1
+
+
+def test_many_findings_are_cut_and_the_cut_is_said(tmp_path: Path) -> None:
+    records = [
+        msgspec.structs.replace(record_of(6), trial=trial, snapshots=(), checkpoints=())
+        for trial in range(40)
+    ]
+    run_directory = write_run(tmp_path / "run", records)
+    page = Page(html.render(load_run(run_directory)))
+    assert "15 more in report.json." in page.text
+    assert len(as_object(load_run(run_directory))["findings"]) == 40
+    assert "... and 35 findings more" in summary_text(run_directory)
+
+
+def test_three_files_are_written_and_nothing_else(tmp_path: Path) -> None:
+    run_directory = write_run(tmp_path / "run", [record_of(6)])
+    before = set(run_directory.iterdir())
+    for _ in range(2):
+        paths = write_reports(run_directory)
+        assert set(run_directory.iterdir()) - before == {paths.html, paths.json, paths.junit}
+    assert json.loads(paths.json.read_text())["verdict"] == "invalid"
+    assert paths.html.read_text().startswith("<!doctype html>")
+    assert paths.html.name == "report.html"
+    assert paths.junit.name == "junit.xml"
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    run_directory = write_run(tmp_path / "run", [record_of(6)])
+    first = [path.read_bytes() for path in _written(run_directory)]
+    assert [path.read_bytes() for path in _written(run_directory)] == first
+
+
+def _written(run_directory: Path) -> tuple[Path, ...]:
+    paths = write_reports(run_directory)
+    return paths.html, paths.json, paths.junit
+
+
+def test_nothing_is_written_if_rendering_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_directory = write_run(tmp_path / "run", [record_of(6)])
+    before = sorted(run_directory.rglob("*"))
+
+    def broken(run: Any) -> str:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr("reports.write.render", broken)
+    with pytest.raises(RuntimeError, match="no page"):
+        write_reports(run_directory)
+    assert sorted(run_directory.rglob("*")) == before
+
+
+def test_a_report_that_cannot_be_written_leaves_no_half_file(tmp_path: Path) -> None:
+    run_directory = write_run(tmp_path / "run", [record_of(6)])
+    (run_directory / "report.json").mkdir()
+    with pytest.raises(ReportNotWritable, match=r"report\.json cannot be written"):
+        write_reports(run_directory)
+    assert not list(run_directory.glob(".report*"))

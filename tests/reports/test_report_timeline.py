@@ -1,0 +1,141 @@
+"""A timeline shows every part of every snapshot, every checkpoint, fault and recovery, at its time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import plotly.graph_objects
+import pytest
+from synthetic_run import SUBTASKS, record_of
+
+from harness.record import TrialRecord
+from reports.charts import histogram
+from reports.intervals import Series, recoveries, series_of
+from reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
+
+TWO_FAULTS = record_of(2)
+
+
+def trace(figure: dict[str, Any], name: str, kind: str) -> dict[str, Any]:
+    (found,) = (each for each in figure["data"] if each["name"] == name and each["type"] == kind)
+    return dict(found)
+
+
+@pytest.mark.parametrize("trial", range(12))
+def test_plotly_accepts_the_figure(trial: int) -> None:
+    plotly.graph_objects.Figure(timeline(record_of(trial)))
+
+
+def test_there_is_a_lane_for_everyone() -> None:
+    axis = timeline(TWO_FAULTS)["layout"]["yaxis"]
+    assert axis["ticktext"] == ["faults, recovery", "coordinator", *SUBTASKS]
+    assert axis["tickvals"][FAULT_LANE] == 0
+    assert axis["tickvals"][COORDINATOR_LANE] == 1
+
+
+def test_the_parts_of_a_snapshot_follow_one_another() -> None:
+    figure = timeline(TWO_FAULTS)
+    sync, rest = trace(figure, "synchronous part", "bar"), trace(figure, "asynchronous part", "bar")
+    assert len(sync["x"]) == len(rest["x"]) == len(TWO_FAULTS.snapshots)
+    for place, part in enumerate(TWO_FAULTS.snapshots):
+        aligned = part.alignment_started_ms + part.alignment_ms
+        assert sync["base"][place] == pytest.approx(aligned / 1_000, abs=1e-5)
+        assert sync["x"][place] == pytest.approx(part.sync_ms / 1_000, abs=1e-5)
+        assert rest["base"][place] == pytest.approx((aligned + part.sync_ms) / 1_000, abs=1e-5)
+        assert rest["x"][place] == pytest.approx(part.async_ms / 1_000, abs=1e-5)
+        assert f"checkpoint {part.checkpoint}" in sync["hovertext"][place]
+    aligned_parts = [part for part in TWO_FAULTS.snapshots if part.alignment_ms > 0]
+    assert len(trace(figure, "alignment", "bar")["x"]) == len(aligned_parts) > 0
+    assert len(trace(figure, "first barrier", "scatter")["x"]) == len(TWO_FAULTS.snapshots)
+
+
+def test_checkpoints_end_as_recorded() -> None:
+    figure = timeline(TWO_FAULTS)
+    completed = trace(figure, "checkpoint completed", "scatter")
+    aborted = trace(figure, "checkpoint aborted", "scatter")
+    assert len(completed["x"]) == TWO_FAULTS.checkpoints_completed
+    assert len(aborted["x"]) == 2
+    assert set(completed["y"]) == {COORDINATOR_LANE}
+
+
+def test_every_fault_that_fired_has_a_mark_a_label_and_a_line() -> None:
+    figure = timeline(TWO_FAULTS)
+    marks = trace(figure, "fault", "scatter")
+    times = [
+        round(fault.fired_at_ms / 1_000, 6) for fault in TWO_FAULTS.faults if fault.fired_at_ms is not None
+    ]
+    assert marks["x"] == times
+    assert [text.strip() for text in marks["text"]] == [fault.label for fault in TWO_FAULTS.faults]
+    lines = [shape["x0"] for shape in figure["layout"]["shapes"] if shape["type"] == "line"]
+    assert lines == times
+
+
+def test_recoveries_reach_from_the_failure_to_running() -> None:
+    bars = trace(timeline(TWO_FAULTS), "recovery", "bar")
+    first, second, third = TWO_FAULTS.attempts
+    assert second.running_at_ms is not None and third.running_at_ms is not None
+    assert bars["base"] == [round(first.ended_at_ms / 1_000, 6), round(second.ended_at_ms / 1_000, 6)]
+    assert bars["x"][0] == pytest.approx((second.running_at_ms - first.ended_at_ms) / 1_000, abs=1e-5)
+
+
+def test_an_attempt_that_never_ran_is_a_recovery_without_a_length() -> None:
+    first, second, third = TWO_FAULTS.attempts
+    stuck = msgspec.structs.replace(second, running_at_ms=None)
+    record = msgspec.structs.replace(TWO_FAULTS, attempts=(first, stuck, third))
+    assert [recovery.length_ms is None for recovery in recoveries(record)] == [True, False]
+    bands = [shape for shape in timeline(record)["layout"]["shapes"] if shape["type"] == "rect"]
+    assert len(bands) == 5
+    assert "never came to run" in trace(timeline(record), "recovery", "bar")["hovertext"][0]
+
+
+def test_short_trials_are_drawn_in_milliseconds() -> None:
+    short = msgspec.structs.replace(
+        TWO_FAULTS, duration_ms=80.0, attempts=(), checkpoints=(), snapshots=(), faults=()
+    )
+    assert timeline(short)["layout"]["xaxis"]["title"]["text"].startswith("milliseconds")
+    assert timeline(TWO_FAULTS)["layout"]["xaxis"]["title"]["text"].startswith("seconds")
+
+
+def test_a_trial_in_which_nothing_happened_can_be_drawn() -> None:
+    empty = msgspec.structs.replace(
+        TWO_FAULTS, duration_ms=0.0, attempts=(), checkpoints=(), snapshots=(), faults=(), subtasks=()
+    )
+    plotly.graph_objects.Figure(timeline(empty))
+
+
+def test_hostile_names_reach_no_label_unescaped() -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    fault = msgspec.structs.replace(TWO_FAULTS.faults[0], label=hostile, target=hostile, trigger=hostile)
+    snapshot = msgspec.structs.replace(TWO_FAULTS.snapshots[0], subtask=hostile)
+    record: TrialRecord = msgspec.structs.replace(
+        TWO_FAULTS,
+        faults=(fault,),
+        snapshots=(snapshot,),
+        subtasks=(hostile,),
+        checkpoints=(msgspec.structs.replace(TWO_FAULTS.checkpoints[0], reason=hostile),),
+        attempts=tuple(msgspec.structs.replace(attempt, reason=hostile) for attempt in TWO_FAULTS.attempts),
+    )
+    text = json.dumps(timeline(record))
+    assert "<img" not in text
+    assert text.count("&lt;img") >= 6
+
+
+def test_a_histogram_counts_every_value_once() -> None:
+    for series in series_of([TWO_FAULTS], [TWO_FAULTS.measurements]):
+        figure = histogram(series)
+        plotly.graph_objects.Figure(figure)
+        assert sum(figure["data"][0]["y"]) == len(series.values)
+
+
+def test_equal_values_make_a_histogram_too() -> None:
+    assert sum(histogram(Series("records", (5.0, 5.0), "#000000"))["data"][0]["y"]) == 2
+
+
+def test_series_hold_the_records_numbers() -> None:
+    series = {each.name: each.values for each in series_of([TWO_FAULTS], [TWO_FAULTS.measurements])}
+    assert series["sync_ms"] == tuple(part.sync_ms for part in TWO_FAULTS.snapshots)
+    assert len(series["recovery_ms"]) == TWO_FAULTS.recoveries
+    assert series["kill_to_first_record_ms"] == (TWO_FAULTS.measurements["kill_to_first_record_ms"],)
+    assert all(value > 0 for value in series["alignment_ms"])

@@ -1,0 +1,74 @@
+"""Numbers keep their unit and text its meaning, whatever it holds."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports import wording
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (None, "–"),
+        (float("nan"), "–"),
+        (0, "0.00 ms"),
+        (9.94, "9.9 ms"),
+        (340, "340 ms"),
+        (1_500, "1.50 s"),
+        (180_000, "3.0 min"),
+    ],
+)
+def test_durations_have_a_fitting_unit(milliseconds: float | None, text: str) -> None:
+    assert wording.duration(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1_023, "1023 B"), (1_536, "1.5 KiB"), (5 * 2**40, "5120.0 GiB")]
+)
+def test_sizes_have_a_fitting_unit(count: int, text: str) -> None:
+    assert wording.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("kill_to_first_record_ms", 2_180.0, "2.18 s"),
+        ("snapshot_bytes", 2_048.0, "2.0 KiB"),
+        ("catch_up_s", 1.5, "1.50 s"),
+        ("records_read", 336_776.0, "336,776"),
+        ("ratio", 0.25, "0.25"),
+    ],
+)
+def test_measurements_are_read_by_the_unit_in_their_name(name: str, value: float, text: str) -> None:
+    assert wording.measurement(name, value) == text
+
+
+@given(st.text())
+def test_printable_text_is_fit_for_xml_and_terminals(text: str) -> None:
+    shown = wording.printable(text)
+    assert all(character.isprintable() or character in "\n\t" for character in shown)
+    element = ElementTree.Element("a")
+    element.text = shown
+    assert ElementTree.fromstring(ElementTree.tostring(element)).text == (shown or None)
+
+
+@given(st.text(st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1))
+def test_a_replay_line_names_exactly_its_plan(name: str) -> None:
+    plan = Path("runs") / name
+    command = wording.replay_command(plan)
+    assert command is not None
+    assert shlex.split(command) == ["barrier-tck", "replay", str(plan)]
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
+def test_a_percentile_is_one_of_the_values(values: list[float], share: float) -> None:
+    found = wording.percentile(values, share)
+    assert found in values
+    assert sum(value <= found for value in values) >= share * len(values) - 1e-6
