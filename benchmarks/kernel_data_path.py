@@ -1,8 +1,9 @@
 """Rows a second of each stage of the Arrow data path, in one process, without channels or checkpoints.
 
-``python benchmarks/kernel_data_path.py [rows]`` writes Parquet files with an int64 key of 100,000 distinct values
-and an int64 value to a temporary directory and measures reading, the partial aggregation, the partitioning and the
-keyed accumulation, alone and one after the other. The last lines give the cost of a checkpoint's synchronous flush.
+``python benchmarks/kernel_data_path.py [rows]`` writes Parquet files with an int64 key of 100,000 distinct
+values and an int64 value to a temporary directory and measures reading, the partial aggregation, the
+partitioning and the keyed accumulation, alone and one after the other. The last lines give the cost of a
+checkpoint's synchronous flush.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.functions import Count, Emission, Sum, merging_aggregates
+from reference_impl.operators.functions import Aggregate, Count, Emission, Sum, merging_aggregates
 from reference_impl.operators.sources import ParquetSource
 from reference_impl.storage.filesystem import LocalFileSystem
 
@@ -28,7 +29,7 @@ FILES = 4
 PARALLELISM = 2
 MAX_PARALLELISM = 128
 REPEATS = 3
-AGGREGATES = {"count": Count(), "sum": Sum("value")}
+AGGREGATES: dict[str, Aggregate] = {"count": Count(), "sum": Sum("value")}
 PLANE = ArrowPlane()
 
 
@@ -85,9 +86,7 @@ def combine(batches: list[Any]) -> list[Any]:
 def whole_path(directory: Path, batch_rows: int, combined: bool) -> None:
     """Do the work of all subtasks, one after the other."""
     aggregates = merging_aggregates(AGGREGATES) if combined else AGGREGATES
-    tables = [
-        PLANE.accumulators(("key",), aggregates, (), MAX_PARALLELISM) for _ in range(PARALLELISM)
-    ]
+    tables = [PLANE.accumulators(("key",), aggregates, (), MAX_PARALLELISM) for _ in range(PARALLELISM)]
     for batch in read(directory, batch_rows):
         payload = PLANE.combine(batch, ("key",), AGGREGATES, MAX_PARALLELISM) if combined else batch
         for target, part in PLANE.partition(payload, ("key",), PARALLELISM, MAX_PARALLELISM):

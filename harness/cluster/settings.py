@@ -77,7 +77,7 @@ def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": str(directory / "conf"),
         "TMPDIR": str(directory / "tmp"),
         # The daemons do little: a quick start matters more than fast code.
-        "SPARK_DAEMON_JAVA_OPTS": f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {java_options(directory / 'tmp')}",
+        "SPARK_DAEMON_JAVA_OPTS": f"{java_options(directory / 'tmp')} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYTHONPATH": import_path(),

@@ -33,7 +33,8 @@ FLIGHTS = 336_776
 DATA_VARIABLE = "BARRIER_TCK_DATA"
 """Environment variable that names the directory of prepared inputs."""
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"
+"""Spark passes over files whose names begin with an underscore when it reads a directory."""
 _MANIFEST_VERSION = 1
 _CSV_SCHEMA = (
     "year INT, month INT, day INT, dep_time DOUBLE, sched_dep_time INT, dep_delay DOUBLE, arr_time DOUBLE, "

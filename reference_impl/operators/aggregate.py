@@ -38,8 +38,9 @@ class AggregateSpec:
 class KeyedAggregate:
     """An ``Operator``. Live values are in an accumulator table; the store is brought up to date from it.
 
-    The table is written through to the store after every batch, or only ahead of a snapshot, as the context says. In
-    both cases the store holds exactly the records before the barrier when its snapshot begins (ALN-2).
+    The table is written through to the store after every batch, or only ahead of a snapshot, as the context
+    says. In both cases the store holds exactly the records before the barrier when its snapshot begins
+    (ALN-2).
     """
 
     def __init__(self, spec: AggregateSpec, plane: DataPlane) -> None:
@@ -58,7 +59,12 @@ class KeyedAggregate:
         self._context = context
         handles = restored.handles if restored is not None else ()
         scope = StateScope(
-            context.job, context.subtask.vertex, self.uid, context.subtask.index, context.attempt, context.key_groups
+            context.job,
+            context.subtask.vertex,
+            self.uid,
+            context.subtask.index,
+            context.attempt,
+            context.key_groups,
         )
         self._store = context.state_backend.open(scope, handles, context.reader)
         self._table = self._plane.accumulators(spec.key, spec.aggregates, spec.carry, context.max_parallelism)
@@ -81,8 +87,9 @@ class KeyedAggregate:
     def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
         """Return the keys changed since the previous emission, with ``Emission.CHANGES``.
 
-        This leaves no changed key behind whenever a snapshot is taken, so the set of changed keys is always empty
-        in a checkpoint and need not be part of it. The rows belong to the checkpoint, as they precede its barrier.
+        This leaves no changed key behind whenever a snapshot is taken, so the set of changed keys is always
+        empty in a checkpoint and need not be part of it. The rows belong to the checkpoint, as they precede
+        its barrier.
         """
         if self._spec.emit is Emission.CHANGES:
             return self._opened_table().take_changed_rows()

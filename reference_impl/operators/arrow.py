@@ -21,13 +21,15 @@ _FEW_RECEIVERS = 8
 
 
 def _batch_of_rows(rows: list[Row], like: Any | None = None) -> Any:
-    """Return rows as a batch. A column keeps the type it has in ``like`` as long as its values fit that type."""
+    """Return rows as a batch. A column keeps the type it has in ``like`` if its values fit it."""
     names = list(rows[0])
     arrays = []
     for name in names:
         values = [row[name] for row in rows]
         index = like.schema.get_field_index(name) if like is not None else -1
-        arrays.append(_array(values, like.schema.field(index).type if like is not None and index >= 0 else None))
+        arrays.append(
+            _array(values, like.schema.field(index).type if like is not None and index >= 0 else None)
+        )
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
@@ -41,7 +43,7 @@ def _array(values: list[Any], kind: Any | None) -> Any:
 
 
 class ParquetEncoder:
-    """Writes batches as one Parquet file, in row groups of about 128,000 rows (smaller batches are gathered)."""
+    """Writes batches as one Parquet file; small batches are gathered into row groups of 128,000 rows."""
 
     def __init__(self, stream: Any) -> None:
         """Take the ``OutputStream`` to write to; the caller makes it durable and closes it."""
@@ -62,7 +64,9 @@ class ParquetEncoder:
         if self._waiting:
             self._flush()
         if self._writer is None:
-            raise UsageError("a Parquet file without a batch has no columns; create files with their first batch")
+            raise UsageError(
+                "a Parquet file without a batch has no columns; create files with their first batch"
+            )
         self._writer.close()
 
     def _flush(self) -> None:
@@ -127,7 +131,9 @@ class ArrowPlane:
         """Apply a row function to every record, or its vectorised form to the batch."""
         if isinstance(function, Vectorized):
             return _checked(function.batch(payload))
-        return _batch_of_rows(list(map(function, payload.to_pylist())), payload) if payload.num_rows else payload
+        return (
+            _batch_of_rows(list(map(function, payload.to_pylist())), payload) if payload.num_rows else payload
+        )
 
     def filter(self, payload: Any, function: Any) -> Any | None:
         """Keep the records for which the predicate holds; None if none is left."""
@@ -158,8 +164,8 @@ class ArrowPlane:
         groups = groups_of_rows(columns_of(payload, key, "key_by"), max_parallelism)
         owners = np.array([owner_of(group, parallelism, max_parallelism) for group in range(max_parallelism)])
         if parallelism <= _FEW_RECEIVERS:
-            targets = owners.astype(np.uint8)[groups]
-            parts = [(target, np.flatnonzero(targets == target)) for target in range(parallelism)]
+            narrow = owners.astype(np.uint8)[groups]
+            parts = [(target, np.flatnonzero(narrow == target)) for target in range(parallelism)]
             return [(target, payload.take(pa.array(part))) for target, part in parts if len(part)]
         targets = owners[groups]
         counts = np.bincount(targets, minlength=parallelism)
@@ -197,5 +203,3 @@ def _checked(batch: Any) -> Any:
     if not isinstance(batch, pa.RecordBatch):
         raise UsageError(f"a vectorised function returns a pyarrow.RecordBatch, not {type(batch).__name__}")
     return batch
-
-

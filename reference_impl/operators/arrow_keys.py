@@ -1,7 +1,8 @@
 """Keys of Arrow batches, vectorised: rows to codes, keys to key groups, keys to slots of a table.
 
-*Codes* number the distinct keys of one batch. *Slots* number the keys of a table for as long as it lives. A column
-of integers takes a fast way at both: dense values are codes (and, through a lookup array, slots) without hashing.
+*Codes* number the distinct keys of one batch. *Slots* number the keys of a table for as long as it lives. A
+column of integers takes a fast way at both: dense values are codes (and, through a lookup array, slots)
+without hashing.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import pyarrow.compute as pc
 from reference_impl.errors import UsageError
 from reference_impl.operators.encoding import (
     GOLDEN_GAMMA,
-    INT_KEY_BYTES,
-    INT_KEY_TAG,
     INT64_MAX,
     INT64_MIN,
+    INT_KEY_BYTES,
+    INT_KEY_TAG,
     MIX_FIRST,
     MIX_SECOND,
     Key,
@@ -97,7 +98,7 @@ class _CodedColumn:
             values = integers.to_numpy()
             low, high = bounds_of(values)
             room = max(_DENSE_FLOOR, 4 * len(values))
-            if 0 <= low and high < room:
+            if low >= 0 and high < room:
                 low = 0  # the values are codes as they are, which saves a copy
             if high - low < room:
                 self._base, self._type = low, column.type
@@ -174,7 +175,7 @@ def groups_of_rows(columns: Sequence[Column], max_parallelism: int) -> Ints:
 
 
 def stable_order(codes: Ints) -> Ints:
-    """Return the permutation that sorts non-negative codes stably, by radix (numpy's for 16 bits, twice if needed)."""
+    """Return the permutation that sorts non-negative codes stably: numpy's radix sort for 16 bits, or two."""
     if not len(codes) or int(codes.max()) < 1 << 16:
         return np.argsort(codes.astype(np.uint16), kind="stable")
     if int(codes.max()) >= 1 << 32:
@@ -277,8 +278,8 @@ def _array(values: list[Any], kind: Any) -> Column:
 class IntKeyIndex:
     """Keys of one 64-bit integer or null each.
 
-    While the values lie close together, a lookup array indexed by the value gives the slot. Otherwise a sorted copy
-    of the keys is searched, once per distinct key of a batch.
+    While the values lie close together, a lookup array indexed by the value gives the slot. Otherwise a
+    sorted copy of the keys is searched, once per distinct key of a batch.
     """
 
     def __init__(self) -> None:
@@ -297,7 +298,7 @@ class IntKeyIndex:
         return self._count
 
     def slots(self, columns: Sequence[Column]) -> Ints | None:
-        """Return each row's slot, new keys added; None if the column holds anything but integers and nulls."""
+        """Return each row's slot, new keys added; None if the column holds more than integers and nulls."""
         column = columns[0]
         if pa.types.is_null(column.type):
             return np.full(len(column), self._slot_of_null(), dtype=np.int64)
@@ -351,7 +352,7 @@ class IntKeyIndex:
         return self._search(values) if self._lookup is None else self._look_up(values, self._lookup)
 
     def _cover(self, low: int, high: int) -> None:
-        """Make the lookup array reach from ``low`` to ``high``, or give it up if that takes too much memory."""
+        """Make the lookup array reach from ``low`` to ``high``, or give it up if it would be too large."""
         assert self._lookup is not None
         if len(self._lookup):
             if self._base <= low and high < self._base + len(self._lookup):
@@ -367,7 +368,7 @@ class IntKeyIndex:
         # Some room on both sides, so that slowly growing keys do not copy the array at every batch.
         room = (high - low + 1) // 2
         base, end = max(INT64_MIN, low - room), min(INT64_MAX, high + room) + 1
-        if 0 <= low and end <= _LOOKUP_MAX:
+        if low >= 0 and end <= _LOOKUP_MAX:
             base = 0  # the values are offsets as they are, which saves a copy per batch
         lookup = np.full(end - base, -1, dtype=np.int64)
         start = self._base - base
@@ -390,7 +391,9 @@ class IntKeyIndex:
         needles = distinct[order]
         places = np.searchsorted(self._sorted, needles)
         inside = np.minimum(places, max(len(self._sorted) - 1, 0))
-        known = self._sorted[inside] == needles if len(self._sorted) else np.zeros(len(needles), dtype=np.bool_)
+        known = (
+            self._sorted[inside] == needles if len(self._sorted) else np.zeros(len(needles), dtype=np.bool_)
+        )
         slot_of = np.empty(len(distinct), dtype=np.int64)
         slot_of[order[known]] = self._sorted_slots[inside[known]]
         if not known.all():
@@ -399,7 +402,8 @@ class IntKeyIndex:
             added = order[~known]
             self._sorted = np.insert(self._sorted, places[~known], distinct[added])
             self._sorted_slots = np.insert(self._sorted_slots, places[~known], slot_of[added])
-        return slot_of.take(coded.indices.to_numpy())
+        found: Ints = slot_of.take(coded.indices.to_numpy())
+        return found
 
     def keys(self) -> list[Key]:
         """Return every key, by slot."""

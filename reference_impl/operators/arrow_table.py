@@ -1,7 +1,7 @@
 """Running aggregates over Arrow batches: one numpy array per aggregate, one element per key.
 
-Batches are folded with ``numpy.add.at``, which adds in the order of the rows: float sums have the same bits as on the
-row plane. Sums of integers are exact; what leaves 64 bits is refused rather than wrapped.
+Batches are folded with ``numpy.add.at``, which adds in the order of the rows: float sums have the same bits
+as on the row plane. Sums of integers are exact; what leaves 64 bits is refused rather than wrapped.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class _Totals:
         self.values[distinct] = sums.astype(np.int64)
 
     def running(self, slots: Ints, order: Ints, starts: Ints, added: Numbers | int) -> Numbers:
-        """Return the value after each row, for rows in ``order`` grouped by slot, groups beginning at ``starts``.
+        """Return the value after each row; ``order`` groups the rows by slot, groups begin at ``starts``.
 
         Takes the values before the batch, so it is called before ``add``.
         """
@@ -140,10 +140,14 @@ class _Totals:
 
 
 class ArrowAccumulatorTable:
-    """An ``AccumulatorTable`` over Arrow batches. Rows come in the order of slots: of first sight of the keys."""
+    """An ``AccumulatorTable`` over Arrow batches; rows come in the order of first sight of their keys."""
 
     def __init__(
-        self, key: Sequence[str], aggregates: Mapping[str, Aggregate], carry: Sequence[str], max_parallelism: int
+        self,
+        key: Sequence[str],
+        aggregates: Mapping[str, Aggregate],
+        carry: Sequence[str],
+        max_parallelism: int,
     ) -> None:
         """Start empty."""
         self._key = tuple(key)
@@ -256,7 +260,7 @@ def _is_int_key(key: Key) -> bool:
 
 
 def combine(batch: Any, key: Sequence[str], aggregates: Mapping[str, Aggregate]) -> Any | None:
-    """Return the aggregates of one batch alone, one row per key (or None): what Spark calls a partial aggregation."""
+    """Return the aggregates of one batch alone, one row per key, or None: a partial aggregation."""
     if not batch.num_rows:
         return None
     keys = BatchKeys(columns_of(batch, key, "combine"))

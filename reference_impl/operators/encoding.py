@@ -1,17 +1,17 @@
 """The one byte encoding of keys and accumulators, and the hash that spreads keys over key groups.
 
-Both data planes write these bytes, so that state survives a change of plane and an outside reader (the harness)
-can open a snapshot of either. Two forms each, told apart by the first byte:
+Both data planes write these bytes, so that state survives a change of plane and an outside reader (the
+harness) can open a snapshot of either. Two forms each, told apart by the first byte:
 
-- a *key* is a tuple of None, bool, int, float and str. A single integer of 64 bits is ``C1`` and eight bytes, big
-  end first (fixed width, so a column of them is encoded by numpy at once); every other key is a MessagePack array.
-  MessagePack never uses ``C1``.
-- an *accumulator* is a tuple of numbers. Up to 16 integers of 64 bits and floats are a count, a bit mask of which
-  are floats (two bytes) and eight bytes each, little end first; any other tuple is a MessagePack array, whose
-  first byte is above 16.
+- a *key* is a tuple of None, bool, int, float and str. A single integer of 64 bits is ``C1`` and eight
+  bytes, big end first (fixed width, so a column of them is encoded by numpy at once); every other key is a
+  MessagePack array. MessagePack never uses ``C1``.
+- an *accumulator* is a tuple of numbers. Up to 16 integers of 64 bits and floats are a count, a bit mask of
+  which are floats (two bytes) and eight bytes each, little end first; any other tuple is a MessagePack
+  array, whose first byte is above 16.
 
-Equal keys have equal bytes: NaNs become one NaN and -0.0 becomes 0.0, as in Spark's grouping. The types are part
-of a key: 1, 1.0 and True are three keys.
+Equal keys have equal bytes: NaNs become one NaN and -0.0 becomes 0.0, as in Spark's grouping. The types are
+part of a key: 1, 1.0 and True are three keys.
 """
 
 from __future__ import annotations
@@ -62,13 +62,19 @@ def _canonical(value: Scalar, key: Key) -> Scalar:
         if math.isnan(value):
             return math.nan
         return value + 0.0  # -0.0 + 0.0 is 0.0
-    raise UsageError(f"a key holds null, booleans, numbers and strings, not {value!r} ({type(value).__name__}) in {key!r}")
+    raise UsageError(
+        f"a key holds null, booleans, numbers and strings, not {value!r} ({type(value).__name__}) in {key!r}"
+    )
 
 
 def encode_key(key: Key) -> bytes:
     """Return the key's bytes; raises UsageError for a value that a key cannot hold."""
-    if len(key) == 1 and type(key[0]) is int and INT64_MIN <= key[0] <= INT64_MAX:
-        return _INT_KEY.pack(INT_KEY_TAG, key[0])
+    if len(key) == 1:
+        only = key[0]
+        if type(only) is str:
+            return _pack(key)
+        if type(only) is int and INT64_MIN <= only <= INT64_MAX:
+            return _INT_KEY.pack(INT_KEY_TAG, only)
     try:
         return _pack([_canonical(value, key) for value in key])
     except OverflowError as error:
@@ -116,8 +122,10 @@ def encode_accumulator(values: Accumulator) -> bytes:
 
 
 def accumulator_header(floats: tuple[bool, ...]) -> bytes:
-    """Return the first bytes of every fixed-width accumulator whose values are floats where ``floats`` says so."""
-    return _HEADER.pack(len(floats), sum(1 << position for position, is_float in enumerate(floats) if is_float))
+    """Return the first bytes of a fixed-width accumulator; ``floats`` tells which values are floats."""
+    return _HEADER.pack(
+        len(floats), sum(1 << position for position, is_float in enumerate(floats) if is_float)
+    )
 
 
 def decode_accumulator(data: bytes) -> Accumulator:
@@ -144,13 +152,11 @@ def _mix(value: int) -> int:
 def group_of_encoded(encoded: bytes, max_parallelism: int) -> KeyGroup:
     """Return the key group of an encoded key (RSC-1): the same in every process, attempt, and plane.
 
-    A single integer is hashed itself, so that numpy can do a whole column; other keys through the CRC-32 of their
-    bytes. The upper half of the hash is scaled to the number of groups, which needs no division.
+    A single integer is hashed itself, so that numpy can do a whole column; other keys through the CRC-32 of
+    their bytes. The upper half of the hash is scaled to the number of groups, which needs no division.
     """
-    if encoded[0] == INT_KEY_TAG:
-        mixed = _mix(_INT_KEY.unpack(encoded)[1] & _MASK)
-    else:
-        mixed = _mix(crc32(encoded))
+    is_integer = encoded[0] == INT_KEY_TAG
+    mixed = _mix(_INT_KEY.unpack(encoded)[1] & _MASK if is_integer else crc32(encoded))
     return KeyGroup(((mixed >> 32) * max_parallelism) >> 32)
 
 

@@ -1,9 +1,9 @@
 """What a user's job is made of: functions over rows, aggregates over keys, and when aggregates are emitted.
 
-A row function is a plain callable over a row (a dict from column name to value) and must not change its argument,
-which may be referred to elsewhere: map returns a new row, filter a truth value, flat map any number of rows.
-``Vectorized`` adds a form over whole Arrow record batches, which the Arrow plane prefers; both must agree.
-All rows of a batch have the same columns.
+A row function is a plain callable over a row (a dict from column name to value) and must not change its
+argument, which may be referred to elsewhere: map returns a new row, filter a truth value, flat map any
+number of rows. ``Vectorized`` adds a form over whole Arrow record batches, which the Arrow plane prefers;
+both must agree. All rows of a batch have the same columns.
 """
 
 from __future__ import annotations
@@ -150,13 +150,16 @@ Aggregate = Count | CountIf | Sum | FloatSum
 def not_an_integer(column: str, found: object) -> UsageError:
     """Return the error for a value that ``Sum`` cannot add exactly."""
     return UsageError(
-        f"Sum({column!r}) adds integers exactly and found {found!r}; use FloatSum for floats, CountIf for booleans"
+        f"Sum({column!r}) adds integers exactly and found {found!r}; "
+        "use FloatSum for floats and CountIf for booleans"
     )
 
 
 def missing_column(column: object, present: Iterable[str], where: str) -> UsageError:
     """Return the error for a column that a record does not have."""
-    return UsageError(f"{where}: there is no column {column!r}; the record has {', '.join(present) or 'no columns'}")
+    return UsageError(
+        f"{where}: there is no column {column!r}; the record has {', '.join(present) or 'no columns'}"
+    )
 
 
 def merging_aggregates(aggregates: Mapping[str, Aggregate]) -> dict[str, Aggregate]:

@@ -10,8 +10,9 @@
 ...     .build()
 ... )  # doctest: +SKIP
 
-Every step returns a new value, so a pipeline may be continued in two ways from a common beginning. Steps of equal
-parallelism are chained into one vertex; a key, another parallelism or a name of its own begins a new one.
+Every step returns a new value, so a pipeline may be continued in two ways from a common beginning. Steps of
+equal parallelism are chained into one vertex; a key, another parallelism or a name of its own begins a new
+one.
 """
 
 from __future__ import annotations
@@ -62,26 +63,26 @@ class Stream:
         self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
     ) -> Stream:
         """Replace every record: ``function`` takes and returns a row (or is ``Vectorized``)."""
-        return self._then(Map(uid or self._free_uid("map"), function), name, parallelism)
+        return _then(self, Map(uid or _free_uid(self, "map"), function), name, parallelism)
 
     def filter(
         self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
     ) -> Stream:
         """Keep the records for which ``function`` holds."""
-        return self._then(Filter(uid or self._free_uid("filter"), function), name, parallelism)
+        return _then(self, Filter(uid or _free_uid(self, "filter"), function), name, parallelism)
 
     def flat_map(
         self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
     ) -> Stream:
         """Replace every record by the rows that ``function`` returns."""
-        return self._then(FlatMap(uid or self._free_uid("flat_map"), function), name, parallelism)
+        return _then(self, FlatMap(uid or _free_uid(self, "flat_map"), function), name, parallelism)
 
     def key_by(self, *columns: str) -> KeyedStream:
         """Partition by the values of columns; ``aggregate`` follows."""
         if not columns:
             raise UsageError("key_by needs at least one column")
         _require_distinct("key_by", columns)
-        self._require_open()
+        _require_open(self)
         return KeyedStream(self, columns)
 
     def aggregate(self, *arguments: Any, **options: Any) -> Stream:
@@ -93,14 +94,14 @@ class Stream:
     ) -> Stream:
         """End in a sink: any spec of an operator.
 
-        It joins the last vertex if it is equally wide and ``chain`` holds; otherwise it gets a vertex of its own,
-        called ``name`` ("sink" if not given).
+        It joins the last vertex if it is equally wide and ``chain`` holds; otherwise it gets a vertex of
+        its own, called ``name`` ("sink" if not given).
         """
-        width = self._last.parallelism if parallelism is None else parallelism
-        if chain and width == self._last.parallelism:
-            extended = self._chained(sink)
+        width = self.vertices[-1].parallelism if parallelism is None else parallelism
+        if chain and width == self.vertices[-1].parallelism:
+            extended = _chained(self, sink)
         else:
-            extended = self._separate(sink, name or "sink", width)
+            extended = _separate(self, sink, name or "sink", width)
         return replace(extended, has_sink=True)
 
     def build(self) -> JobGraph:
@@ -108,41 +109,6 @@ class Stream:
         if not self.has_sink:
             raise UsageError(f"job {self.job.name!r} has no sink; end it with .sink(...)")
         return JobGraph(self.job.name, self.vertices, self.edges, self.job.max_parallelism)
-
-    @property
-    def _last(self) -> Vertex:
-        return self.vertices[-1]
-
-    def _require_open(self) -> None:
-        if self.has_sink:
-            raise UsageError("nothing can follow a sink; continue from the stream before it")
-
-    def _free_uid(self, kind: str) -> str:
-        """Return ``kind-n``, counting the steps of that kind: stable as long as the pipeline is."""
-        uids = [operator.uid for vertex in self.vertices for operator in vertex.operators]
-        return f"{kind}-{1 + sum(uid.rpartition('-')[0] == kind for uid in uids)}"
-
-    def _then(self, operator: OperatorSpec, name: str | None, parallelism: int | None) -> Stream:
-        width = self._last.parallelism if parallelism is None else parallelism
-        if name is None and width == self._last.parallelism:
-            return self._chained(operator)
-        return self._separate(operator, name or operator.uid, width)
-
-    def _chained(self, *operators: OperatorSpec) -> Stream:
-        self._require_open()
-        last = replace(self._last, operators=(*self._last.operators, *operators))
-        return replace(self, vertices=(*self.vertices[:-1], last))
-
-    def _separate(self, operator: OperatorSpec, name: str, parallelism: int, key: tuple[str, ...] = ()) -> Stream:
-        self._require_open()
-        partitioning = Partitioning.REBALANCE
-        if key:
-            partitioning = Partitioning.HASH
-        elif parallelism == self._last.parallelism:
-            partitioning = Partitioning.FORWARD
-        edge = Edge(self._last.name, name, partitioning, key)
-        vertex = Vertex(name, parallelism, None, (operator,))
-        return replace(self, vertices=(*self.vertices, vertex), edges=(*self.edges, edge))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +129,29 @@ class KeyedStream:
     ) -> Stream:
         """Keep running aggregates per key: output column -> aggregate.
 
-        ``name`` is the vertex's and the operator's; state is found under it after a restart. ``carry`` names input
-        columns to repeat in each row (EACH_RECORD only). ``combine`` aggregates each batch before the shuffle,
-        which pays when a batch holds many records per key; it cannot be had with EACH_RECORD.
+        ``name`` is the vertex's and the operator's; state is found under it after a restart. ``carry``
+        names input columns to repeat in each row (EACH_RECORD only). ``combine`` aggregates each batch
+        before the shuffle, which pays when a batch holds many records per key; it cannot be had with
+        EACH_RECORD.
         """
         if not 1 <= len(aggregates) <= AGGREGATES_MAX:
             raise UsageError(f"aggregate takes 1 to {AGGREGATES_MAX} aggregates, not {len(aggregates)}")
         _require_distinct("the output of aggregate", (*carry, *self.key, *aggregates))
         if carry and emit is not Emission.EACH_RECORD:
-            raise UsageError(f"carry={carry!r} needs emit=Emission.EACH_RECORD: other rows stand for many records")
+            raise UsageError(
+                f"carry={carry!r} needs emit=Emission.EACH_RECORD: other rows stand for many records"
+            )
         if combine and emit is Emission.EACH_RECORD:
-            raise UsageError("combine merges records before they are counted, so it excludes Emission.EACH_RECORD")
+            raise UsageError(
+                "combine merges records before they are counted, so it excludes Emission.EACH_RECORD"
+            )
         upstream, kept = self.stream, dict(aggregates)
         if combine:
             partial = Combine(f"{name}.combine", self.key, kept, upstream.job.max_parallelism)
-            upstream, kept = upstream._chained(partial), merging_aggregates(kept)
+            upstream, kept = _chained(upstream, partial), merging_aggregates(kept)
         width = upstream.vertices[-1].parallelism if parallelism is None else parallelism
-        return upstream._separate(AggregateSpec(name, self.key, kept, emit, carry), name, width, self.key)
+        merge = AggregateSpec(name, self.key, kept, emit, carry)
+        return _separate(upstream, merge, name, width, self.key)
 
     def __getattr__(self, step: str) -> Any:
         """Refuse other steps with a sentence."""
@@ -192,3 +164,45 @@ def _require_distinct(where: str, columns: tuple[str, ...]) -> None:
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
         raise UsageError(f"{where} has the column {twice[0]!r} twice")
+
+
+def _require_open(stream: Stream) -> None:
+    if stream.has_sink:
+        raise UsageError("nothing can follow a sink; continue from the stream before it")
+
+
+def _free_uid(stream: Stream, kind: str) -> str:
+    """Return ``kind-n``, counting the steps of that kind: stable as long as the pipeline is."""
+    uids = [operator.uid for vertex in stream.vertices for operator in vertex.operators]
+    return f"{kind}-{1 + sum(uid.rpartition('-')[0] == kind for uid in uids)}"
+
+
+def _then(stream: Stream, operator: OperatorSpec, name: str | None, parallelism: int | None) -> Stream:
+    """Append an operator: to the last vertex, or as a vertex of its own if a name or a width asks for one."""
+    last = stream.vertices[-1]
+    width = last.parallelism if parallelism is None else parallelism
+    if name is None and width == last.parallelism:
+        return _chained(stream, operator)
+    return _separate(stream, operator, name or operator.uid, width)
+
+
+def _chained(stream: Stream, operator: OperatorSpec) -> Stream:
+    _require_open(stream)
+    last = stream.vertices[-1]
+    longer = replace(last, operators=(*last.operators, operator))
+    return replace(stream, vertices=(*stream.vertices[:-1], longer))
+
+
+def _separate(
+    stream: Stream, operator: OperatorSpec, name: str, parallelism: int, key: tuple[str, ...] = ()
+) -> Stream:
+    _require_open(stream)
+    last = stream.vertices[-1]
+    partitioning = Partitioning.REBALANCE
+    if key:
+        partitioning = Partitioning.HASH
+    elif parallelism == last.parallelism:
+        partitioning = Partitioning.FORWARD
+    edge = Edge(last.name, name, partitioning, key)
+    vertex = Vertex(name, parallelism, None, (operator,))
+    return replace(stream, vertices=(*stream.vertices, vertex), edges=(*stream.edges, edge))

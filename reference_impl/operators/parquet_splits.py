@@ -13,7 +13,7 @@ from reference_impl.errors import StorageError, UsageError
 
 
 class ParquetSplits:
-    """The ``SplitFormat`` of local Parquet files, memory-mapped, one thread (subtasks share the cores already)."""
+    """The ``SplitFormat`` of local Parquet files, memory-mapped, one thread: subtasks share the cores."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class ParquetSplits:
     def batches(self, split: str, offset: int) -> Iterator[tuple[Any, int]]:
         """Read a split from a record on: row groups before it are skipped, the first one read is sliced.
 
-        Raises StorageError if the file cannot be read, UsageError if it lacks a column, RestoreError if it has
-        fewer records than ``offset``.
+        Raises StorageError if the file cannot be read, UsageError if it lacks a column, RestoreError if it
+        has fewer records than ``offset``.
         """
         path = self._files[split]
         try:
@@ -51,7 +51,9 @@ class ParquetSplits:
             groups = list(range(group, metadata.num_row_groups))
             if not groups:
                 return
-            read = file.iter_batches(self._batch_rows, row_groups=groups, columns=self._columns, use_threads=False)
+            read = file.iter_batches(
+                self._batch_rows, row_groups=groups, columns=self._columns, use_threads=False
+            )
             for batch in read:
                 if skip >= batch.num_rows:
                     skip -= batch.num_rows

@@ -59,7 +59,11 @@ class RowAccumulatorTable:
     """An ``AccumulatorTable`` over rows. Fixed order everywhere: keys in the order of their first change."""
 
     def __init__(
-        self, key: Sequence[str], aggregates: Mapping[str, Aggregate], carry: Sequence[str], max_parallelism: int
+        self,
+        key: Sequence[str],
+        aggregates: Mapping[str, Aggregate],
+        carry: Sequence[str],
+        max_parallelism: int,
     ) -> None:
         """Start empty."""
         self._key = tuple(key)

@@ -39,8 +39,7 @@ _NO_CHECKPOINT = CheckpointId(0)
 
 @dataclass(frozen=True, slots=True)
 class FileSink:
-    """Describes a transactional file sink; ``path`` is a directory, relative to the output file system's
-    root."""
+    """Describes a transactional file sink; ``path`` is a directory on the output file system."""
 
     path: str
     uid: str = "sink"
@@ -105,8 +104,7 @@ class TransactionalFileSink:
         return tuple(self._prepared)
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Finish the commits of the restored checkpoint, then remove what older attempts left behind
-        (SI-03)."""
+        """Finish the commits of the restored checkpoint, then remove what older attempts left behind."""
         self._files = context.output_files
         self._syncs = DirectorySync(context.output_files)
         self._subtask_name = f"{quote(context.subtask.vertex, safe='')}-{context.subtask.index}"
@@ -156,8 +154,7 @@ class TransactionalFileSink:
         return True
 
     def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
-        """Do nothing: what was prepared for it stays prepared and is committed with the next one that
-        completes."""
+        """Do nothing: what was prepared for it is committed with the next checkpoint that completes."""
 
     def commit_without_checkpoints(self) -> None:
         """Commit all output at once: for the end of a job that takes no checkpoints (COO-7)."""
@@ -168,8 +165,7 @@ class TransactionalFileSink:
         self._prepared = []
 
     def close(self) -> None:
-        """Abandon the current transaction. Prepared ones stay: only a restore can tell what becomes of
-        them."""
+        """Abandon the current transaction. Prepared ones stay: a restore tells what becomes of them."""
         self._buffer = []
         self._buffered_records = 0
         current, self._current = self._current, None
@@ -200,8 +196,7 @@ class TransactionalFileSink:
         self._buffered_records = 0
 
     def pre_commit(self, checkpoint: CheckpointId) -> None:
-        """Make the current transaction's file complete and durable, name included. None is begun: none is
-        made."""
+        """Make the current transaction's file complete and durable, name included; none: do nothing."""
         current = self._current
         if current is None:
             return

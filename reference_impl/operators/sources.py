@@ -1,8 +1,8 @@
 """Rewindable sources: rows in memory, and Parquet files.
 
-A source is cut into splits, each read in order. A position is the number of the *next* record of a split (what
-was read ends before it), and 0 is a position like any other, not the lack of one. Subtask i of p reads the splits
-i, i + p, ... of the list, one after the other; a batch never crosses splits (SRC-1).
+A source is cut into splits, each read in order. A position is the number of the *next* record of a split
+(what was read ends before it), and 0 is a position like any other, not the lack of one. Subtask i of p
+reads the splits i, i + p, ... of the list, one after the other; a batch never crosses splits (SRC-1).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from reference_impl.errors import RestoreError, UsageError
 from reference_impl.operators.api import DataPlane
@@ -56,7 +56,7 @@ class SplitReader:
         self._batches: Iterator[tuple[Payload, int]] | None = None
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Go to a position (REC-1); raises RestoreError if it names a split that this subtask does not have."""
+        """Go to a position (REC-1); raises RestoreError for a split that this subtask does not have."""
         for position in positions:
             if position.split not in self.offsets:
                 why = (
@@ -177,8 +177,8 @@ def _require_within(split: str, offset: int, records: int, start_offset: int) ->
 class ParquetSource:
     """A source over local Parquet files, one split per file; payloads are Arrow record batches."""
 
-    paths: tuple[str, ...]
-    """Files, or directories whose ``*.parquet`` files are taken (hidden ones and those with ``_`` in front not)."""
+    paths: str | tuple[str, ...]
+    """Files, or directories: their ``*.parquet`` files, but not those that begin with ``.`` or ``_``."""
     columns: tuple[str, ...] | None = None
     """Columns to read, in this order; None: all."""
     batch_rows: int = 1 << 18
@@ -186,14 +186,12 @@ class ParquetSource:
     rate_limit: float | None = None
     """Records per second and subtask; None: as fast as it can."""
     repeat: int = 1
-    """How many times the files are read: with more than one, each file is the splits ``name#0``, ``name#1``, ..."""
+    """How often the files are read; above 1, each file is the splits ``name#0``, ``name#1``, and so on."""
     start_offset: int = 0
     """Where each split begins: records before it are not part of the input."""
 
     def __post_init__(self) -> None:
-        """Refuse a path that is a plain string, and numbers out of range."""
-        if isinstance(self.paths, str):
-            raise UsageError(f"ParquetSource: paths is a tuple of paths, so write ({self.paths!r},)")
+        """Refuse numbers out of range."""
         _require_positive(
             "ParquetSource", batch_rows=self.batch_rows, rate_limit=self.rate_limit, repeat=self.repeat
         )
@@ -202,7 +200,8 @@ class ParquetSource:
     def split_files(self) -> dict[str, Path]:
         """Return every split and its file, sorted by name; raises UsageError if there is none."""
         found: list[Path] = []
-        for path in map(Path, self.paths):
+        paths = (self.paths,) if isinstance(self.paths, str) else self.paths
+        for path in map(Path, paths):
             if path.is_dir():
                 found.extend(file for file in path.glob("*.parquet") if not file.name.startswith(("_", ".")))
             elif path.is_file():
@@ -210,7 +209,7 @@ class ParquetSource:
             else:
                 raise UsageError(f"ParquetSource: there is no file or directory {path}")
         if not found:
-            raise UsageError(f"ParquetSource: no *.parquet file in {', '.join(self.paths) or 'no paths at all'}")
+            raise UsageError(f"ParquetSource: no *.parquet file in {', '.join(paths) or 'no paths at all'}")
         _require_distinct("ParquetSource", [file.name for file in found])
         files = {file.name: file for file in sorted(found, key=lambda file: file.name)}
         if self.repeat == 1:
@@ -220,10 +219,14 @@ class ParquetSource:
     def open(self, subtask_index: int, parallelism: int, files: FileSystem, plane: DataPlane) -> SplitReader:
         """Return the reader of the subtask's share; raises UsageError if a file or column is missing."""
         if plane.name != "arrow":
-            raise UsageError(f"ParquetSource gives Arrow record batches, which the plane {plane.name!r} cannot take")
+            raise UsageError(
+                f"ParquetSource gives Arrow record batches, which the plane {plane.name!r} cannot take"
+            )
         splits = self.split_files()
         parquet = _parquet_splits(splits, self.columns, self.batch_rows, self.start_offset)
-        return SplitReader(list(splits), subtask_index, parallelism, parquet, self.start_offset, self.rate_limit)
+        return SplitReader(
+            list(splits), subtask_index, parallelism, parquet, self.start_offset, self.rate_limit
+        )
 
 
 def _parquet_splits(

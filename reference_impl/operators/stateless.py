@@ -99,10 +99,10 @@ class FlatMap:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Spec of a partial aggregation: each batch becomes one row per key, with the aggregates of that batch alone.
+    """Spec of a partial aggregation: each batch becomes one row per key, aggregated over that batch alone.
 
-    It stands before a shuffle, as in the plans of Spark SQL, and keeps nothing from one batch to the next; so a
-    barrier never finds a record in it.
+    It stands before a shuffle, as in the plans of Spark SQL, and keeps nothing from one batch to the next;
+    so a barrier never finds a record in it.
     """
 
     uid: str

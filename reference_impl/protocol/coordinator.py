@@ -208,9 +208,9 @@ class CoordinatorMachine:
         return ()
 
     def _on_consumed(self, event: InputConsumedReceived) -> Commands:
-        if event.attempt != self.attempt or self.state is not JobState.RUNNING:
-            return ()
-        self._consuming.pop(event.subtask, None)
+        # Also while DEPLOYING: a short input can end before the last subtask's report of running has come.
+        if event.attempt == self.attempt:
+            self._consuming.pop(event.subtask, None)
         return self._after_progress(event.at_ms)
 
     def _on_commit(self, event: CommitReceived) -> Commands:

@@ -115,8 +115,7 @@ class _WritableTables(dict[int, Table]):
 
 
 class _State:
-    """One named state: all its tables, those that may be written in place, and the version each stems
-    from."""
+    """One named state: its tables, those that may be written in place, and the version each stems from."""
 
     __slots__ = ("born", "readable", "writable")
 
@@ -151,8 +150,7 @@ class _ClosedStates(_States):
 
 
 class HeapStateStore:
-    """The live state of one operator of one subtask, in memory. Values must be ``bytes``, which never
-    change."""
+    """The live state of one operator of one subtask, in memory. Values must be immutable ``bytes``."""
 
     def __init__(self, scope: StateScope) -> None:
         """Start empty."""
@@ -236,8 +234,7 @@ class HeapStateStore:
         return captured
 
     def writable_copy(self, state: _State, group: int) -> Table:
-        """Return a table that may be written in place: the present one, unless a pinned snapshot shares
-        it."""
+        """Return a table to write in place: the present one, or a copy if a pinned snapshot shares it."""
         _require_in_range(group, self._key_groups)
         group = int(group)
         table = state.readable.get(group)
@@ -271,8 +268,7 @@ class HeapStateStore:
             future.cancel()
 
     def _release(self, version: int) -> None:
-        """Unpin a version. Releasing twice is harmless: a version is pinned once and its number never
-        returns."""
+        """Unpin a version. Twice is harmless: a version is pinned once and its number never returns."""
         with self._pin_lock:
             self._pins.pop(version, None)
         self._outstanding.pop(version, None)

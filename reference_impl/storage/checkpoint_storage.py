@@ -76,8 +76,7 @@ class CheckpointStorage(Protocol):
         """Delete everything of a checkpoint, metadata first. A missing one is no error."""
 
     def discard(self, handles: Iterable[StateHandle]) -> None:
-        """Delete state files. A missing one is no error; one that cannot be deleted does not keep the
-        others."""
+        """Delete state files. A missing one is no error; one that stays does not keep the others."""
 
     def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
         """Make durable that ids and attempts up to these are used (COO-4). Never lowers what was reserved."""
@@ -203,8 +202,7 @@ class FileCheckpointStorage:
         self._reserved = wanted
 
     def reserved(self) -> tuple[CheckpointId, AttemptNumber]:
-        """Return the highest id and attempt ever reserved; raises CorruptStateError rather than start
-        anew."""
+        """Return the highest id and attempt ever reserved; damaged counters are an error, not a new job."""
         if self._reserved is None:
             self._reserved = self._load_counters()
         return CheckpointId(self._reserved.checkpoint), AttemptNumber(self._reserved.attempt)
@@ -304,8 +302,7 @@ class FileStateWriter:
 
 
 def _write_durably(files: FileSystem, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
-    """Write a new file and make its bytes durable; return size and CRC-32. The stream is closed in any
-    case."""
+    """Write a new file and make its bytes durable; return size and CRC-32. Closes the stream always."""
     stream = files.create(path)
     try:
         size = crc = 0

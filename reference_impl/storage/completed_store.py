@@ -13,8 +13,7 @@ from reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCheckpoint:
-    """A published checkpoint whose metadata could not be read just now. It is kept: the cause may pass
-    (CO-06)."""
+    """A published checkpoint that could not be read just now. It is kept: the cause may pass (REC-4)."""
 
     checkpoint: CheckpointId
     problem: str

@@ -11,8 +11,8 @@ from conformance.clauses import CLAUSES, SOURCES, UnknownClause, as_markdown, cl
 
 PAGE = Path(__file__).parents[2] / "docs" / "clauses.md"
 COUNTS = {
-    "BAR": 6, "ALN": 3, "ALO": 3, "UNA": 3, "CHL": 5, "STA": 3, "SNP": 7, "COO": 7, "REC": 6, "SNK": 1, "SRC": 1,
-    "LOC": 11, "RSC": 3, "CAP": 1, "CAM": 3, "CER": 2,
+    "BAR": 6, "ALN": 3, "ALO": 3, "UNA": 3, "CHL": 5, "STA": 3, "SNP": 7, "COO": 7,
+    "REC": 6, "SNK": 1, "SRC": 1, "LOC": 11, "RSC": 3, "CAP": 1, "CAM": 3, "CER": 2,
 }  # fmt: skip
 
 
@@ -44,9 +44,7 @@ def test_a_clause_is_found_by_its_id_and_is_complete(identifier: str) -> None:
     assert set(entry.source.split()) <= set(SOURCES)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "nearest"), [("snp-1", "SNP-1"), ("ALN2", "ALN-2"), ("COO-77", "COO-7"), ("", "BAR-1")]
-)
+@pytest.mark.parametrize(("wrong", "nearest"), [("snp-1", "SNP-1"), ("ALN2", "ALN-2"), ("COO-77", "COO-7")])
 def test_an_unknown_id_is_answered_with_the_nearest(wrong: str, nearest: str) -> None:
     with pytest.raises(UnknownClause, match=rf"no clause '{wrong}'; the nearest id is {nearest}"):
         clause(wrong)

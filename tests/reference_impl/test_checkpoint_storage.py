@@ -340,3 +340,14 @@ def test_two_operators_never_share_a_file(files: FileSystem) -> None:
         writer = storage.writer(CheckpointId(1), AttemptNumber(1), COUNT, operator)
         paths.append(writer.write(name, [b"x"], GROUPS).path)
     assert len(set(paths)) == 3
+
+
+def test_unpublished_checkpoints_with_files_are_listed_as_incomplete(files: FileSystem) -> None:
+    storage = FileCheckpointStorage(files, "job")
+    storage.reserve(CheckpointId(9), AttemptNumber(1))
+    complete(storage, 1)
+    write(storage, 10)
+    write(storage, 2)
+    assert storage.incomplete() == (2, 10)
+    storage.discard_checkpoint(CheckpointId(2))
+    assert storage.incomplete() == (10,)

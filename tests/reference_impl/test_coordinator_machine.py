@@ -158,6 +158,14 @@ def test_the_last_checkpoint_follows_the_end_of_input_and_the_job_ends_with_the_
     assert done == (ev.FinishJob(AttemptNumber(1)),)
 
 
+def test_input_that_ends_before_every_subtask_reported_running_still_gets_its_last_checkpoint() -> None:
+    job = Job()
+    job.start()
+    job.machine.handle(ev.RunningReceived(job.now, AttemptNumber(1), COUNT))
+    assert job.machine.handle(ev.InputConsumedReceived(job.now, AttemptNumber(1), COUNT)) == ()
+    assert "SendTrigger" in kinds(job.machine.handle(ev.RunningReceived(job.now, AttemptNumber(1), SOURCE)))
+
+
 def test_a_checkpoint_in_flight_at_the_end_of_input_is_not_taken_for_the_last() -> None:
     job = running()
     job.tick(10)

@@ -73,7 +73,8 @@ def context(files: _Files, write_through: bool = False) -> OperatorContext:
     backend: Any = HeapStateBackend()
     subtask = SubtaskId("totals", 0)
     return OperatorContext(
-        "job", subtask, 1, AttemptNumber(1), GROUPS, 8, backend, files, files, LocalFileSystem("x"), write_through
+        "job", subtask, 1, AttemptNumber(1), GROUPS, 8, backend, files, files, LocalFileSystem("x"),
+        write_through
     )  # fmt: skip
 
 
@@ -110,7 +111,10 @@ def test_each_record_gives_running_totals(plane: Any) -> None:
 def test_changes_are_emitted_ahead_of_a_barrier_and_at_the_end(plane: Any) -> None:
     operator = opened(plane, _Files(), Emission.CHANGES)
     assert operator.process(batch(plane, ("a", 1), ("b", 2))) is None
-    assert rows(operator.before_barrier(FIRST)) == [{"k": "a", "n": 1, "sum": 1}, {"k": "b", "n": 1, "sum": 2}]
+    assert rows(operator.before_barrier(FIRST)) == [
+        {"k": "a", "n": 1, "sum": 1},
+        {"k": "b", "n": 1, "sum": 2},
+    ]
     assert operator.before_barrier(CheckpointId(2)) is None
     operator.process(batch(plane, ("b", 3)))
     assert rows(operator.end_of_input()) == [{"k": "b", "n": 2, "sum": 5}]
@@ -178,7 +182,9 @@ def test_final_rows_after_a_restore_include_restored_keys(plane: Any) -> None:
     operator = opened(plane, files, Emission.FINAL)
     operator.process(batch(plane, ("a", 1)))
     snapshot = operator.snapshot(FIRST).run()
-    assert rows(opened(plane, files, Emission.FINAL, snapshot).end_of_input()) == [{"k": "a", "n": 1, "sum": 1}]
+    assert rows(opened(plane, files, Emission.FINAL, snapshot).end_of_input()) == [
+        {"k": "a", "n": 1, "sum": 1}
+    ]
 
 
 def test_a_cancelled_snapshot_gives_no_result(plane: Any) -> None:
@@ -209,7 +215,7 @@ def test_stateless_operators_apply_their_function_and_keep_nothing(plane: Any) -
         (FlatMap("x", lambda row: [{"v": row["v"]}] * (row["v"] - 1)), [{"v": 2}, {"v": 3}, {"v": 3}]),
         (Combine("c", ("k",), {"n": Count()}, 8), [{"k": "a", "n": 2}, {"k": "b", "n": 1}]),
     ):
-        operator = spec.build(plane)  # type: ignore[attr-defined]
+        operator = spec.build(plane)
         operator.open(context(_Files()), None)
         assert rows(operator.process(payload)) == expected
         assert operator.before_barrier(FIRST) is None

@@ -39,7 +39,9 @@ def test_keys_round_trip_with_their_types(key: tuple[Any, ...]) -> None:
 
 
 @given(keys, keys)
-def test_keys_have_equal_bytes_exactly_if_they_are_equal(one: tuple[Any, ...], other: tuple[Any, ...]) -> None:
+def test_keys_have_equal_bytes_exactly_if_they_are_equal(
+    one: tuple[Any, ...], other: tuple[Any, ...]
+) -> None:
     assert (encode_key(one) == encode_key(other)) == (_typed(one) == _typed(other))
 
 
@@ -73,7 +75,7 @@ def test_a_key_group_lies_in_its_range(key: tuple[Any, ...], groups: int) -> Non
 
 
 @pytest.mark.parametrize(
-    "key_set", [[(i,) for i in range(4096)], [("N%d" % i, "EWR") for i in range(4096)]], ids=["ints", "texts"]
+    "key_set", [[(i,) for i in range(4096)], [(f"N{i}", "EWR") for i in range(4096)]], ids=["ints", "texts"]
 )
 def test_keys_spread_evenly_over_groups(key_set: list[tuple[Any, ...]]) -> None:
     counts = np.bincount([key_group_of(key, 16) for key in key_set], minlength=16)

@@ -16,7 +16,9 @@ from reference_impl.operators.stateless import Map
 
 
 def begin(parallelism: int = 2) -> Stream:
-    return StreamJob("flights", max_parallelism=16).source(CollectionSource((), 1), parallelism, name="flights")
+    return StreamJob("flights", max_parallelism=16).source(
+        CollectionSource((), 1), parallelism, name="flights"
+    )
 
 
 SINK: Any = Map("out", lambda row: row)
@@ -70,7 +72,13 @@ def test_a_name_or_another_width_begins_a_vertex() -> None:
 
 
 def test_combine_aggregates_before_the_shuffle_and_merges_after_it() -> None:
-    graph = begin().key_by("k").aggregate({"n": Count(), "s": Sum("v")}, combine=True, name="t").sink(SINK).build()
+    graph = (
+        begin()
+        .key_by("k")
+        .aggregate({"n": Count(), "s": Sum("v")}, combine=True, name="t")
+        .sink(SINK)
+        .build()
+    )
     assert [operator.uid for operator in graph.vertices[0].operators] == ["t.combine"]
     merge = graph.vertices[1].operators[0]
     assert isinstance(merge, AggregateSpec)

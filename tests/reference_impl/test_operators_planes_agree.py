@@ -1,4 +1,4 @@
-"""Property: the row plane and the Arrow plane do the same to the same rows, down to the bytes of keys and state."""
+"""Property: the row plane and the Arrow plane do the same to the same rows, down to the bytes of state."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from hypothesis import strategies as st
 
 from reference_impl.errors import UsageError
 from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.encoding import encode_key, key_group_of
-from reference_impl.operators.functions import Count, CountIf, FloatSum, Sum, Vectorized, merging_aggregates
+from reference_impl.operators.encoding import Key, encode_key, key_group_of
+from reference_impl.operators.functions import (
+    Aggregate,
+    Count,
+    CountIf,
+    FloatSum,
+    Sum,
+    Vectorized,
+    merging_aggregates,
+)
 from reference_impl.operators.rows import RowPlane
 
 ROWS, ARROW = RowPlane(), ArrowPlane()
@@ -29,8 +37,20 @@ SCHEMA = pa.schema(
         ("hours", pa.float64()),
     ]
 )
-AGGREGATES = {"n": Count(), "total": Sum("delay"), "lates": CountIf("late"), "time": FloatSum("hours")}
-KEYS = [("carrier",), ("number",), ("late",), ("hours",), ("carrier", "number"), ("number", "late", "carrier")]
+AGGREGATES: dict[str, Aggregate] = {
+    "n": Count(),
+    "total": Sum("delay"),
+    "lates": CountIf("late"),
+    "time": FloatSum("hours"),
+}
+KEYS = [
+    ("carrier",),
+    ("number",),
+    ("late",),
+    ("hours",),
+    ("carrier", "number"),
+    ("number", "late", "carrier"),
+]
 
 Row = dict[str, Any]
 
@@ -109,7 +129,7 @@ def _entries(table: Any) -> dict[bytes, tuple[int, bytes]]:
 def test_planes_agree_on_aggregates(
     given_batches: list[list[Row]], key: tuple[str, ...], emit_each: bool, restore_after: int
 ) -> None:
-    """Running rows, changes, final rows and state agree, also when each plane goes on from the other's state."""
+    """Running rows, changes, final rows and state agree, also when a plane goes on from the other's state."""
     carry = () if "id" in key else ("id",)
     tables: list[Any] = [plane.accumulators(key, AGGREGATES, carry, GROUPS) for plane in (ROWS, ARROW)]
     store: dict[bytes, tuple[int, bytes]] = {}
@@ -144,8 +164,10 @@ def _text(payload: Any) -> str:
 @given(batches, st.sampled_from(KEYS))
 def test_combining_first_gives_the_same_totals(given_batches: list[list[Row]], key: tuple[str, ...]) -> None:
     exact = {name: aggregate for name, aggregate in AGGREGATES.items() if name != "time"}
-    direct = ROWS.accumulators(key, exact, (), GROUPS)
-    merged = [plane.accumulators(key, merging_aggregates(exact), (), GROUPS) for plane in (ROWS, ARROW)]
+    direct: Any = ROWS.accumulators(key, exact, (), GROUPS)
+    merged: list[Any] = [
+        plane.accumulators(key, merging_aggregates(exact), (), GROUPS) for plane in (ROWS, ARROW)
+    ]
     for batch in given_batches:
         direct.update(batch, emit_each=False)
         partial = ROWS.combine(batch, key, exact, GROUPS)
@@ -164,8 +186,12 @@ def test_a_sum_beyond_64_bits_is_refused_by_both_planes() -> None:
         table.update(make([{"k": 1, "v": 2**62}, {"k": 2, "v": -(2**63)}, {"k": 1, "v": 2**62 - 1}]), False)
         assert as_set(table.all_rows()) == as_set([{"k": 1, "s": 2**63 - 1}, {"k": 2, "s": -(2**63)}])
         with pytest.raises(UsageError, match="64-bit"):
-            table.update(make([{"k": 1, "v": 1}]), False)
-            table.take_dirty()
+            _update_and_flush(table, make([{"k": 1, "v": 1}]))
+
+
+def _update_and_flush(table: Any, payload: Any) -> None:
+    table.update(payload, False)
+    table.take_dirty()
 
 
 def test_running_values_near_the_64_bit_bound_are_exact() -> None:
@@ -178,7 +204,9 @@ def test_running_values_near_the_64_bit_bound_are_exact() -> None:
 
 def test_int_keys_far_apart_keep_their_slots() -> None:
     """The lookup array gives way to the sorted index when keys spread out."""
-    tables: Sequence[Any] = [plane.accumulators(("k",), {"n": Count()}, (), GROUPS) for plane in (ROWS, ARROW)]
+    tables: Sequence[Any] = [
+        plane.accumulators(("k",), {"n": Count()}, (), GROUPS) for plane in (ROWS, ARROW)
+    ]
     for keys in ([5, 3, None, 5], [2**40, 3, -(2**63)], [2**40 + 1, 5, None, 7], [2**63 - 1, 7]):
         batch = [{"k": key} for key in keys]
         tables[0].update(batch, False)
@@ -189,16 +217,19 @@ def test_int_keys_far_apart_keep_their_slots() -> None:
 
 def test_a_key_column_may_change_its_type() -> None:
     table = ARROW.accumulators(("k",), {"n": Count()}, (), GROUPS)
-    for keys in ([None], [1, 2], ["a"], [1.5], [None]):
-        table.update(pa.RecordBatch.from_pydict({"k": keys}), False)
+    for column in ([None], [1, 2], ["a"], [1.5], [None]):
+        table.update(pa.RecordBatch.from_pydict({"k": column}), False)
     counts = {encoded: value[1][-8] for encoded, value in _entries(table).items()}
-    keys = [(None,), (1,), (2,), ("a",), (1.5,)]
+    keys: list[Key] = [(None,), (1,), (2,), ("a",), (1.5,)]
     assert counts == {encode_key(key): (2 if key == (None,) else 1) for key in keys}
 
 
 def test_dictionary_columns_are_keys_like_any_other() -> None:
     batch = pa.RecordBatch.from_pydict({"k": pa.array(["a", "b", "a"]).dictionary_encode()})
-    assert listed(ARROW.combine(batch, ("k",), {"n": Count()}, GROUPS)) == [{"k": "a", "n": 2}, {"k": "b", "n": 1}]
+    assert listed(ARROW.combine(batch, ("k",), {"n": Count()}, GROUPS)) == [
+        {"k": "a", "n": 2},
+        {"k": "b", "n": 1},
+    ]
 
 
 @pytest.mark.parametrize("plane", [ROWS, ARROW], ids=["rows", "arrow"])

@@ -55,7 +55,9 @@ def drained(reader: SplitReader) -> list[tuple[str, int]]:
         assert rows
         assert len({row["split"] for row in rows}) == 1, "a batch crossed splits"
         found += [(row["split"], row["i"]) for row in rows]
-        assert dict(_offsets(reader))[rows[-1]["split"]] == rows[-1]["i"] + 1, "a position is of the next record"
+        assert dict(_offsets(reader))[rows[-1]["split"]] == rows[-1]["i"] + 1, (
+            "a position is of the next record"
+        )
     assert reader.poll() is None
     return found
 
@@ -99,7 +101,10 @@ def test_every_split_is_read_by_one_subtask_and_has_a_position_from_the_start(
 ) -> None:
     source: Any = ParquetSource((str(directory),)) if parquet else collection()
     readers = [opened(source, index, 2) for index in range(2)]
-    assert [_offsets(reader) for reader in readers] == [[("a.parquet", 0), ("c.parquet", 0)], [("b.parquet", 0)]]
+    assert [_offsets(reader) for reader in readers] == [
+        [("a.parquet", 0), ("c.parquet", 0)],
+        [("b.parquet", 0)],
+    ]
     assert sorted(record for reader in readers for record in drained(reader)) == EVERYTHING
     assert _offsets(readers[0]) == [("a.parquet", 10), ("c.parquet", 7)]
 
@@ -108,9 +113,7 @@ def test_every_split_is_read_by_one_subtask_and_has_a_position_from_the_start(
 def test_input_begins_at_the_start_offset_and_a_restored_position_wins_over_it(
     directory: Path, parquet: bool
 ) -> None:
-    source: Any = (
-        ParquetSource((str(directory),), start_offset=8) if parquet else collection(start_offset=8)
-    )
+    source: Any = ParquetSource((str(directory),), start_offset=8) if parquet else collection(start_offset=8)
     reader = opened(source)
     assert _offsets(reader) == [("a.parquet", 8), ("b.parquet", 8), ("c.parquet", 8)]
     again = opened(source)
@@ -157,7 +160,7 @@ def test_files_can_be_read_several_times_as_several_splits(directory: Path) -> N
 
 
 def test_mistakes_are_told(directory: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no \\*.parquet file"):
+    with pytest.raises(UsageError, match=r"no \*\.parquet file"):
         ParquetSource((str(tmp_path),)).split_files()
     with pytest.raises(UsageError, match="no file or directory"):
         ParquetSource((str(tmp_path / "nothing"),)).split_files()

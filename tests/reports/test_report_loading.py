@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from synthetic_run import campaign_of, record_of, spark_campaign, write_run
 
 from harness.errors import UsageError
 from harness.oracle.verdict import Verdict
@@ -20,6 +19,7 @@ from reports.loading import (
     planned_faults,
     verdict_of,
 )
+from tests.reports.synthetic_run import campaign_of, record_of, spark_campaign, write_run
 
 
 @pytest.fixture

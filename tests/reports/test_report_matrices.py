@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from synthetic_run import POINTS, record_of, spark_campaign, write_run
 
 from conformance.clauses import CLAUSES
 from harness.oracle.verdict import Finding, Verdict
@@ -15,6 +14,7 @@ from harness.record import FaultRecord, TrialSummary, summary_of
 from reports.loading import load_run
 from reports.matrix import TIMED, Cell, clause_matrix, phase_fault_matrix, unchecked_clauses
 from reports.ranking import TIMELINES_MAX, ranked_findings, timeline_trials
+from tests.reports.synthetic_run import POINTS, record_of, spark_campaign, write_run
 
 SUMMARIES = tuple(summary_of(record_of(trial)) for trial in range(12))
 

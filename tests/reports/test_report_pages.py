@@ -1,4 +1,4 @@
-"""The page, the JSON, the JUnit file and the terminal summary tell the records' numbers and never too much."""
+"""Page, JSON, JUnit file and terminal summary tell the records' numbers and never claim too much."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import junitparser
 import msgspec
 import pytest
 from rich.console import Console
-from synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
 
 from harness.oracle.verdict import Finding, Verdict
 from harness.record import TrialRecord
@@ -21,6 +20,7 @@ from reports import html, print_summary, write_reports
 from reports.loading import load_run
 from reports.machine_readable import as_junit, as_object
 from reports.write import ReportNotWritable
+from tests.reports.synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x00"
 
@@ -189,7 +189,7 @@ def test_junit_counts_match_the_findings(run_directory: Path) -> None:
     assert failed.name == "exactly-once-output"
     assert failed.classname == "reference-spark.trial-00006"
     assert EXAMPLES[0] in failed.result[0].text
-    (properties,) = failed.iterchildren(junitparser.Properties)
+    (properties,) = failed.iterchildren(junitparser.Properties)  # type: ignore[no-untyped-call]
     facts = {each.name: each.value for each in properties}
     assert facts == {
         "trial": "6",

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import plotly.graph_objects
 import pytest
-from synthetic_run import SUBTASKS, record_of
 
 from harness.record import TrialRecord
 from reports.charts import histogram
 from reports.intervals import Series, recoveries, series_of
 from reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
+from tests.reports.synthetic_run import SUBTASKS, record_of
 
 TWO_FAULTS = record_of(2)
 

@@ -1,0 +1,1 @@
+"""Benchmarks: each claims with numbers from one run, side by side where it compares."""

@@ -1,0 +1,65 @@
+"""How many schedules a second the simulator judges: the standard scenario, all oracles on, one core.
+
+The standard scenario: 2 sources of 20 batches of 3 records, 2 keyed subtasks, 1 sink, about 3 checkpoints and 1
+executor killed between the synchronous and the asynchronous part of a snapshot. Every schedule has a seed of
+its own; all must be VALID, for a fast simulator that is wrong is worth nothing. An event is one step of the
+simulator's scheduler. Times are of the process's own processor time, so that a busy machine does not count.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from harness.oracle.registry import checkers_for
+from harness.oracle.verdict import Verdict
+from harness.plan import CheckpointPlan, TrialPlan
+from harness.suts.reference_simulated import ReferenceSimulated
+from harness.trial import run_trial
+
+STANDARD = TrialPlan(
+    checkpoints=CheckpointPlan(interval_ms=12, async_ms_max=6),
+    faults=(ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),),
+    note="the standard scenario of the simulation benchmark",
+)
+WARM_UP, SCHEDULES = 50, 1_000
+
+
+def run(progress: Callable[[str, float], None]) -> dict[str, Any]:
+    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+
+    Raises RuntimeError if a schedule was not VALID.
+    """
+    system = ReferenceSimulated()
+    checkpoints = events = recoveries = 0
+    with tempfile.TemporaryDirectory(prefix="barrier-tck-bench-") as directory:
+        for seed in range(-WARM_UP, SCHEDULES):
+            if seed == 0:
+                started = time.process_time()
+            plan = msgspec.structs.replace(STANDARD, seed=seed)
+            record = run_trial(plan, system, Path(directory), checkers_for(plan, system.capabilities))
+            if record.verdict is not Verdict.VALID:
+                raise RuntimeError(f"seed {seed} is {record.verdict.value}: {record.findings}")
+            if seed >= 0:
+                checkpoints += record.checkpoints_completed
+                events += int(record.measurements["steps"])
+                recoveries += record.recoveries
+            if seed % 50 == 0:
+                progress("simulated schedules", max(0, seed) / SCHEDULES)
+        seconds = time.process_time() - started
+    return {
+        "schedules": SCHEDULES,
+        "seconds": round(seconds, 3),
+        "schedules_per_second": round(SCHEDULES / seconds, 1),
+        "events_per_second": round(events / seconds),
+        "events_per_schedule": round(events / SCHEDULES, 1),
+        "checkpoints_per_schedule": round(checkpoints / SCHEDULES, 2),
+        "recoveries_per_schedule": round(recoveries / SCHEDULES, 2),
+        "all_valid": True,
+    }

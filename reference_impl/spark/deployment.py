@@ -1,0 +1,441 @@
+"""A job on Spark, from the driver's side: ``SparkJobRunner``.
+
+Every attempt is one barrier stage. Its tasks register as slots with the coordinator service, are given subtasks, and
+stay until the attempt ends. The coordinator driver, the deployer, and all observers run on one thread, the event
+loop; other threads only post to it.
+
+An attempt ends in this order: its control connections are closed, which ends every subtask wherever it stands;
+Spark is told to cancel the stage; and once the stage's thread is back, the coordinator may deploy the next. What
+an old process still does after that is fenced off by its attempt number (REC-2).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from reference_impl.config import JobConfig
+from reference_impl.errors import UsageError
+from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
+from reference_impl.operators.api import DataPlane
+from reference_impl.operators.arrow import ArrowPlane
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.coordinator_events import JobState
+from reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, FromSubtask
+from reference_impl.protocol.slots import Slot, assign
+from reference_impl.runtime.components import Components
+from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
+from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.runtime.subtask_driver import SubtaskDeployment
+from reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
+from reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
+from reference_impl.spark.handshake import new_secret
+from reference_impl.spark.link_messages import (
+    ChannelAddress,
+    DeploySubtask,
+    FirstRecords,
+    PointReached,
+    Resume,
+    SlotOffer,
+    WatchedPoint,
+)
+from reference_impl.spark.observer import JobObserver, SubtaskProcess
+from reference_impl.spark.options import SparkOptions
+from reference_impl.spark.stage import BarrierStage, StageOutcome
+from reference_impl.spark.subtask_process import SubtaskProgram
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import LocalFileSystem
+
+_log = logging.getLogger(__name__)
+_CANCEL_AGAIN_MS = 200.0
+_LEAVE_TIMEOUT_MS = 10_000.0
+_CLOSE_TIMEOUT_S = 10.0
+
+Route = Callable[[ChannelId, str, int], tuple[str, int]]
+
+
+def direct_route(_channel: ChannelId, host: str, port: int) -> tuple[str, int]:
+    """Return the receiver's own address: nothing stands in between."""
+    return host, port
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job ended."""
+
+    state: JobState
+    """FINISHED or FAILED."""
+    reason: str
+
+
+@dataclass
+class _Attempt:
+    """The attempt that runs now, or is being stopped."""
+
+    number: int
+    restore: CompletedCheckpoint | None
+    stage: BarrierStage
+    offered: dict[int, SlotConnection] = field(default_factory=dict)
+    placed: dict[SubtaskId, SlotConnection] = field(default_factory=dict)
+    stopping: bool = False
+    stage_ended: bool = False
+
+
+class SparkJobRunner:
+    """Runs one job once. ``start``, then ``wait``; ``close`` at the end in every case (or use ``with``)."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        graph: JobGraph,
+        config: JobConfig,
+        files_root: str | Path,
+        *,
+        plane: Callable[[], DataPlane] = ArrowPlane,
+        components: Components | None = None,
+        options: SparkOptions | None = None,
+        observer: JobObserver | None = None,
+        watched: Sequence[tuple[ProtocolPoint, SubtaskId | None]] = (),
+        route: Route = direct_route,
+    ) -> None:
+        """Prepare a run; nothing happens before ``start``.
+
+        ``files_root`` is a directory that driver and executors reach under this path: checkpoint storage and sinks
+        live below it. ``watched`` lists the points at which a subtask (None: any) stops until the observer's
+        ``point_reached`` returned. ``route`` may replace the address of a data channel by a proxy's.
+        """
+        self._context = spark.sparkContext
+        self._graph = graph
+        self._config = config
+        self._files_root = str(Path(files_root).absolute())
+        self._plane = plane
+        self._components = components or Components()
+        self._options = options or SparkOptions()
+        self._observer = observer or JobObserver()
+        self._watched = tuple(WatchedPoint(point.value, subtask) for point, subtask in watched)
+        self._route = route
+        self._secret = new_secret()
+        self._run_id = uuid.uuid4().hex[:8]
+        self._clock = MonotonicClock()
+        self._loop = EventLoop(self._clock, self._after_each, self._crashed)
+        self._background = LoopBackground(self._loop.post, 1, "metadata")
+        self._driver: CoordinatorDriver | None = None
+        self._service: CoordinatorService | None = None
+        self._attempt: _Attempt | None = None
+        self._processes: dict[SubtaskId, SubtaskProcess] = {}
+        self._ended = threading.Event()
+        self._end: JobEnd | None = None
+        self._crash: BaseException | None = None
+        self._closed = False
+
+    # --- what a user calls, from any thread -----------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the coordinator and deploy the first attempt, from the last completed checkpoint if there is one."""
+        if self._service is not None:
+            raise UsageError("this runner was started before; make a new SparkJobRunner for each run")
+        host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
+        self._service = CoordinatorService(
+            host, self._secret, self._loop.post, self, self._options.heartbeat_timeout_ms
+        )
+        files = LocalFileSystem(self._files_root)
+        ports = CoordinatorPorts(
+            clock=self._clock,
+            probe=self,
+            timers=self,
+            subtasks=self,
+            deployer=self,
+            background=self._background,
+            storage=FileCheckpointStorage(files, self._graph.name, self._config.storage_root),
+            observer=self._observer,
+        )
+        driver = CoordinatorDriver(self._graph, self._config, ports, self._components)
+        self._driver = driver
+        self._service.start()
+        self._loop.start()
+        self._loop.post(driver.start)
+        self._loop.post(self._watch_heartbeats)
+
+    def wait(self, timeout_s: float | None = None) -> JobEnd | None:
+        """Wait for the job's end and return it, or None at the timeout.
+
+        Raises what crashed the coordinator, if something did: that is a bug, not a failure of the job.
+        """
+        if not self._ended.wait(timeout_s):
+            return None
+        if self._crash is not None:
+            raise RuntimeError(f"the coordinator crashed: {self._crash!r}") from self._crash
+        return self._end
+
+    def close(self) -> None:
+        """End whatever still runs: the attempt, its Spark stage, every connection and thread. Harmless twice."""
+        if self._closed or self._service is None:
+            return
+        self._closed = True
+        attempt = self._attempt
+        self._service.close()
+        if attempt is not None:
+            deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+            while not attempt.stage.join(_CANCEL_AGAIN_MS / 1000.0) and time.monotonic() < deadline:
+                attempt.stage.cancel()
+        self._loop.stop()
+        self._background.close()
+        if self._end is None and self._crash is None:
+            self._end = JobEnd(JobState.FAILED, "the runner was closed before the job's end")
+        self._ended.set()
+
+    def __enter__(self) -> SparkJobRunner:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def now_ms(self) -> float:
+        """Return the coordinator's time: milliseconds of the epoch, which never go back."""
+        return self._clock.now_ms()
+
+    def subtask_processes(self) -> dict[SubtaskId, SubtaskProcess]:
+        """Return where every subtask of the current attempt runs; empty while an attempt is being placed."""
+        return dict(self._processes)
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """Return what the job waits for, in words (REC-6)."""
+        return () if self._driver is None else self._driver.machine.waiting_for()
+
+    # --- the coordinator's ports, called on the event loop -------------------------------------------------------
+
+    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+        """Probe: the coordinator stands at a point."""
+        self._observer.point_reached(point, None, details.get("attempt", 0), checkpoint)
+
+    def set(self, name: str, at_ms: float) -> None:
+        """Timers: call the driver at a time."""
+        driver = self._required_driver()
+        self._loop.set_timer(f"job-{name}", at_ms, lambda: driver.on_timer(name))
+
+    def send(self, subtask: SubtaskId, message: Any) -> None:
+        """Directory: send to a subtask of the current attempt."""
+        connection = self._attempt.placed.get(subtask) if self._attempt is not None else None
+        if connection is not None:
+            connection.send(message)
+
+    def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
+        """Deployer: submit the barrier stage of an attempt."""
+        service = self._required_service()
+        program = SubtaskProgram(
+            graph=self._graph,
+            plane=self._plane,
+            components=self._components,
+            files_root=self._files_root,
+            coordinator=(service.host, service.port),
+            attempt=AttemptNumber(attempt),
+            options=self._options,
+            secret=self._secret,
+        )
+        group = f"{self._graph.name}-{self._run_id}-attempt-{attempt}"
+
+        def ended(outcome: StageOutcome) -> None:
+            self._loop.post(lambda: self._stage_ended(attempt, outcome))
+
+        stage = BarrierStage(self._context, group, len(self._graph.subtasks), program, ended)
+        self._attempt = _Attempt(attempt, restore, stage)
+        self._processes = {}
+        service.admit_attempt(attempt)
+        self._loop.set_timer(
+            "deployment",
+            self._clock.now_ms() + self._options.deployment_timeout_ms,
+            lambda: self._check_deployed(attempt),
+        )
+        stage.start()
+
+    def stop(self, attempt: int, reason: str) -> None:
+        """Deployer: end an attempt; the coordinator is told when the stage has ended."""
+        current = self._attempt
+        if current is None or current.number != attempt:
+            return
+        current.stopping = True
+        self._processes = {}
+        for connection in current.offered.values():
+            connection.send(CancelSubtask(reason))
+        self._required_service().close_attempt()
+        if current.stage_ended:
+            driver = self._required_driver()
+            self._loop.post(lambda: driver.on_attempt_stopped(attempt))
+        else:
+            self._cancel_stage(current)
+
+    # --- events of the control connections, called on the event loop ----------------------------------------------
+
+    def slot_offered(self, connection: SlotConnection) -> None:
+        """Take a slot in; the last one starts the subtasks."""
+        attempt = self._attempt
+        if attempt is None or attempt.stopping or connection.attempt != attempt.number:
+            connection.close()
+            return
+        attempt.offered[connection.slot] = connection
+        if len(attempt.offered) == len(self._graph.subtasks):
+            self._place(attempt)
+
+    def message_received(self, connection: SlotConnection, message: Any) -> None:
+        """Take what a subtask says."""
+        attempt, subtask = self._attempt, connection.subtask
+        if attempt is None or attempt.stopping or connection.attempt != attempt.number or subtask is None:
+            return
+        if isinstance(message, PointReached):
+            point = ProtocolPoint(message.point)
+            self._observer.point_reached(point, subtask, attempt.number, message.checkpoint)
+            connection.send(Resume(message.sequence))
+        elif isinstance(message, FirstRecords):
+            self._observer.first_records(subtask, attempt.number, message.at_ms)
+        elif isinstance(message, FromSubtask) and (message.attempt, message.subtask) == (attempt.number, subtask):
+            self._required_driver().on_message(message)
+        else:
+            _log.warning("dropped from %s of attempt %d: %r", subtask, attempt.number, message)
+
+    def slot_lost(self, connection: SlotConnection, reason: str) -> None:
+        """Fail the attempt for a slot that is gone, unless it left in good order."""
+        attempt = self._attempt
+        if attempt is None or attempt.stopping or connection.attempt != attempt.number or connection.left:
+            return
+        offer = connection.offer
+        where = f"slot {connection.slot} at {connection.peer}"
+        if offer is not None:
+            where = f"{connection.subtask or where} (worker {offer.worker_pid} of executor {offer.executor_id})"
+        self._attempt_failed(f"{where}: {reason}", connection.subtask)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _place(self, attempt: _Attempt) -> None:
+        offers: dict[int, SlotOffer] = {
+            number: connection.offer
+            for number, connection in sorted(attempt.offered.items())
+            if connection.offer is not None
+        }
+        slots = [Slot(offer.host, offer.executor_id, number) for number, offer in offers.items()]
+        chosen = assign(slots, self._graph.subtasks)
+        for subtask, slot in chosen.items():
+            connection = attempt.offered[slot.number]
+            connection.subtask = subtask
+            attempt.placed[subtask] = connection
+        processes = {
+            subtask: _process_of(subtask, attempt.number, offers[slot.number]) for subtask, slot in chosen.items()
+        }
+        self._processes = processes
+        self._observer.subtasks_placed(attempt.number, processes)
+        for subtask, connection in attempt.placed.items():
+            outputs = tuple(
+                self._address_of(channel, offers[chosen[channel.receiver].number])
+                for channel in self._graph.outputs_of(subtask)
+            )
+            deployment = self._deployment_of(subtask, attempt)
+            connection.send(DeploySubtask(deployment, outputs, self._watched, self._clock.now_ms()))
+
+    def _address_of(self, channel: ChannelId, offer: SlotOffer) -> ChannelAddress:
+        host, port = self._route(channel, offer.host, offer.data_port)
+        return ChannelAddress(channel, host, port)
+
+    def _deployment_of(self, subtask: SubtaskId, attempt: _Attempt) -> SubtaskDeployment:
+        restore = attempt.restore
+        return SubtaskDeployment(
+            job=self._graph.name,
+            subtask=subtask,
+            attempt=AttemptNumber(attempt.number),
+            config=self._config,
+            restore=restore.snapshot_of(subtask) if restore is not None else None,
+            restored_checkpoint=restore.checkpoint if restore is not None else None,
+        )
+
+    def _stage_ended(self, number: int, outcome: StageOutcome) -> None:
+        attempt = self._attempt
+        if attempt is None or attempt.number != number:
+            return
+        attempt.stage_ended = True
+        driver = self._required_driver()
+        if attempt.stopping:
+            driver.on_attempt_stopped(number)
+        elif not driver.ended:
+            said = outcome if isinstance(outcome, str) else f"every slot returned: {outcome}"
+            driver.on_attempt_failed(number, f"the Spark stage ended: {said}")
+
+    def _cancel_stage(self, attempt: _Attempt) -> None:
+        if not attempt.stage_ended:
+            attempt.stage.cancel()
+            again_ms = self._clock.now_ms() + _CANCEL_AGAIN_MS
+            self._loop.set_timer("cancel", again_ms, lambda: self._cancel_stage(attempt))
+
+    def _attempt_failed(self, reason: str, subtask: SubtaskId | None) -> None:
+        driver = self._required_driver()
+        if self._attempt is not None and not driver.ended:
+            driver.on_attempt_failed(self._attempt.number, reason, subtask)
+
+    def _check_deployed(self, attempt: int) -> None:
+        driver = self._required_driver()
+        if driver.state is JobState.DEPLOYING and self._attempt is not None and self._attempt.number == attempt:
+            registered, wanted = len(self._attempt.offered), len(self._graph.subtasks)
+            driver.on_attempt_failed(
+                attempt,
+                f"not every subtask ran within {self._options.deployment_timeout_ms} ms; {registered} of {wanted} "
+                "slots registered; give the cluster enough cores, or raise deployment_timeout_ms",
+            )
+
+    def _watch_heartbeats(self) -> None:
+        for connection in self._required_service().silent():
+            if not connection.lost:
+                connection.lost = True
+                connection.close()
+                self.slot_lost(connection, f"silent for more than {self._options.heartbeat_timeout_ms} ms")
+        next_ms = self._clock.now_ms() + self._options.heartbeat_interval_ms
+        self._loop.set_timer("heartbeats", next_ms, self._watch_heartbeats)
+
+    def _after_each(self) -> None:
+        """After every call on the loop: has the job ended, and everything of it?"""
+        driver = self._driver
+        if driver is None or not driver.ended or self._end is not None:
+            return
+        attempt = self._attempt
+        if attempt is None or attempt.stage_ended:
+            self._end = JobEnd(driver.state, driver.reason)
+            self._ended.set()
+        elif not attempt.stopping:
+            # The subtasks were told to leave; those that do not are made to.
+            attempt.stopping = True
+            self._loop.set_timer("leave", self._clock.now_ms() + _LEAVE_TIMEOUT_MS, self._leave_now)
+
+    def _leave_now(self) -> None:
+        if self._attempt is not None and not self._attempt.stage_ended:
+            self._required_service().close_attempt()
+            self._cancel_stage(self._attempt)
+
+    def _crashed(self, error: BaseException) -> None:
+        _log.error("the coordinator crashed", exc_info=error)
+        if self._crash is None:
+            self._crash = error
+            self._required_service().close_attempt()
+            self._ended.set()
+
+    def _required_driver(self) -> CoordinatorDriver:
+        if self._driver is None:
+            raise UsageError("the runner was not started; call start() first")
+        return self._driver
+
+    def _required_service(self) -> CoordinatorService:
+        if self._service is None:
+            raise UsageError("the runner was not started; call start() first")
+        return self._service
+
+
+def _process_of(subtask: SubtaskId, attempt: int, offer: SlotOffer) -> SubtaskProcess:
+    return SubtaskProcess(
+        subtask, attempt, offer.host, offer.worker_pid, offer.executor_pid, offer.executor_id
+    )

@@ -1,0 +1,73 @@
+"""What a job on Spark tells whoever watches it: all of ``CoordinatorObserver``, and what only this world knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reference_impl.ids import SubtaskId
+from reference_impl.protocol.coordinator_events import JobState
+from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint
+from reference_impl.runtime.ports import ProtocolPoint
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskProcess:
+    """Where a subtask of the current attempt runs."""
+
+    subtask: SubtaskId
+    attempt: int
+    host: str
+    worker_pid: int
+    """The Python worker."""
+    executor_pid: int
+    """The executor's JVM; 0 if it could not be found."""
+    executor_id: str
+
+
+class JobObserver:
+    """Does nothing; inherit and override what is of interest. Every call comes on the coordinator's thread.
+
+    The coordinator stands still during a call, and a subtask at a watched point too.
+    """
+
+    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
+        """A deployment begins."""
+
+    def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
+        """Every subtask has its slot; nothing was sent to them yet."""
+
+    def attempt_running(self, attempt: int) -> None:
+        """Every subtask runs."""
+
+    def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
+        """A subtask finished the first batch of an attempt, at a time of the coordinator's clock."""
+
+    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+        """An attempt ended: ``failed`` or ``finished``."""
+
+    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
+        """The sources are told to inject barriers."""
+
+    def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+        """An acknowledgement arrived, with its metrics (accepted or not)."""
+
+    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
+        """The metadata is durable, nothing has been discarded for it, and nobody was told."""
+
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+        """A checkpoint was given up."""
+
+    def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
+        """A terminal subtask committed."""
+
+    def discard_failed(self, what: str, reason: str) -> None:
+        """Garbage could not be removed; the job goes on."""
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+    ) -> None:
+        """A subtask stands still at a watched point; or (``subtask`` None) the coordinator does, at any point."""
+
+    def job_ended(self, state: JobState, reason: str) -> None:
+        """The job finished or failed."""

@@ -1,0 +1,1 @@
+"""Tests of the reports, and the synthetic run directory they share."""
