@@ -29,6 +29,9 @@ RETRY_MS = 10.0
 RETRIES_MAX = 300
 """After so many looks a timed fault is given up as skipped."""
 
+_EARLY_MS = 0.001
+"""A deployment subtracts floats to get its time, so a fault counts as due a microsecond early."""
+
 Inject = Callable[[Fault, Targets], Injection]
 
 
@@ -94,7 +97,7 @@ class Nemesis:
     def time_reached(self, now_ms: float) -> None:
         """Carry out every timed fault that is due at ``now_ms``, counted from when the first attempt ran."""
         with self._lock:
-            due = [entry for entry in self._timed if not entry.done and entry.due_ms <= now_ms]
+            due = [entry for entry in self._timed if not entry.done and entry.due_ms <= now_ms + _EARLY_MS]
             _claim(due)
         for entry in due:
             self._carry_out(entry, self._attempt, retry_ms=now_ms + RETRY_MS)

@@ -66,9 +66,11 @@ class Profile:
     kinds: tuple[tuple[str, int], ...] = (("executor", 3), ("worker", 3), ("coordinator", 2))
     """Fault kinds of ``faults.packages`` with their weights."""
     points: tuple[ProtocolPoint, ...] = _SUBTASK_POINTS + _COORDINATOR_POINTS
+    restore_per_mille: int = 350
+    """How many plans with several faults begin with one after which a checkpoint is restored."""
     timed_per_mille: int = 250
     """How many faults are timed and not aimed at a protocol point."""
-    timed_ms: Range = (0, 60)
+    timed_ms: Range = (0, 25)
     own_target_per_mille: int = 700
     """How many aimed faults hit the subtask that stands at the point, and not another."""
     lose_unsynced_per_mille: int = 250
@@ -102,6 +104,7 @@ PROFILES: tuple[Profile, ...] = (
         name="heavy",
         description="As standard, with 2 to 4 faults in every trial, many of them during a restore.",
         faults=(2, 4),
+        restore_per_mille=800,
         points=(
             *_SUBTASK_POINTS,
             *_COORDINATOR_POINTS,

@@ -155,8 +155,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
 class TrialSummary(msgspec.Struct, frozen=True):
     """One trial in short: one line of ``trials.jsonl``, written for every trial, kept in full or not.
 
-    Findings and faults are in it so that a report over all trials (verdict per clause, phase by fault) needs no
-    ``record.json``. Only ``trial`` and ``verdict`` are required.
+    Findings and faults are in it so that a report over all trials (verdict per clause, phase by fault) needs
+    no ``record.json``. Only ``trial`` and ``verdict`` are required.
     """
 
     trial: int

@@ -3,8 +3,8 @@
 A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what is sure to happen
 in the plan at hand: a job cannot end without a completed checkpoint, so every subtask passes every point of a
 checkpoint at least once; a subtask that is killed before it acknowledged passes them again; a restore follows
-once something else was killed. Points that a plan may never reach (the fifth checkpoint of a short job) are
-not drawn.
+a kill that came after a completed checkpoint and before the end. Points that a plan may never reach (the
+fifth checkpoint of a short job) are not drawn.
 """
 
 from __future__ import annotations
@@ -77,19 +77,18 @@ class _Job:
         records = workload.batches * workload.batch_records - workload.start_offset
         return max(0, -(-records // workload.batch_records))
 
-    def passing(self, point: ProtocolPoint, kills_before: int) -> tuple[str, ...]:
+    def passing(self, point: ProtocolPoint, restores: bool) -> tuple[str, ...]:
         """Return the subtasks that are sure to pass a point at least once."""
         if point is ProtocolPoint.RECORDS_PROCESSED:
             return self.sources if self.batches_per_source else ()
         if point in _ALIGNMENT:
-            several = (
-                (self.keyed if len(self.sources) > 1 else ()),
-                (self.sinks if len(self.keyed) > 1 else ()),
-            )
-            return several[0] + several[1]
+            keyed = self.keyed if len(self.sources) > 1 else ()
+            if point is ProtocolPoint.ALIGNMENT_STARTED:
+                return keyed  # a sink may get all its barriers at once, with nothing left to wait for
+            return keyed + (self.sinks if len(self.keyed) > 1 else ())
         if point in _SINK_ONLY:
             return self.sinks
-        if point in _RESTORE and not kills_before:
+        if point in _RESTORE and not restores:
             return ()
         return self.all
 
@@ -136,7 +135,9 @@ def trial_plans(
     count = _between(draw, profile.faults) if kinds else 0
     job = _job(plan, subtasks(plan))
     schedule: list[ScheduledFault] = []
-    for _ in range(count):
+    if count > 1 and _chance(draw, profile.restore_per_mille):
+        schedule.append(_draw_kill_before_restore(draw, job, kinds))
+    while len(schedule) < count:
         schedule.append(_draw_fault(draw, profile, job, kinds, schedule))
     restart = msgspec.structs.replace(
         plan.restart, attempts_max=max(plan.restart.attempts_max, RESTARTS_PER_FAULT * count)
@@ -217,7 +218,9 @@ def _draw_fault(
     kind = draw(st.sampled_from(kinds))
     trigger: At | After
     if _chance(draw, profile.timed_per_mille):
-        trigger = At(time_ms=_between(draw, profile.timed_ms))
+        earliest, latest = profile.timed_ms
+        latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2))
+        trigger = At(time_ms=_between(draw, (earliest, latest)))
         standing = None
     else:
         trigger = _draw_aim(draw, profile, job, before)
@@ -229,16 +232,39 @@ def _draw_fault(
 
 
 def _draw_aim(draw: st.DrawFn, profile: Profile, job: _Job, before: Sequence[ScheduledFault]) -> After:
+    restores = any(_leads_to_restore(scheduled, job) for scheduled in before)
     possible = tuple(
-        point for point in profile.points if point in COORDINATOR_POINTS or job.passing(point, len(before))
+        point for point in profile.points if point in COORDINATOR_POINTS or job.passing(point, restores)
     )
     point = draw(st.sampled_from(possible))
     if point in COORDINATOR_POINTS:
         return After(point, nth=1 + _repeats(point, None, before))
-    subtask = draw(st.sampled_from(job.passing(point, len(before))))
+    subtask = draw(st.sampled_from(job.passing(point, restores)))
     if point is ProtocolPoint.RECORDS_PROCESSED:
         return After(point, subtask, nth=draw(st.integers(1, job.batches_per_source)))
     return After(point, subtask, nth=1 + _repeats(point, subtask, before))
+
+
+def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
+    """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
+    kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.sinks))
+    return ScheduledFault(kind.build(sink, False), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
+
+
+def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
+    """Tell whether a completed checkpoint is sure to be restored after this fault.
+
+    It is if a sink, or the coordinator, dies after the checkpoint completed and before the sink's commit is
+    known: the job cannot have ended then.
+    """
+    fault, trigger = scheduled.fault, scheduled.trigger
+    if not isinstance(trigger, After):
+        return False
+    if trigger.point in _SINK_ONLY:
+        return isinstance(fault, CrashCoordinator) or fault.subtask == trigger.subtask
+    if trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED:
+        return isinstance(fault, CrashCoordinator) or fault.subtask in job.sinks
+    return False
 
 
 def _repeats(point: ProtocolPoint, subtask: str | None, before: Sequence[ScheduledFault]) -> int:

@@ -72,12 +72,13 @@ def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
     }
+    quick_start = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     return environment | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(directory / "conf"),
         "TMPDIR": str(directory / "tmp"),
         # The daemons do little: a quick start matters more than fast code.
-        "SPARK_DAEMON_JAVA_OPTS": f"{java_options(directory / 'tmp')} -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "SPARK_DAEMON_JAVA_OPTS": f"{java_options(directory / 'tmp')} {quick_start}",
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYTHONPATH": import_path(),

@@ -279,16 +279,17 @@ class SimulatedWorld:
             self.trace.add((self.scheduler.now, subtask or "coordinator", "point", (point.value, checkpoint)))
             self.nemesis.point_reached(fault_point, subtask, attempt)
 
-    def _arm(self, _: Any = None) -> None:
+    def _arm(self) -> None:
         assert self._first_running_ms is not None
         due = self.nemesis.next_time_ms()
         if due is not None:
-            self.scheduler.at(self._first_running_ms + due, self._time_reached)
+            self.scheduler.at(self._first_running_ms + due, self._time_reached, due)
 
-    def _time_reached(self, _: Any) -> None:
+    def _time_reached(self, due: float) -> None:
         assert self._first_running_ms is not None
         if not self.coordinator.driver.ended:
-            self.nemesis.time_reached(self.scheduler.now - self._first_running_ms)
+            # Not less than what was asked for: the sum of two floats may fall a hair short of it.
+            self.nemesis.time_reached(max(due, self.scheduler.now - self._first_running_ms))
             self._arm()
 
     def live(self, subtask: str) -> SimulatedSubtask | None:

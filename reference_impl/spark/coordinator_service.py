@@ -63,7 +63,7 @@ class SlotConnection:
             with self._sending:
                 send_frame(self._connection, encode(message))
         except ConnectionLost as error:
-            _log.info("slot %d of attempt %d at %s: %s", self.slot, self.attempt, self.peer, error)
+            _log.debug("slot %d of attempt %d at %s: %s", self.slot, self.attempt, self.peer, error)
             self.close()
 
     def receive(self) -> Any:

@@ -51,6 +51,7 @@ from reference_impl.spark.observer import JobObserver, SubtaskProcess
 from reference_impl.spark.options import SparkOptions
 from reference_impl.spark.stage import BarrierStage, StageOutcome
 from reference_impl.spark.subtask_process import SubtaskProgram
+from reference_impl.spark.warming import ExecutorWarmer
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
@@ -127,6 +128,7 @@ class SparkJobRunner:
         self._clock = MonotonicClock()
         self._loop = EventLoop(self._clock, self._after_each, self._crashed)
         self._background = LoopBackground(self._loop.post, 1, "metadata")
+        self._warmer = ExecutorWarmer(self._context, f"{graph.name}-{self._run_id}-warming")
         self._driver: CoordinatorDriver | None = None
         self._service: CoordinatorService | None = None
         self._attempt: _Attempt | None = None
@@ -182,6 +184,7 @@ class SparkJobRunner:
         self._closed = True
         attempt = self._attempt
         self._service.close()
+        self._warmer.stop()
         if attempt is not None:
             deadline = time.monotonic() + _CLOSE_TIMEOUT_S
             while not attempt.stage.join(_CANCEL_AGAIN_MS / 1000.0) and time.monotonic() < deadline:
@@ -217,6 +220,8 @@ class SparkJobRunner:
 
     def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe: the coordinator stands at a point."""
+        if point is ProtocolPoint.ATTEMPT_RUNNING and self._options.warm_executors:
+            self._warmer.start()
         self._observer.point_reached(point, None, details.get("attempt", 0), checkpoint)
 
     def set(self, name: str, at_ms: float) -> None:

@@ -139,7 +139,7 @@ def accept_peer(
         hello = msgspec.msgpack.decode(bounded.receive(), type=_Hello)
     except TimeoutError as error:
         raise HandshakeRefused(f"{peer}: no proof within {timeout_s:g} s") from error
-    except (OperatingError, msgspec.DecodeError) as error:
+    except (OperatingError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HandshakeRefused(f"{peer}: no handshake: {error}") from error
     if not hmac.compare_digest(hello.proof, _proof(secret, "client", hello.claim, nonce, hello.nonce)):
         raise HandshakeRefused(f"{peer}: wrong secret")
@@ -172,7 +172,7 @@ def introduce(
         answer = msgspec.msgpack.decode(bounded.receive(), type=_Answer)
     except TimeoutError as error:
         raise HandshakeRefused(f"{peer}: no answer within {timeout_s:g} s") from error
-    except (OperatingError, msgspec.DecodeError) as error:
+    except (OperatingError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HandshakeRefused(f"{peer}: refused without a reason (another secret?): {error}") from error
     wanted = _proof(secret, "server", claim, challenge, nonce, answer.refusal)
     if not hmac.compare_digest(answer.proof, wanted):

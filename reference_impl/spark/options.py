@@ -21,12 +21,14 @@ class SparkOptions:
     channel_batches: int = 8
     """Batches that wait at a receiver, per channel; what does not fit waits at the sender."""
     channel_bytes: int = 32 << 20
+    warm_executors: bool = True
+    """Make every executor that joins ready for Python tasks while the job runs, so that recoveries are quick."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         for name in self.__slots__:
             value = getattr(self, name)
-            if value <= 0:
+            if value <= 0 and not isinstance(value, bool):
                 raise UsageError(f"{name} must be positive, not {value}")
         if self.heartbeat_timeout_ms < 2 * self.heartbeat_interval_ms:
             raise UsageError(

@@ -10,7 +10,7 @@ from pyspark import InheritableThread, SparkContext
 
 from reference_impl.spark.subtask_process import StatusRow, SubtaskProgram
 
-_MESSAGE_LINES = 3
+_MESSAGE_LINES = 2
 _log = logging.getLogger(__name__)
 
 StageOutcome = list[StatusRow] | str
@@ -61,7 +61,7 @@ class BarrierStage:
             outcome: StageOutcome = self._collect()
         except BaseException as error:  # noqa: BLE001 - of whatever kind: the coordinator decides what follows
             _log.debug("the stage %s failed", self._group, exc_info=True)
-            outcome = "\n".join(str(error).strip().splitlines()[:_MESSAGE_LINES]) or type(error).__name__
+            outcome = _in_short(error)
         self._on_ended(outcome)
 
     def _collect(self) -> StageOutcome:
@@ -71,3 +71,10 @@ class BarrierStage:
         slots = self._context.parallelize(range(self._slots), self._slots)
         rows: list[StatusRow] = slots.barrier().mapPartitions(self._program).collect()
         return rows
+
+
+def _in_short(error: BaseException) -> str:
+    """Return the lines that say what happened, without Py4J's preface and Java's stack."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith(("An error occurred while calling", "at "))]
+    return " ".join(telling[:_MESSAGE_LINES]).removeprefix(": ") or type(error).__name__

@@ -7,9 +7,12 @@ coordinator learns of failures over the connection, and the Python worker stays 
 
 from __future__ import annotations
 
+import itertools
 import logging
+import os
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +42,18 @@ StatusRow = tuple[int, str, str, str]
 """Slot, subtask (empty if none came), how it ended (``finished``, ``cancelled``, ``failed``), and why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """The executor JVM that a Python worker belongs to."""
+
+    pid: int
+    """0: not found."""
+    name: str
+    """What Spark calls it."""
+    host: str
+    """The address that Spark knows the machine by."""
+
+
 @dataclass(frozen=True)
 class SubtaskProgram:
     """What every slot of an attempt is given by Spark: the job, and where the coordinator is."""
@@ -53,21 +68,18 @@ class SubtaskProgram:
     options: SparkOptions
     secret: bytes = field(repr=False)
 
-    def __call__(self, _partition: Iterator[Any]) -> Iterator[StatusRow]:
+    def __call__(self, _partition: Iterable[Any]) -> Iterator[StatusRow]:
         """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
         from pyspark import BarrierTaskContext
 
-        context = BarrierTaskContext.get()
-        number = context.partitionId()
-        address = context.getTaskInfos()[number].address
-        yield run_slot(self, number, address.rpartition(":")[0] or address)
+        yield run_slot(self, BarrierTaskContext.get().partitionId(), executor_of_this_process())
 
 
-def run_slot(program: SubtaskProgram, number: int, host: str) -> StatusRow:
+def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> StatusRow:
     """Register, run what is deployed, and return how it ended. Raises nothing that a subtask can cause."""
     options = program.options
     try:
-        server = ChannelServer(host)
+        server = ChannelServer(executor.host)
     except OperatingError as error:
         return (number, "", "failed", str(error))
     try:
@@ -82,8 +94,7 @@ def run_slot(program: SubtaskProgram, number: int, host: str) -> StatusRow:
         server.close()
         return (number, "", "failed", str(error))
     try:
-        pid, executor = executor_of_this_process()
-        offer = SlotOffer(number, host, server.port, psutil.Process().pid, pid, executor)
+        offer = SlotOffer(number, executor.host, server.port, os.getpid(), executor.pid, executor.name)
         deploy = link.await_deployment(offer)
         end, reason = _SubtaskRun(program, deploy, link, server).run()
         return (number, str(deploy.deployment.subtask), end, reason)
@@ -94,18 +105,19 @@ def run_slot(program: SubtaskProgram, number: int, host: str) -> StatusRow:
         server.close()
 
 
-def executor_of_this_process() -> tuple[int, str]:
-    """Return pid and Spark's name of the executor above this Python worker; (0, "") if there is none."""
+def executor_of_this_process() -> Executor:
+    """Find the executor above this Python worker among its ancestors; in local mode that is the driver."""
     for process in psutil.Process().parents():
         try:
             arguments = process.cmdline()
         except psutil.Error:
             continue
-        if "--executor-id" in arguments[:-1]:
-            return process.pid, arguments[arguments.index("--executor-id") + 1]
+        options = dict(itertools.pairwise(arguments))
+        if "--executor-id" in options:
+            return Executor(process.pid, options["--executor-id"], options.get("--hostname", "127.0.0.1"))
         if any("org.apache.spark" in argument for argument in arguments):
-            return process.pid, "driver"
-    return 0, ""
+            return Executor(process.pid, "driver", "127.0.0.1")
+    return Executor(0, "", socket.gethostname())
 
 
 class _SubtaskRun:

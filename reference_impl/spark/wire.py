@@ -1,7 +1,7 @@
 """The codec of everything that crosses a connection but record batches: MessagePack of frozen dataclasses.
 
 A message is the pair (kind, body). The kind is the class name of a known message; the body is checked against
-the class field by field. Nothing is executed by decoding, and nothing is decoded that is longer than the limit.
+the class field by field. Nothing is executed by decoding, and nothing longer than the limit is decoded.
 
 On a socket a message is a frame: its length in four bytes (big-endian), then as many bytes.
 """
@@ -76,14 +76,14 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     """Return the message; raises WireError if the kind is unknown or the body does not fit it."""
     try:
         kind, body = _outer.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(f"{len(data)} bytes that are no (kind, body) pair: {error}") from error
     decoder = _inner.get(kind)
     if decoder is None:
         raise WireError(f"a message of the unknown kind {kind!r}")
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UsageError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as error:
         raise WireError(f"a {kind} whose body does not fit: {error}") from error
 
 

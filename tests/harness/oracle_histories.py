@@ -104,18 +104,16 @@ def right_output(plan: TrialPlan) -> list[dict[str, Any]]:
     return KeyedTotals.spec.running([row for split in KeyedTotals().splits(plan) for row in split.input])
 
 
-def right_view(plan: TrialPlan, checkpoint: int, positions: dict[str, int], **changes: Any) -> SnapshotView:
+def right_view(plan: TrialPlan, checkpoint: int, at: dict[str, int], **changes: Any) -> SnapshotView:
     """The snapshot that a correct system takes at these positions."""
     rows = [
-        row
-        for split in KeyedTotals().splits(plan)
-        for row in split.rows[split.start_offset : positions[split.name]]
+        row for split in KeyedTotals().splits(plan) for row in split.rows[split.start_offset : at[split.name]]
     ]
     state = {
         msgspec.json.encode(list(key)).decode(): list(values)
         for key, values in KeyedTotals.spec.fold(rows).items()
     }
-    view = SnapshotView(checkpoint, 1, positions, {"totals-1": state}, SUBTASKS)
+    view = SnapshotView(checkpoint, 1, at, {"totals-1": state}, SUBTASKS)
     return msgspec.structs.replace(view, **changes)
 
 

@@ -86,7 +86,9 @@ def swap_sums(output: Output) -> None:
         (swap_sums, "wrong_sum"),
     ],
 )
-def test_a_damaged_output_is_invalid_and_the_damage_named(damage: Callable[[Output], None], kind: str) -> None:
+def test_a_damaged_output_is_invalid_and_the_damage_named(
+    damage: Callable[[Output], None], kind: str
+) -> None:
     output = right_output(PLAN)
     damage(output)
     finding = judge(output)
@@ -114,7 +116,8 @@ def test_many_losses_are_counted_in_full_and_shown_in_part() -> None:
     finding = judge([])
     assert finding.counts["lost"] == 16
     assert len(finding.examples) == 10
-    assert "split-1-0@7" in finding.examples[-1], "the last example is among those shown"
+    last = KeyedTotals().splits(PLAN)[-1]
+    assert f"{last.name}@{len(last.rows) - 1}" in finding.examples[-1], "the last one is among those shown"
 
 
 def test_records_before_the_start_offset_are_unexpected() -> None:
@@ -163,7 +166,9 @@ def test_a_clean_batch_query_is_valid() -> None:
     assert judge(None, query={"counts": GOOD_QUERY}).verdict is Verdict.VALID
 
 
-@pytest.mark.parametrize("kind", ["lost", "duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum"])
+@pytest.mark.parametrize(
+    "kind", ["lost", "duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum"]
+)
 def test_each_count_of_a_batch_query_can_fail_the_trial(kind: str) -> None:
     finding = judge(None, query={"counts": GOOD_QUERY | {kind: 1}, "examples": ["that row"]})
     assert finding.verdict is Verdict.INVALID

@@ -14,7 +14,15 @@ from harness.oracle.snapshot_formula import SnapshotFormula
 from harness.oracle.verdict import Finding, Verdict
 from harness.plan import TrialPlan, WorkloadPlan
 from harness.workloads.keyed_totals import KeyedTotals
-from tests.harness.oracle_histories import SUBTASKS, Book, a_context, a_plan, input_of, positions_at, right_view
+from tests.harness.oracle_histories import (
+    SUBTASKS,
+    Book,
+    a_context,
+    a_plan,
+    input_of,
+    positions_at,
+    right_view,
+)
 
 PLAN = a_plan()
 HALF = positions_at(PLAN, 0.5)

@@ -1,0 +1,109 @@
+"""The pytest plugin: ``--system`` chooses the system under test, fixtures hand it to tests, with the same body.
+
+Loading it imports neither PySpark nor a system: that happens when the first test asks for ``system``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness.plan import TrialPlan
+    from harness.record import TrialRecord
+    from harness.suts.system import Capability, SystemUnderTest
+
+RunTrial = Callable[["TrialPlan"], "TrialRecord"]
+"""Runs a plan on the chosen system, judges it with the standard checkers, and asserts nothing."""
+
+_DEFAULT = "reference-simulated"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--system``."""
+    group = parser.getgroup("barrier-tck")
+    group.addoption(
+        "--system", default=_DEFAULT, metavar="S", help=f"system under test (default: {_DEFAULT})"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers, and refuse an unknown system before anything is collected."""
+    from harness.errors import UsageProblem
+    from harness.suts.registry import require_system
+
+    config.addinivalue_line("markers", "clause(id): names the clause of the specification that a test checks")
+    config.addinivalue_line(
+        "markers", "needs(*capabilities): skips the test on systems without these (Capability members)"
+    )
+    try:
+        require_system(config.getoption("--system"))
+    except UsageProblem as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is tested with which versions."""
+    from harness.environment import environment
+
+    versions = environment()
+    shown = ", ".join(
+        f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark", "hypothesis")
+    )
+    seed = config.getoption("--hypothesis-seed", default=None)
+    return [
+        f"barrier-tck: system {config.getoption('--system')}, {shown}",
+        f"barrier-tck: hypothesis seed {seed if seed is not None else 'random'}, "
+        f"PYTHONHASHSEED {versions['hash_seed']}",
+    ]
+
+
+@pytest.fixture(scope="session")
+def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
+    """Open the chosen system, once for the session: a real one keeps its cluster from test to test."""
+    from harness.suts.registry import open_system
+
+    opened = open_system(request.config.getoption("--system"))
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
+    """Give a function from a plan to its record; each call has a directory of its own below ``tmp_path``."""
+    from harness.plan_io import check_plan
+    from harness.trial import run_trial as run
+
+    count = 0
+
+    def run_one(plan: TrialPlan) -> TrialRecord:
+        nonlocal count
+        check_plan(plan, system)
+        directory = tmp_path / f"trial-{count:03d}"
+        directory.mkdir()
+        count += 1
+        return run(plan, system, directory)
+
+    return run_one
+
+
+@pytest.fixture(autouse=True)
+def _skip_without_capability(request: pytest.FixtureRequest) -> None:
+    """Skip a test marked ``needs`` where the system lacks a capability, with its sentence as the reason."""
+    marker = request.node.get_closest_marker("needs")
+    if marker is None:
+        return
+    system: SystemUnderTest = request.getfixturevalue("system")
+    missing = missing_capabilities(system, marker.args)
+    if missing:
+        pytest.skip(f"{system.name} does not declare: " + " ".join(f"{m.name} ({m.value})" for m in missing))
+
+
+def missing_capabilities(system: SystemUnderTest, needed: tuple[Capability, ...]) -> tuple[Capability, ...]:
+    """Return the needed capabilities that a system does not declare."""
+    return tuple(capability for capability in needed if capability not in system.capabilities)

@@ -1,0 +1,183 @@
+"""A system under test that does what a table says, so that the harness is tested without a simulator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faults.targets import ProcessTarget, TargetGone
+from faults.vocabulary import After, ProtocolPoint
+from harness.oracle.checker import Checker, TrialContext
+from harness.oracle.history import End, History
+from harness.oracle.verdict import Finding, Verdict
+from harness.plan import TrialPlan
+from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
+from harness.strategies import standard_subtasks
+from harness.suts.system import Capability, NemesisHooks
+
+
+class FakeProcess:
+    """A process that dies when it is killed, unless told to be immortal."""
+
+    def __init__(self, description: str, immortal: bool = False) -> None:
+        self.description = description
+        self.dead = False
+        self.immortal = immortal
+        self.lost_unsynced = False
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        if self.dead:
+            raise TargetGone(self.description)
+        self.lost_unsynced = lose_unsynced
+        self.dead = not self.immortal
+
+    def is_dead(self) -> bool:
+        return self.dead
+
+
+class FakeTargets:
+    """Hands out one fresh process per role and subtask; ``missing`` roles are not exposed."""
+
+    def __init__(self, missing: tuple[str, ...] = ()) -> None:
+        self.missing = missing
+        self.killed: list[str] = []
+
+    def _target(self, role: str, name: str) -> ProcessTarget | None:
+        if role in self.missing:
+            return None
+        self.killed.append(name)
+        return FakeProcess(name)
+
+    def executor_of(self, subtask: str) -> ProcessTarget | None:
+        return self._target("executor", f"executor of {subtask}")
+
+    def worker_of(self, subtask: str) -> ProcessTarget | None:
+        return self._target("worker", f"worker of {subtask}")
+
+    def coordinator(self) -> ProcessTarget | None:
+        return self._target("coordinator", "coordinator")
+
+
+@dataclass
+class FakeOutcome:
+    """Implements ``TrialOutcome``."""
+
+    history: History
+    attempts: tuple[AttemptRecord, ...] = ()
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    subtasks: tuple[str, ...] = ()
+    duration_ms: float = 10.0
+    trace: tuple[str, ...] = ()
+    measurements: dict[str, float] = field(default_factory=dict)
+
+
+Behaviour = Callable[[TrialPlan], Verdict]
+
+
+class FakeSystem:
+    """Passes every point that a fault waits for, and ends with output that ``TableChecker`` reads as a verdict.
+
+    ``raises`` maps a seed to an exception that ``run`` raises; ``flaky`` adds a counter to the trace.
+    """
+
+    name = "fake"
+    world = "simulated"
+    capabilities = frozenset(Capability)
+
+    def __init__(
+        self,
+        behaviour: Behaviour = lambda plan: Verdict.VALID,
+        raises: Mapping[int, BaseException] | None = None,
+        flaky: bool = False,
+        passes_points: bool = True,
+    ) -> None:
+        self.behaviour = behaviour
+        self.raises = dict(raises or {})
+        self.flaky = flaky
+        self.passes_points = passes_points
+        self.runs = 0
+        self.closed = 0
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        return standard_subtasks(plan)
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> FakeOutcome:
+        self.runs += 1
+        assert directory.is_dir()
+        if plan.seed in self.raises:
+            raise self.raises[plan.seed]
+        nemesis.bind(FakeTargets(), lambda: 1.0)
+        if self.passes_points:
+            self._pass_points(plan, nemesis)
+        trace = (f"seed {plan.seed}", f"faults {len(plan.faults)}")
+        if self.flaky:
+            trace += (f"run {self.runs}",)
+        verdict = self.behaviour(plan)
+        history = History((), End.FINISHED, "", output=({"verdict": verdict.value},))
+        return FakeOutcome(history, subtasks=self.subtasks(plan), trace=trace)
+
+    def _pass_points(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:
+        for scheduled in plan.faults:
+            if isinstance(scheduled.trigger, After):
+                for _ in range(scheduled.trigger.nth):
+                    nemesis.point_reached(scheduled.trigger.point, scheduled.trigger.subtask, 1)
+        due = nemesis.next_time_ms()
+        while due is not None:
+            nemesis.time_reached(due)
+            due = nemesis.next_time_ms()
+        nemesis.point_reached(ProtocolPoint.ATTEMPT_RUNNING, None, 1)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class TableChecker:
+    """Says what the fake system's output says."""
+
+    name = "table"
+    clauses = ("ALN-2",)
+
+    def check(self, context: TrialContext) -> Finding:
+        assert context.history.output is not None
+        verdict = Verdict(context.history.output[0]["verdict"])
+        return Finding(self.name, self.clauses, verdict, f"the table says {verdict.value}")
+
+
+class CrashingChecker:
+    """Cannot judge anything."""
+
+    name = "crashing"
+    clauses = ()
+
+    def check(self, context: TrialContext) -> Finding:
+        raise ZeroDivisionError("nothing to divide by")
+
+
+TABLE: tuple[Checker, ...] = (TableChecker(),)
+
+
+def interrupting(after: int) -> Behaviour:
+    """Return a behaviour that is like Ctrl-C in the middle of the trial after so many."""
+    seen = 0
+
+    def behave(plan: TrialPlan) -> Verdict:
+        nonlocal seen
+        seen += 1
+        if seen > after:
+            raise KeyboardInterrupt
+        return Verdict.VALID
+
+    return behave
+
+
+def slowly(seconds: float) -> Behaviour:
+    """Return a behaviour that takes its time, for budgets of time."""
+
+    def behave(plan: TrialPlan) -> Verdict:
+        time.sleep(seconds)
+        return Verdict.VALID
+
+    return behave

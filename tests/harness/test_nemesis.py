@@ -1,0 +1,131 @@
+"""The nemesis: scripted points and times, no system."""
+
+from __future__ import annotations
+
+import threading
+
+from faults.injectors.processes import Injection
+from faults.targets import Targets
+from faults.vocabulary import (
+    After,
+    At,
+    CrashCoordinator,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from harness.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
+from harness.oracle.history import Outcome
+from tests.harness.fake_system import FakeTargets
+
+TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
+AIMED = ScheduledFault(KillExecutor("a[0]"), After(TAKEN, "a[0]", nth=2))
+TIMED = ScheduledFault(CrashCoordinator(), At(20))
+
+
+def bound(*schedule: ScheduledFault, missing: tuple[str, ...] = ()) -> Nemesis:
+    nemesis = Nemesis(schedule)
+    nemesis.bind(FakeTargets(missing), lambda: 7.0)
+    return nemesis
+
+
+def test_an_aimed_fault_fires_at_its_occurrence_and_never_again() -> None:
+    nemesis = bound(AIMED)
+    outcomes = []
+    for attempt in (1, 1, 2, 2):
+        nemesis.point_reached(TAKEN, "a[0]", attempt)
+        outcomes.append(nemesis.records()[0].outcome)
+    assert outcomes == ["not_fired", "fired", "fired", "fired"]
+    (record,) = nemesis.records()
+    assert (record.attempt, record.fired_at_ms, record.kind) == (1, 7.0, "kill_executor")
+    assert [operation.outcome for operation in nemesis.operations()] == [Outcome.INVOKE, Outcome.OK]
+
+
+def test_occurrences_are_counted_over_all_attempts_and_for_the_named_subtask_only() -> None:
+    nemesis = bound(AIMED)
+    nemesis.point_reached(TAKEN, "a[1]", 1)
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    nemesis.point_reached(TAKEN, "a[0]", 2)
+    assert nemesis.records()[0].attempt == 2
+
+
+def test_a_timed_fault_fires_when_its_time_has_come_even_if_floats_fall_short_of_it() -> None:
+    nemesis = bound(TIMED)
+    assert nemesis.next_time_ms() == 20.0
+    nemesis.time_reached(19.0)
+    assert nemesis.records()[0].outcome == "not_fired"
+    nemesis.time_reached((0.1 + 20.0) - 0.1 - 1e-12)
+    assert nemesis.records()[0].outcome == "fired"
+    assert nemesis.next_time_ms() is None
+
+
+def test_a_fault_that_never_came_says_why() -> None:
+    aimed, timed = bound(AIMED, TIMED).records()
+    assert aimed.reason == "its point was passed 0 times only"
+    assert timed.reason == "the trial was over before its time came"
+
+
+def test_a_timed_fault_whose_target_is_missing_looks_again_and_gives_up_in_the_end() -> None:
+    nemesis = bound(TIMED, missing=("coordinator",))
+    nemesis.time_reached(20.0)
+    assert nemesis.next_time_ms() == 20.0 + RETRY_MS
+    for _ in range(RETRIES_MAX):
+        due = nemesis.next_time_ms()
+        if due is not None:
+            nemesis.time_reached(due)
+    assert nemesis.next_time_ms() is None
+    assert nemesis.records()[0].outcome == "skipped"
+
+
+def test_an_aimed_fault_whose_target_is_missing_takes_the_next_occurrence() -> None:
+    results = iter([Injection("skipped", reason="no worker now"), Injection("fired", "w")])
+    nemesis = Nemesis(
+        [ScheduledFault(KillWorker("a[0]"), After(TAKEN))], lambda fault, targets: next(results)
+    )
+    nemesis.bind(FakeTargets(), lambda: 1.0)
+    nemesis.point_reached(TAKEN, "b[0]", 1)
+    assert nemesis.records()[0].outcome == "skipped"
+    nemesis.point_reached(TAKEN, "b[0]", 1)
+    (record,) = nemesis.records()
+    assert record.outcome == "fired" and "try 2" in record.reason
+
+
+def test_a_raising_injector_is_recorded_and_not_tried_again() -> None:
+    calls = []
+
+    def broken(fault: Fault, targets: Targets) -> Injection:
+        calls.append(fault)
+        raise OSError("no permission")
+
+    nemesis = Nemesis([ScheduledFault(KillWorker("a[0]"), After(TAKEN))], broken)
+    nemesis.bind(FakeTargets(), lambda: 1.0)
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    (record,) = nemesis.records()
+    assert len(calls) == 1 and record.outcome == "not_fired" and "no permission" in record.reason
+
+
+def test_many_threads_at_one_point_fire_a_fault_once() -> None:
+    calls = []
+
+    def slow(fault: Fault, targets: Targets) -> Injection:
+        calls.append(fault)
+        return Injection("fired", "x")
+
+    nemesis = Nemesis([ScheduledFault(KillWorker("a[0]"), After(TAKEN, nth=3))], slow)
+    nemesis.bind(FakeTargets(), lambda: 1.0)
+    threads = [
+        threading.Thread(target=lambda: [nemesis.point_reached(TAKEN, "a[0]", 1) for _ in range(50)])
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+
+
+def test_only_the_points_that_faults_wait_for_are_watched() -> None:
+    assert bound(AIMED, TIMED, AIMED).watched_points() == ((TAKEN, "a[0]"),)

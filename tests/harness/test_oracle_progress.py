@@ -1,0 +1,97 @@
+"""Progress: what counts as going on after faults, and which declines are clean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from harness.oracle.history import End
+from harness.oracle.progress import Progress
+from harness.oracle.verdict import Finding, Verdict
+from harness.plan import CheckpointPlan
+from tests.harness.oracle_histories import (
+    KILL,
+    Book,
+    a_context,
+    a_plan,
+    input_of,
+    positions_at,
+    restarts,
+    right_view,
+)
+
+
+def judge(book: Book, end: End = End.FINISHED, pending: tuple[str, ...] = (), **plan: Any) -> Finding:
+    described = a_plan(**plan)
+    return Progress(input_of(described)).check(a_context(described, book, end, pending=pending))
+
+
+def test_a_job_that_finishes_with_a_checkpoint_after_its_last_fault_is_valid() -> None:
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).checkpoint(2, 2)
+    assert judge(book, faults=(KILL,)).verdict is Verdict.VALID
+    assert judge(Book().attempt(1).checkpoint(1)).verdict is Verdict.VALID
+
+
+def test_no_checkpoint_after_the_last_fault_is_invalid() -> None:
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1)
+    assert judge(book, faults=(KILL,)).verdict is Verdict.INVALID
+
+
+def test_a_job_restored_at_the_end_of_its_input_needs_no_further_checkpoint() -> None:
+    plan = a_plan(faults=(KILL,))
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1)
+    context = a_context(plan, book, views=(right_view(plan, 1, positions_at(plan, 1)),))
+    assert Progress(input_of(plan)).check(context).verdict is Verdict.VALID
+    half = msgspec.structs.replace(
+        context.history, checkpoints=(right_view(plan, 1, positions_at(plan, 0.5)),)
+    )
+    early = a_context(plan, book, views=half.checkpoints)
+    assert Progress(input_of(plan)).check(early).verdict is Verdict.INVALID
+
+
+def test_checkpointing_that_never_worked_is_invalid_unless_it_is_off() -> None:
+    assert judge(Book().attempt(1)).verdict is Verdict.INVALID
+    off = CheckpointPlan(enabled=False)
+    assert judge(Book().attempt(1), checkpoints=off).verdict is Verdict.VALID
+
+
+def test_a_stuck_job_is_invalid_and_names_what_is_pending() -> None:
+    finding = judge(Book().attempt(1), End.STUCK, pending=("ack of totals[1] for checkpoint 3",))
+    assert finding.verdict is Verdict.INVALID
+    assert "totals[1]" in finding.summary
+    assert finding.examples == ("ack of totals[1] for checkpoint 3",)
+
+
+def test_a_job_that_the_harness_could_not_run_is_unknown() -> None:
+    assert judge(Book(), End.ERROR).verdict is Verdict.UNKNOWN
+
+
+def test_a_job_without_restarts_may_give_up_after_a_fault() -> None:
+    book = Book().attempt(1).fault().attempt_failed(1)
+    assert judge(book, End.FAILED, restart=restarts("none"), faults=(KILL,)).verdict is Verdict.VALID
+
+
+def test_a_job_may_not_give_up_without_a_fault() -> None:
+    book = Book().attempt(1).attempt_failed(1)
+    assert judge(book, End.FAILED, restart=restarts("none")).verdict is Verdict.INVALID
+
+
+def test_a_job_may_not_give_up_while_it_has_restarts_left() -> None:
+    book = Book().attempt(1).fault().attempt_failed(1)
+    assert judge(book, End.FAILED, faults=(KILL,)).verdict is Verdict.INVALID
+
+
+def test_a_job_may_give_up_when_as_many_faults_as_restarts_used_the_budget_up() -> None:
+    book = Book().attempt(1).fault(0).attempt_failed(1).attempt(2).fault(1).attempt_failed(2)
+    once = restarts(attempts_max=1)
+    assert judge(book, End.FAILED, restart=once, faults=(KILL, KILL)).verdict is Verdict.VALID
+
+
+def test_one_fault_that_makes_every_restart_fail_is_invalid() -> None:
+    book = (
+        Book().attempt(1).fault().attempt_failed(1).attempt(2).attempt_failed(2).attempt(3).attempt_failed(3)
+    )
+    finding = judge(book, End.FAILED, restart=restarts(attempts_max=2), faults=(KILL,))
+    assert finding.verdict is Verdict.INVALID
+    assert finding.counts == {"faults_fired": 1, "attempts_failed": 3}

@@ -1,0 +1,93 @@
+"""Garbage, reachability, and which checkers judge which trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from harness.errors import UsageError
+from harness.oracle.history import End, StorageView
+from harness.oracle.no_garbage import NoGarbage
+from harness.oracle.reachability import Reachability
+from harness.oracle.registry import checkers_for
+from harness.oracle.verdict import Verdict
+from harness.plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from harness.suts.system import Capability
+from tests.harness.oracle_histories import a_context, a_plan
+
+ALL = frozenset(Capability)
+
+
+def garbage(storage: StorageView | None, end: End = End.FINISHED) -> Verdict:
+    return NoGarbage().check(a_context(a_plan(), end=end, storage=storage)).verdict
+
+
+def reachable(storage: StorageView | None, end: End = End.FINISHED) -> Verdict:
+    return Reachability().check(a_context(a_plan(), end=end, storage=storage)).verdict
+
+
+def test_retained_checkpoints_alone_are_no_garbage() -> None:
+    assert garbage(StorageView(retained=(3, 4))) is Verdict.VALID
+
+
+def test_an_orphan_after_the_end_is_invalid_and_named() -> None:
+    context = a_context(a_plan(), storage=StorageView(retained=(4,), orphans=("chk-2/state-1",)))
+    finding = NoGarbage().check(context)
+    assert finding.verdict is Verdict.INVALID
+    assert "chk-2/state-1" in finding.summary
+
+
+def test_more_checkpoints_than_the_plan_retains_are_invalid() -> None:
+    assert garbage(StorageView(retained=(2, 3, 4))) is Verdict.INVALID
+
+
+def test_what_an_unfinished_job_left_is_not_judged_as_garbage() -> None:
+    assert garbage(StorageView(orphans=("x",)), End.STUCK) is Verdict.VALID
+
+
+@pytest.mark.parametrize("end", list(End))
+def test_an_unreadable_file_of_a_retained_checkpoint_is_invalid_at_any_end(end: End) -> None:
+    assert (
+        reachable(StorageView(retained=(4,), unreadable=("chk-4/state-1: missing",)), end) is Verdict.INVALID
+    )
+    assert reachable(StorageView(retained=(4,)), end) is Verdict.VALID
+
+
+def test_storage_that_is_not_shown_is_unknown() -> None:
+    assert garbage(None) is Verdict.UNKNOWN
+    assert reachable(None) is Verdict.UNKNOWN
+
+
+def names(plan: TrialPlan, capabilities: Iterable[Capability] = ALL) -> set[str]:
+    return {checker.name for checker in checkers_for(plan, frozenset(capabilities))}
+
+
+def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
+    assert names(a_plan()) == {
+        "exactly-once-output",
+        "snapshot-formula",
+        "checkpoint-life-cycle",
+        "no-garbage",
+        "reachability",
+        "progress",
+        "faults-fired",
+    }
+
+
+def test_a_system_without_snapshot_inspection_is_judged_on_output_and_progress() -> None:
+    assert names(a_plan(), ()) == {"exactly-once-output", "progress", "faults-fired"}
+
+
+def test_at_least_once_mode_is_not_judged_on_exactness() -> None:
+    plan = a_plan(checkpoints=CheckpointPlan(mode="at_least_once"))
+    assert not {"exactly-once-output", "snapshot-formula"} & names(plan)
+
+
+def test_without_checkpointing_no_checkpoint_is_judged() -> None:
+    assert "snapshot-formula" not in names(a_plan(checkpoints=CheckpointPlan(enabled=False)))
+
+
+def test_an_unknown_workload_is_refused() -> None:
+    with pytest.raises(UsageError, match="keyed-totals"):
+        checkers_for(a_plan(workload=WorkloadPlan(name="keyed-total")), ALL)

@@ -1,0 +1,75 @@
+"""Assigning subtasks to slots: a pure function, tested as a table and by property."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reference_impl.errors import UsageError
+from reference_impl.ids import SubtaskId
+from reference_impl.protocol.slots import Slot, assign
+
+WORKERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+
+
+def slots_on(*hosts: str) -> list[Slot]:
+    return [Slot(host, f"executor-{host}", number) for number, host in enumerate(hosts)]
+
+
+def subtasks_of(vertex: str, width: int) -> list[SubtaskId]:
+    return [SubtaskId(vertex, index) for index in range(width)]
+
+
+_slots = st.lists(st.sampled_from(WORKERS), min_size=1, max_size=12).map(lambda hosts: slots_on(*hosts))
+
+
+def test_subtasks_of_a_vertex_go_to_different_hosts() -> None:
+    slots = slots_on(*WORKERS, *WORKERS)
+    chosen = assign(slots, [*subtasks_of("source", 3), *subtasks_of("totals", 3)])
+    for vertex in ("source", "totals"):
+        assert {slot.host for subtask, slot in chosen.items() if subtask.vertex == vertex} == set(WORKERS)
+
+
+def test_the_host_with_more_free_slots_is_preferred() -> None:
+    chosen = assign(slots_on("a", "b", "b"), subtasks_of("sink", 1))
+    assert chosen[SubtaskId("sink", 0)].host == "b"
+
+
+@given(_slots, st.data())
+def test_every_subtask_gets_a_slot_of_its_own(slots: list[Slot], data: st.DataObject) -> None:
+    subtasks = subtasks_of("totals", data.draw(st.integers(0, len(slots))))
+    chosen = assign(slots, subtasks)
+    assert list(chosen) == subtasks
+    assert len({slot.number for slot in chosen.values()}) == len(subtasks)
+    assert all(slot in slots for slot in chosen.values())
+
+
+@given(_slots)
+def test_no_host_takes_more_of_a_vertex_than_it_must(slots: list[Slot]) -> None:
+    width = min(len(slots), 4)
+    placed = Counter(slot.host for slot in assign(slots, subtasks_of("totals", width)).values())
+    free = Counter(slot.host for slot in slots)
+    # A host is above another only where the other has no slot left.
+    assert all(placed[low] + 1 >= placed[high] or placed[low] == free[low] for low in free for high in free)
+
+
+@given(_slots, st.randoms(use_true_random=False))
+def test_the_order_in_which_slots_registered_does_not_matter(slots: list[Slot], order: random.Random) -> None:
+    subtasks = subtasks_of("totals", len(slots))
+    shuffled = list(slots)
+    order.shuffle(shuffled)
+    assert assign(shuffled, subtasks) == assign(slots, subtasks)
+
+
+def test_too_few_slots_are_refused_with_both_numbers() -> None:
+    with pytest.raises(UsageError, match="3 subtasks need as many slots, and there are 2"):
+        assign(slots_on("a", "b"), subtasks_of("totals", 3))
+
+
+def test_a_slot_listed_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="slot 0 is listed twice"):
+        assign([Slot("a", "1", 0), Slot("b", "2", 0)], subtasks_of("totals", 1))
