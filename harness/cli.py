@@ -452,7 +452,7 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except _COMMAND_LINE_ERROR as error:
-        return _fail(as_json, f"{error} (see barrier-tck --help)", EXIT_USAGE)
+        return _fail(as_json, f"{_sentence(error)} (see barrier-tck --help)", EXIT_USAGE)
     except (typer.Abort, KeyboardInterrupt):
         return _fail(as_json, "interrupted", 130)
     except BrokenPipeError:
@@ -460,6 +460,12 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort: say so, keep the traceback, exit 4
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
     return result if isinstance(result, int) else 0
+
+
+def _sentence(error: Exception) -> str:
+    """Return Click's message with the name of the option, which ``str`` leaves out."""
+    format_message = getattr(error, "format_message", None)
+    return str(format_message()) if format_message is not None else str(error)
 
 
 def _fail(as_json: bool, message: str, code: int) -> int:

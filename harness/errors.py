@@ -27,7 +27,7 @@ class UsageError(HarnessError):
 
 
 class UsageProblem(UsageError):
-    """A plan, a campaign file, an option or a run directory is wrong; the message names the key or the path."""
+    """A plan, a campaign file, an option or a run directory is wrong; the message names key or path."""
 
 
 class EnvironmentProblem(UsageError):

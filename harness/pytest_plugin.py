@@ -1,4 +1,4 @@
-"""The pytest plugin: ``--system`` chooses the system under test, fixtures hand it to tests, with the same body.
+"""The pytest plugin: ``--system`` chooses the system under test, fixtures hand it to the tests.
 
 Loading it imports neither PySpark nor a system: that happens when the first test asks for ``system``.
 """
@@ -56,8 +56,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     seed = config.getoption("--hypothesis-seed", default=None)
     return [
         f"barrier-tck: system {config.getoption('--system')}, {shown}",
-        f"barrier-tck: hypothesis seed {seed if seed is not None else 'random'}, "
-        f"PYTHONHASHSEED {versions['hash_seed']}",
+        f"barrier-tck: hypothesis seed {seed or 'random'}, PYTHONHASHSEED {versions['hash_seed']}",
     ]
 
 

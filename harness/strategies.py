@@ -219,13 +219,15 @@ def _draw_fault(
     trigger: At | After
     if _chance(draw, profile.timed_per_mille):
         earliest, latest = profile.timed_ms
-        latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2))
+        latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches_per_source))
         trigger = At(time_ms=_between(draw, (earliest, latest)))
         standing = None
     else:
         trigger = _draw_aim(draw, profile, job, before)
         standing = trigger.subtask
-    own = standing is not None and _chance(draw, profile.own_target_per_mille)
+    # Around the last commit others may be gone already, so there a fault hits the sink itself.
+    last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
+    own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
     target = standing if own and standing is not None else draw(st.sampled_from(job.all))
     lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
     return ScheduledFault(kind.build(target, lose), trigger)

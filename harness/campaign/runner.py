@@ -195,7 +195,7 @@ class _Campaign:
             started_at=self._started_at.isoformat(),
             wall_seconds=time.monotonic() - self._started,
             environment=environment(),
-            configuration=msgspec.to_builtins(self._configuration),
+            configuration=msgspec.json.decode(msgspec.json.encode(self._configuration)),
             interrupted=interrupted,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),

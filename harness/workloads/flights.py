@@ -125,12 +125,13 @@ def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
 
     The directory appears in one rename, complete; whatever incomplete thing was at its place is replaced. Its
     parent must be a local directory that executors can write to. Raises OperatingError if the result is not
-    the whole data set, ValueError for fewer than one split.
+    the whole data set, or if something foreign is in its place; ValueError for fewer than one split.
     """
     if splits < 1:
         raise ValueError(f"flights need at least 1 split, not {splits}")
     if is_prepared(directory, splits):
         return directory
+    _refuse_foreign(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
@@ -227,13 +228,14 @@ def _collect_files(raw: Path, result: Path, splits: int) -> None:
 def _publish(result: Path, directory: Path) -> None:
     """Put a finished directory in its place in one rename."""
     if directory.exists():
-        # Only a directory that this module made, or an empty one, is ever replaced.
-        if any(directory.iterdir()) and not any(directory.glob("split-*.parquet")):
-            raise OperatingError(
-                f"{directory} holds something else than prepared flights; choose another place"
-            )
         shutil.rmtree(directory)
     result.rename(directory)
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Raise OperatingError if a directory holds something that we did not make: it is never replaced."""
+    if directory.exists() and any(directory.iterdir()) and not any(directory.glob("split-*.parquet")):
+        raise OperatingError(f"{directory} holds something else than prepared flights; choose another place")
 
 
 def _has_checksum(file: Path, sha256: str) -> bool:

@@ -1,7 +1,7 @@
-"""The subtask's end of its control connection: messages both ways, heartbeats, breakpoints, and the word to stop.
+"""The subtask's end of its control connection: messages both ways, heartbeats, breakpoints, the word to stop.
 
-The connection is the subtask's leash: whatever ends it (the driver closes it or dies, the network breaks) ends the
-subtask at once, wherever it stands.
+The connection is the subtask's leash: whatever ends it (the driver closes it or dies, the network breaks)
+ends the subtask at once, wherever it stands.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ class ControlLink:
 
     @classmethod
     def connect(
-        cls, address: tuple[str, int], secret: bytes, claim: Claim, heartbeat_interval_s: float, timeout_s: float
+        cls,
+        address: tuple[str, int],
+        secret: bytes,
+        claim: Claim,
+        heartbeat_interval_s: float,
+        timeout_s: float,
     ) -> ControlLink:
         """Connect to the coordinator; raises ConnectionLost or HandshakeRefused."""
         try:
@@ -68,7 +73,7 @@ class ControlLink:
         return cls(connection, heartbeat_interval_s)
 
     def send(self, message: Any) -> None:
-        """Send a message; raises SubtaskCancelled if the coordinator is gone: nothing can go on without it."""
+        """Send a message; raises SubtaskCancelled if the coordinator is gone: nothing goes on without it."""
         data = encode(message)
         try:
             with self._sending:

@@ -1,8 +1,9 @@
 """The driver's side of the control connections: who may register, who is alive, who said what.
 
-One connection per slot, for the slot's whole life. Reader threads decode and hand on; every decision is made on the
-coordinator's event loop. Only slots of the current attempt are let in, and what comes over a connection of an
-older one is dropped (REC-2). The end of a connection, or five seconds of silence, is the end of its subtask.
+One connection per slot, for the slot's whole life. Reader threads decode and hand on; every decision is made
+on the coordinator's event loop. Only slots of the current attempt are let in, and what comes over a
+connection of an older one is dropped (REC-2). The end of a connection, or five seconds of silence, is the end
+of its subtask.
 """
 
 from __future__ import annotations

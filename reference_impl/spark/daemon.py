@@ -18,7 +18,7 @@ import encodings.idna  # noqa: F401 - connecting to a host imports it
 import pandas  # noqa: F401 - Arrow imports it when it converts its first values
 import psutil  # noqa: F401
 import pyarrow
-import pyarrow.parquet  # noqa: F401
+import pyarrow.parquet
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

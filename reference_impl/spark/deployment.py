@@ -1,12 +1,12 @@
 """A job on Spark, from the driver's side: ``SparkJobRunner``.
 
-Every attempt is one barrier stage. Its tasks register as slots with the coordinator service, are given subtasks, and
-stay until the attempt ends. The coordinator driver, the deployer, and all observers run on one thread, the event
-loop; other threads only post to it.
+Every attempt is one barrier stage. Its tasks register as slots with the coordinator service, are given
+subtasks, and stay until the attempt ends. The coordinator driver, the deployer, and all observers run on one
+thread, the event loop; other threads only post to it.
 
-An attempt ends in this order: its control connections are closed, which ends every subtask wherever it stands;
-Spark is told to cancel the stage; and once the stage's thread is back, the coordinator may deploy the next. What
-an old process still does after that is fenced off by its attempt number (REC-2).
+An attempt ends in this order: its control connections are closed, which ends every subtask wherever it
+stands; Spark is told to cancel the stage; and once the stage's thread is back, the coordinator may deploy the
+next. What an old process still does after that is fenced off by its attempt number (REC-2).
 """
 
 from __future__ import annotations
@@ -109,9 +109,10 @@ class SparkJobRunner:
     ) -> None:
         """Prepare a run; nothing happens before ``start``.
 
-        ``files_root`` is a directory that driver and executors reach under this path: checkpoint storage and sinks
-        live below it. ``watched`` lists the points at which a subtask (None: any) stops until the observer's
-        ``point_reached`` returned. ``route`` may replace the address of a data channel by a proxy's.
+        ``files_root`` is a directory that driver and executors reach under this path: checkpoint storage and
+        sinks live below it. ``watched`` lists the points at which a subtask (None: any) stops until the
+        observer's ``point_reached`` returned. ``route`` may replace the address of a data channel by a
+        proxy's.
         """
         self._context = spark.sparkContext
         self._graph = graph
@@ -141,7 +142,7 @@ class SparkJobRunner:
     # --- what a user calls, from any thread -----------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the coordinator and deploy the first attempt, from the last completed checkpoint if there is one."""
+        """Start the coordinator and deploy the first attempt, from the last completed checkpoint if any."""
         if self._service is not None:
             raise UsageError("this runner was started before; make a new SparkJobRunner for each run")
         host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
@@ -178,7 +179,7 @@ class SparkJobRunner:
         return self._end
 
     def close(self) -> None:
-        """End whatever still runs: the attempt, its Spark stage, every connection and thread. Harmless twice."""
+        """End whatever still runs: attempt, Spark stage, connections, threads. Closing twice is harmless."""
         if self._closed or self._service is None:
             return
         self._closed = True
@@ -216,7 +217,7 @@ class SparkJobRunner:
         """Return what the job waits for, in words (REC-6)."""
         return () if self._driver is None else self._driver.machine.waiting_for()
 
-    # --- the coordinator's ports, called on the event loop -------------------------------------------------------
+    # --- the coordinator's ports, called on the event loop --------------------------------------------------
 
     def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe: the coordinator stands at a point."""
@@ -280,7 +281,7 @@ class SparkJobRunner:
         else:
             self._cancel_stage(current)
 
-    # --- events of the control connections, called on the event loop ----------------------------------------------
+    # --- events of the control connections, called on the event loop ----------------------------------------
 
     def slot_offered(self, connection: SlotConnection) -> None:
         """Take a slot in; the last one starts the subtasks."""
@@ -303,7 +304,10 @@ class SparkJobRunner:
             connection.send(Resume(message.sequence))
         elif isinstance(message, FirstRecords):
             self._observer.first_records(subtask, attempt.number, message.at_ms)
-        elif isinstance(message, FromSubtask) and (message.attempt, message.subtask) == (attempt.number, subtask):
+        elif isinstance(message, FromSubtask) and (message.attempt, message.subtask) == (
+            attempt.number,
+            subtask,
+        ):
             self._required_driver().on_message(message)
         else:
             _log.warning("dropped from %s of attempt %d: %r", subtask, attempt.number, message)
@@ -316,10 +320,12 @@ class SparkJobRunner:
         offer = connection.offer
         where = f"slot {connection.slot} at {connection.peer}"
         if offer is not None:
-            where = f"{connection.subtask or where} (worker {offer.worker_pid} of executor {offer.executor_id})"
+            where = (
+                f"{connection.subtask or where} (worker {offer.worker_pid} of executor {offer.executor_id})"
+            )
         self._attempt_failed(f"{where}: {reason}", connection.subtask)
 
-    # --- inside -----------------------------------------------------------------------------------------------
+    # --- inside ---------------------------------------------------------------------------------------------
 
     def _place(self, attempt: _Attempt) -> None:
         offers: dict[int, SlotOffer] = {
@@ -334,7 +340,8 @@ class SparkJobRunner:
             connection.subtask = subtask
             attempt.placed[subtask] = connection
         processes = {
-            subtask: _process_of(subtask, attempt.number, offers[slot.number]) for subtask, slot in chosen.items()
+            subtask: _process_of(subtask, attempt.number, offers[slot.number])
+            for subtask, slot in chosen.items()
         }
         self._processes = processes
         self._observer.subtasks_placed(attempt.number, processes)
@@ -386,12 +393,16 @@ class SparkJobRunner:
 
     def _check_deployed(self, attempt: int) -> None:
         driver = self._required_driver()
-        if driver.state is JobState.DEPLOYING and self._attempt is not None and self._attempt.number == attempt:
+        if (
+            driver.state is JobState.DEPLOYING
+            and self._attempt is not None
+            and self._attempt.number == attempt
+        ):
             registered, wanted = len(self._attempt.offered), len(self._graph.subtasks)
             driver.on_attempt_failed(
                 attempt,
-                f"not every subtask ran within {self._options.deployment_timeout_ms} ms; {registered} of {wanted} "
-                "slots registered; give the cluster enough cores, or raise deployment_timeout_ms",
+                f"not every subtask ran within {self._options.deployment_timeout_ms} ms; {registered} of "
+                f"{wanted} slots registered; give the cluster enough cores, or raise deployment_timeout_ms",
             )
 
     def _watch_heartbeats(self) -> None:

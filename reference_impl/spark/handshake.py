@@ -2,15 +2,15 @@
 
 Both sides prove that they know the job's secret, which Spark ships with the job and which never crosses this
 connection. The proofs (HMAC-SHA256) cover both sides' fresh nonces and the *claim*: the role, the attempt and
-the channel or slot that the connection is for. So a proof can be neither replayed nor used for another channel
-or another attempt (REC-2).
+the channel or slot that the connection is for. So a proof can be neither replayed nor used for another
+channel or another attempt (REC-2).
 
     server -> client   nonce
     client -> server   claim, nonce, proof
     server -> client   accepted or refused with a reason, proof
 
-A client that proves nothing learns nothing: the connection is closed without a word. What follows a handshake is
-neither signed nor encrypted; a network that can be tampered with needs a tunnel underneath.
+A client that proves nothing learns nothing: the connection is closed without a word. What follows a handshake
+is neither signed nor encrypted; a network that can be tampered with needs a tunnel underneath.
 """
 
 from __future__ import annotations

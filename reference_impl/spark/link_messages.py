@@ -1,7 +1,7 @@
 """What only the Spark world says on a control connection, beside ``protocol.messages``.
 
-A control connection joins one slot (a Spark task in a Python worker) to the coordinator service on the driver.
-First the slot offers itself, then it is deployed, then messages of the protocol pass both ways.
+A control connection joins one slot (a Spark task in a Python worker) to the coordinator service on the
+driver. First the slot offers itself, then it is deployed, then messages of the protocol pass both ways.
 """
 
 from __future__ import annotations
@@ -90,4 +90,4 @@ class FirstRecords:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskLeft:
-    """Slot to driver: the subtask ended in good order; the end of the connection that follows is no failure."""
+    """Slot to driver: the subtask ended in good order; that the connection ends next is no failure."""

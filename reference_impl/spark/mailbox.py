@@ -1,9 +1,9 @@
 """Where everything that a subtask's loop waits for comes together: batches, control elements, and calls.
 
-Reader threads put elements of input channels; every channel has a queue of its own, bounded by batches and bytes,
-and a full one makes its reader stop reading, so that backpressure reaches the sender through TCP. Other threads
-post calls (a message of the coordinator, the outcome of a background task) that must run on the loop's thread.
-The loop takes one thing at a time and never reads a channel that is blocked (BAR-5).
+Reader threads put elements of input channels; every channel has a queue of its own, bounded by batches and
+bytes, and a full one makes its reader stop reading, so that backpressure reaches the sender through TCP.
+Other threads post calls (a message of the coordinator, the outcome of a background task) that must run on the
+loop's thread. The loop takes one thing at a time and never reads a channel that is blocked (BAR-5).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Mailbox:
     def __init__(self, channels: int, max_batches: int, max_bytes: int) -> None:
         """Take the number of input channels and the bounds of each one's queue.
 
-        An element enters a queue while there are fewer than ``max_batches`` elements and ``max_bytes`` bytes in it,
-        so a single larger batch passes.
+        An element enters a queue while there are fewer than ``max_batches`` elements and ``max_bytes`` bytes
+        in it, so a single larger batch passes.
         """
         self._max_batches = max_batches
         self._max_bytes = max_bytes
@@ -44,7 +44,7 @@ class Mailbox:
         self._next = 0
 
     def put(self, channel: int, element: Any, size: int) -> None:
-        """Append an element to a channel's queue; waits while it is full, raises SubtaskCancelled if closed."""
+        """Append an element to a queue; waits while it is full. Raises SubtaskCancelled if closed."""
         with self._lock:
             queue = self._queues[channel]
             while self._failure is None and (
@@ -64,7 +64,7 @@ class Mailbox:
             self._readable.notify()
 
     def fail(self, error: OperatingError) -> None:
-        """Close the mailbox: ``take`` raises this error, and every waiting reader gives up. The first one counts."""
+        """Close the mailbox: ``take`` raises this error, waiting readers give up. The first error counts."""
         with self._lock:
             if self._failure is None:
                 self._failure = error
@@ -73,7 +73,7 @@ class Mailbox:
                 condition.notify_all()
 
     def take(self, blocked: Sequence[bool], timeout_s: float | None) -> Call | tuple[int, Any] | None:
-        """Return the next call, or (channel, element) of a channel that is not blocked, or None at the timeout.
+        """Return the next call, or (channel, element) of an open channel, or None at the timeout.
 
         Calls come first; open channels take turns. Raises the error given to ``fail``.
         """

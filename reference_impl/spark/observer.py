@@ -1,4 +1,4 @@
-"""What a job on Spark tells whoever watches it: all of ``CoordinatorObserver``, and what only this world knows."""
+"""What a job on Spark tells whoever watches: ``CoordinatorObserver``, and what only this world knows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class JobObserver:
     def point_reached(
         self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
-        """A subtask stands still at a watched point; or (``subtask`` None) the coordinator does, at any point."""
+        """A subtask stands still at a watched point; or the coordinator (``subtask`` None) does, at any."""
 
     def job_ended(self, state: JobState, reason: str) -> None:
         """The job finished or failed."""

@@ -22,7 +22,7 @@ class SparkOptions:
     """Batches that wait at a receiver, per channel; what does not fit waits at the sender."""
     channel_bytes: int = 32 << 20
     warm_executors: bool = True
-    """Make every executor that joins ready for Python tasks while the job runs, so that recoveries are quick."""
+    """Make executors that join ready for Python tasks while the job runs: recoveries are quick then."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
@@ -46,7 +46,8 @@ def session_settings(warm_daemon: bool = True) -> dict[str, str]:
         # A barrier stage that finds too few executors is looked at again after this; Spark's default is 15 s.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "600",
-        # A barrier stage starts when slots on several executors are free at once, which Spark looks for this often.
+        # A barrier stage starts when slots on several executors are free at once, which Spark looks for this
+        # often.
         "spark.scheduler.revive.interval": "50ms",
         "spark.locality.wait": "0s",
         "spark.python.worker.reuse": "true",

@@ -45,7 +45,7 @@ class BarrierStage:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Ask Spark to end the stage; call again until it ended: Spark forgets it for a job not yet submitted."""
+        """Ask Spark to end the stage; call again until it did: a job not yet submitted does not hear it."""
         self._cancelled = True
         self._context.cancelJobGroup(self._group)
 
@@ -76,5 +76,7 @@ class BarrierStage:
 def _in_short(error: BaseException) -> str:
     """Return the lines that say what happened, without Py4J's preface and Java's stack."""
     lines = [line.strip() for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith(("An error occurred while calling", "at "))]
+    telling = [
+        line for line in lines if line and not line.startswith(("An error occurred while calling", "at "))
+    ]
     return " ".join(telling[:_MESSAGE_LINES]).removeprefix(": ") or type(error).__name__

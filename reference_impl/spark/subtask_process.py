@@ -1,8 +1,9 @@
-"""What runs inside a Spark task: one slot, which becomes one subtask, from registration to the last status row.
+"""What runs inside a Spark task: one slot, which becomes one subtask, from registration to its status row.
 
-The task's closure (``SubtaskProgram``) comes through Spark; everything else comes over the control connection. The
-loop is the one thread that touches the subtask driver. A task always *returns*, failed subtasks included: the
-coordinator learns of failures over the connection, and the Python worker stays fit for the next attempt.
+The task's closure (``SubtaskProgram``) comes through Spark; everything else comes over the control
+connection. The loop is the one thread that touches the subtask driver. A task always *returns*, failed
+subtasks included: the coordinator learns of failures over the connection, and the Python worker stays fit for
+the next attempt.
 """
 
 from __future__ import annotations
@@ -175,7 +176,13 @@ class _SubtaskRun:
         return TcpOutput(
             [
                 connect_channel(
-                    address.channel, address.host, address.port, attempt, program.secret, timeout_s, self._opened
+                    address.channel,
+                    address.host,
+                    address.port,
+                    attempt,
+                    program.secret,
+                    timeout_s,
+                    self._opened,
                 )
                 for address in self._deploy.outputs
             ]

@@ -1,8 +1,9 @@
 """Data channels: Arrow record batches and control elements in one ordered TCP stream each (BAR-2).
 
-A frame is a header (kind, length) and a body. The schema is sent once, ahead of the first batch; a batch's body is
-the Arrow IPC message, whose buffers go from the operator's memory to the socket without a copy and, on the other
-side, from the socket into one buffer that the received batch points into. Nothing is compressed, nothing copied.
+A frame is a header (kind, length) and a body. The schema is sent once, ahead of the first batch; a batch's
+body is the Arrow IPC message, whose buffers go from the operator's memory to the socket without a copy and,
+on the other side, from the socket into one buffer that the received batch points into. Nothing is compressed,
+nothing copied.
 
 The receiver listens, one port per slot; the sender connects to the address that the driver gave it, which may
 be a proxy's. A channel that ends without an END frame has failed.
@@ -88,7 +89,9 @@ class BatchSerializer:
         self._dictionaries = [i for i, field in enumerate(first.schema) if pa.types.is_dictionary(field.type)]
         for i, field in enumerate(first.schema):
             if i not in self._dictionaries and _holds_dictionary(field.type):
-                raise UsageError(f"column {field.name!r} of type {field.type} cannot be sent; decode its dictionary")
+                raise UsageError(
+                    f"column {field.name!r} of type {field.type} cannot be sent; decode its dictionary"
+                )
         empty = self._plain(first.slice(0, 0))
         self.schema: pa.Schema = empty.schema
         self._collector = _Collector()
@@ -151,9 +154,12 @@ class ChannelSender:
         length = sum(len(part) for part in parts)
         if length > _LIMITS[kind]:
             raise UsageError(
-                f"{self._channel}: {length} bytes in one frame, {_LIMITS[kind]} are allowed; use smaller batches"
+                f"{self._channel}: a frame of {length} bytes, above {_LIMITS[kind]}; use smaller batches"
             )
-        views = [memoryview(_HEADER.pack(kind, length)), *(memoryview(part).cast("B") for part in parts if len(part))]
+        views = [
+            memoryview(_HEADER.pack(kind, length)),
+            *(memoryview(part).cast("B") for part in parts if len(part)),
+        ]
         try:
             for start in range(0, len(views), _BUFFERS_PER_CALL):
                 self._send_all(views[start : start + _BUFFERS_PER_CALL])
@@ -307,7 +313,7 @@ class ChannelReader:
 
 
 class ChannelServer:
-    """The listening side of one slot: takes in the senders of its input channels, each proven and each once."""
+    """The listening side of one slot: takes in the senders of its input channels, proven, each once."""
 
     def __init__(self, host: str) -> None:
         """Listen on a free port of an address; raises ConnectionLost if it cannot be bound."""

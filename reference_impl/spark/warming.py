@@ -1,8 +1,9 @@
 """Makes executors ready before they are needed.
 
-The first Python task on an executor waits for classes to load and for the Python daemon to start: seconds on a busy
-machine, in the middle of a recovery if that is when the executor is first used. So while a job runs, a task that
-does nothing is sent to every executor that joins: spare ones at the beginning, replacements of lost ones later.
+The first Python task on an executor waits for classes to load and for the Python daemon to start: seconds on
+a busy machine, in the middle of a recovery if that is when the executor is first used. So while a job runs, a
+task that does nothing is sent to every executor that joins: spare ones at the beginning, replacements of lost
+ones later.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ Behaviour = Callable[[TrialPlan], Verdict]
 
 
 class FakeSystem:
-    """Passes every point that a fault waits for, and ends with output that ``TableChecker`` reads as a verdict.
+    """Passes every point that a fault waits for, and leaves output that ``TableChecker`` understands.
 
     ``raises`` maps a seed to an exception that ``run`` raises; ``flaky`` adds a counter to the trace.
     """
@@ -112,7 +112,7 @@ class FakeSystem:
         nemesis.bind(FakeTargets(), lambda: 1.0)
         if self.passes_points:
             self._pass_points(plan, nemesis)
-        trace = (f"seed {plan.seed}", f"faults {len(plan.faults)}")
+        trace: tuple[str, ...] = (f"seed {plan.seed}", f"faults {len(plan.faults)}")
         if self.flaky:
             trace += (f"run {self.runs}",)
         verdict = self.behaviour(plan)

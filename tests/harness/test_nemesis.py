@@ -116,10 +116,12 @@ def test_many_threads_at_one_point_fire_a_fault_once() -> None:
 
     nemesis = Nemesis([ScheduledFault(KillWorker("a[0]"), After(TAKEN, nth=3))], slow)
     nemesis.bind(FakeTargets(), lambda: 1.0)
-    threads = [
-        threading.Thread(target=lambda: [nemesis.point_reached(TAKEN, "a[0]", 1) for _ in range(50)])
-        for _ in range(8)
-    ]
+
+    def pass_the_point() -> None:
+        for _ in range(50):
+            nemesis.point_reached(TAKEN, "a[0]", 1)
+
+    threads = [threading.Thread(target=pass_the_point) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

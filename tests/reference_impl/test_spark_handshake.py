@@ -127,7 +127,12 @@ def test_a_proven_peer_that_is_not_wanted_learns_why() -> None:
 
 def test_an_unproven_peer_is_never_asked_about() -> None:
     asked: list[Claim] = []
-    server = Server(lambda claim: asked.append(claim) or "")  # type: ignore[func-returns-value]
+
+    def ask(claim: Claim) -> str:
+        asked.append(claim)
+        return ""
+
+    server = Server(ask)
     with pytest.raises(HandshakeRefused):
         introduce(server.client, new_secret(), CLAIM, 5)
     server.join()

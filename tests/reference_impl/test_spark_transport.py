@@ -18,7 +18,13 @@ from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
 from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
 from reference_impl.spark.handshake import HandshakeRefused, new_secret
 from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from reference_impl.spark.transport import BatchSerializer, ChannelSender, ChannelServer, TcpOutput, connect_channel
+from reference_impl.spark.transport import (
+    BatchSerializer,
+    ChannelSender,
+    ChannelServer,
+    TcpOutput,
+    connect_channel,
+)
 from reference_impl.spark.wire import ConnectionLost
 
 SECRET = new_secret()
@@ -31,7 +37,9 @@ def batch(start: int, rows: int = 10) -> pa.RecordBatch:
 
 
 @contextmanager
-def receiver(max_batches: int = 8, max_bytes: int = 1 << 25, channels: int = 1) -> Iterator[tuple[ChannelServer, Mailbox]]:
+def receiver(
+    max_batches: int = 8, max_bytes: int = 1 << 25, channels: int = 1
+) -> Iterator[tuple[ChannelServer, Mailbox]]:
     mailbox = Mailbox(channels, max_batches, max_bytes)
     server = ChannelServer("127.0.0.1")
     server.start(CHANNELS[:channels], ATTEMPT, SECRET, mailbox)
@@ -55,14 +63,14 @@ def element(mailbox: Mailbox, blocked: list[bool] | None = None) -> Any:
 def test_batches_and_control_elements_arrive_in_the_order_of_sending() -> None:
     with receiver(max_batches=3) as (server, mailbox):
         sender = connect(server)
-        expected: list[Any] = []
-        for i in range(60):
-            expected.append(CheckpointBarrier(CheckpointId(i), i) if i % 7 == 3 else batch(i))
+        expected: list[Any] = [
+            CheckpointBarrier(CheckpointId(i), i) if i % 7 == 3 else batch(i) for i in range(60)
+        ]
         expected.append(EndOfInput())
 
         def send() -> None:
             for item in expected:
-                sender.send_batch(item) if isinstance(item, pa.RecordBatch) else sender.send_control(item)
+                (sender.send_batch if isinstance(item, pa.RecordBatch) else sender.send_control)(item)
 
         thread = threading.Thread(target=send)
         thread.start()
@@ -77,7 +85,7 @@ def test_a_large_batch_survives_partial_sends() -> None:
     large = pa.record_batch({"n": pa.array(range(400_000)), "x": pa.array([0.5] * 400_000)})
     with receiver(max_bytes=1) as (server, mailbox):
         sender = connect(server)
-        thread = threading.Thread(target=lambda: [sender.send_batch(large) for _ in range(4)])
+        thread = threading.Thread(target=lambda: list(map(sender.send_batch, [large] * 4)))
         thread.start()
         assert all(element(mailbox).equals(large) for _ in range(4))
         thread.join()
@@ -99,7 +107,9 @@ _columns = st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=1, max_si
 
 @given(_columns, st.data())
 @settings(deadline=None, max_examples=60)
-def test_any_slice_of_a_batch_is_serialized_without_loss(values: list[int | None], data: st.DataObject) -> None:
+def test_any_slice_of_a_batch_is_serialized_without_loss(
+    values: list[int | None], data: st.DataObject
+) -> None:
     texts = pa.array([None if v is None else "t" * abs(v) for v in values])
     whole = pa.record_batch(
         {
@@ -233,7 +243,9 @@ def test_a_cancelled_receiver_ends_its_reader_at_once_although_the_queue_is_full
     mailbox.fail(SubtaskCancelled("cancelled"))
     server.close()
     assert time.monotonic() - started < 1.0
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith(f"channels-{server.port}")]
+    assert not [
+        thread for thread in threading.enumerate() if thread.name.startswith(f"channels-{server.port}")
+    ]
     sender.shut()
 
 

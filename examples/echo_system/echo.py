@@ -1,0 +1,222 @@
+"""A system under test in one file: it echoes records, survives the kill of its worker, and can be made to lose.
+
+Read with ``docs/guide/01-echo.md`` and ``docs/guide/02-lose-one.md``. Run it at the top of a checkout::
+
+    python -m examples.echo_system.echo          # the honest system: exit code 0
+    python -m examples.echo_system.echo --lossy  # the other one: exit code 1
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faults.targets import ProcessTarget, TargetGone
+from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from harness.oracle.history import End, History, Operation, Outcome, Row
+from harness.oracle.sequential_model import Aggregate, SequentialSpec
+from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
+from harness.suts.system import Capability, NemesisHooks
+from harness.trial import run_trial
+from harness.workloads.registry import register, workload_names
+from harness.workloads.workload import SplitData
+
+# --- the workload: what the job means -----------------------------------------------------------------------
+
+
+class EchoWorkload:
+    """Records ``id, count``; every record is a key of its own, so its count is 1 and an echo is right."""
+
+    name = "echo"
+    description = "Write every record to the output, once and unchanged."
+    spec = SequentialSpec(id_column="id", key_columns=("id",), aggregates=(Aggregate("count"),))
+
+    @property
+    def input_directory(self) -> Path | None:
+        """Return None: the input is generated."""
+        return None
+
+    def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
+        """Return one split with all records."""
+        number = plan.workload.batches * plan.workload.batch_records
+        return (SplitData("all", 0, tuple({"id": identifier, "count": 1} for identifier in range(number))),)
+
+
+if EchoWorkload.name not in workload_names():
+    register(EchoWorkload.name, EchoWorkload)
+
+# --- the system ---------------------------------------------------------------------------------------------
+
+SUBTASK = "echo[0]"
+
+
+@dataclass
+class Disk:
+    """What outlives a worker: how far the input was read, and the output."""
+
+    position: int = 0
+    output: list[Row] = field(default_factory=list)
+
+
+@dataclass
+class Worker:
+    """The process that is killed; implements ``faults.targets.ProcessTarget``."""
+
+    number: int
+    dead: bool = False
+
+    @property
+    def description(self) -> str:
+        """Return what the fault log calls it."""
+        return f"worker {self.number}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Kill it; raises TargetGone if it was dead already."""
+        if self.dead:
+            raise TargetGone(self.description)
+        self.dead = True
+
+    def is_dead(self) -> bool:
+        """Tell whether it is dead: the proof that the fault fired."""
+        return self.dead
+
+
+class EchoTargets:
+    """What can be hit: the worker; there are no executors and no coordinator."""
+
+    def __init__(self) -> None:
+        """Start with the first worker."""
+        self.worker = Worker(1)
+
+    def executor_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: there are no executors."""
+        return None
+
+    def worker_of(self, subtask: str) -> ProcessTarget | None:
+        """Return the worker that runs now."""
+        return self.worker
+
+    def coordinator(self) -> ProcessTarget | None:
+        """Return None: there is no coordinator."""
+        return None
+
+
+@dataclass(frozen=True)
+class EchoOutcome:
+    """What a run leaves; implements ``harness.suts.system.TrialOutcome``."""
+
+    history: History
+    duration_ms: float
+    subtasks: tuple[str, ...] = (SUBTASK,)
+    attempts: tuple[AttemptRecord, ...] = ()
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    trace: tuple[str, ...] = ()
+    measurements: dict[str, float] = field(default_factory=dict)
+
+
+class EchoSystem:
+    """Writes a batch and the new position in one step, so a worker that dies loses and repeats nothing."""
+
+    name = "echo"
+    world = "simulated"
+    capabilities = frozenset({Capability.WORKER_KILL, Capability.PROTOCOL_POINTS})
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the one subtask; a plan that names another is refused before it runs."""
+        return (SUBTASK,)
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> EchoOutcome:
+        """Echo the input batch by batch; a dead worker is replaced by one that reads the disk."""
+        rows = EchoWorkload().splits(plan)[0].rows
+        disk, targets, operations = Disk(), EchoTargets(), list[Operation]()
+
+        def note(outcome: Outcome, operation: str, **value: int) -> None:
+            time_ms = float(len(operations))
+            operations.append(
+                Operation(len(operations), time_ms, "coordinator", operation, outcome, dict(value))
+            )
+
+        nemesis.bind(targets, lambda: float(len(operations)))
+        note(Outcome.INVOKE, "attempt", attempt=1)
+        while disk.position < len(rows):
+            if targets.worker.dead:
+                note(Outcome.INFO, "attempt", attempt=targets.worker.number)
+                targets.worker = Worker(targets.worker.number + 1)
+                note(Outcome.INVOKE, "attempt", attempt=targets.worker.number)
+            batch = rows[disk.position : disk.position + plan.workload.batch_records]
+            self.echo(batch, disk, targets.worker, nemesis)
+        note(Outcome.OK, "job")
+        history = History(tuple(operations), End.FINISHED, "", output=tuple(disk.output))
+        return EchoOutcome(history, duration_ms=float(len(operations)))
+
+    def echo(self, batch: tuple[Row, ...], disk: Disk, worker: Worker, nemesis: NemesisHooks) -> None:
+        """Process one batch. The worker stands still at the point, where it may be killed."""
+        nemesis.point_reached(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, worker.number)
+        if worker.dead:
+            return
+        disk.output.extend(batch)
+        disk.position += len(batch)
+
+    def close(self) -> None:
+        """Do nothing: no run leaves anything."""
+
+
+class LossyEchoSystem(EchoSystem):
+    """Moves the position first: a worker that dies between the two steps loses its batch."""
+
+    name = "lossy-echo"
+
+    def echo(self, batch: tuple[Row, ...], disk: Disk, worker: Worker, nemesis: NemesisHooks) -> None:
+        """Process one batch in the wrong order."""
+        disk.position += len(batch)
+        nemesis.point_reached(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, worker.number)
+        if worker.dead:
+            return
+        disk.output.extend(batch)
+
+
+# --- running it ---------------------------------------------------------------------------------------------
+
+CALM = TrialPlan(
+    workload=WorkloadPlan(name="echo", batches=5, batch_records=2),
+    topology=TopologyPlan(sources=1, keyed=1),
+    checkpoints=CheckpointPlan(enabled=False),
+)
+"""Ten records in five batches, and nothing goes wrong."""
+
+WITH_KILL = TrialPlan(
+    workload=CALM.workload,
+    topology=CALM.topology,
+    checkpoints=CALM.checkpoints,
+    faults=(ScheduledFault(KillWorker(SUBTASK), After(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, nth=3)),),
+)
+"""The same, and the worker is killed in the middle of the third batch."""
+
+
+def judge(plan: TrialPlan, system: EchoSystem) -> TrialRecord:
+    """Run a plan and judge it with the standard checkers."""
+    with tempfile.TemporaryDirectory() as directory:
+        return run_trial(plan, system, Path(directory))
+
+
+def main(arguments: list[str]) -> int:
+    """Run both plans, print what every checker found, and return the exit code."""
+    system = LossyEchoSystem() if "--lossy" in arguments else EchoSystem()
+    worst = 0
+    for title, plan in (("without a fault", CALM), ("with a kill", WITH_KILL)):
+        record = judge(plan, system)
+        print(f"{system.name}, {title}: {record.verdict.value}")
+        for finding in record.findings:
+            print(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}")
+            for example in finding.examples:
+                print(f"    {example}")
+        worst = max(worst, {"valid": 0, "invalid": 1, "unknown": 2}[record.verdict.value])
+    return worst
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

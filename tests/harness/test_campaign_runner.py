@@ -1,0 +1,137 @@
+"""Campaigns on a fake system: what is kept, counted, shrunk, and what survives an interruption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.campaign.configuration import CampaignConfiguration, configuration_from
+from harness.campaign.interrupts import Interrupts
+from harness.campaign.replay import first_difference, replay, sources_of
+from harness.campaign.run_directory import open_run_directory
+from harness.campaign.runner import VALID_KEPT, run_campaign
+from harness.errors import NondeterminismError, OperatingError, UsageProblem
+from harness.oracle.checker import TrialContext, compose
+from harness.oracle.faults_fired import FaultsFired
+from harness.oracle.history import End, History
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan
+from harness.plan_io import read_plan
+from harness.trial import run_trial
+from tests.harness.fake_system import TABLE, CrashingChecker, FakeSystem, TableChecker, interrupting, slowly
+
+
+def configuration(**values: Any) -> CampaignConfiguration:
+    return configuration_from({"trials": 12, "seed": 3} | values, "test")
+
+
+def invalid_with_faults(plan: TrialPlan) -> Verdict:
+    return Verdict.INVALID if len(plan.faults) >= 2 else Verdict.VALID
+
+
+def test_a_valid_campaign_keeps_a_line_of_every_trial_and_the_first_valid_ones_in_full(
+    tmp_path: Path,
+) -> None:
+    record = run_campaign(configuration(), FakeSystem(), tmp_path / "run", (*TABLE, FaultsFired()))
+    run = open_run_directory(tmp_path / "run")
+    assert (record.verdict, record.valid, record.interrupted) == (Verdict.VALID, 12, False)
+    assert [trial.trial for trial in run.trials] == list(range(12))
+    assert run.kept == tuple(range(VALID_KEPT)) and run.campaign == record
+    assert record.faults_fired == sum(trial.faults_planned for trial in run.trials) > 0
+
+
+def test_failing_trials_are_kept_listed_and_shrunk_to_plans_that_fail_likewise(tmp_path: Path) -> None:
+    system = FakeSystem(invalid_with_faults)
+    record = run_campaign(configuration(), system, tmp_path / "run", TABLE)
+    assert (
+        record.verdict is Verdict.INVALID and record.failing and len(record.shrunk) == min(3, record.invalid)
+    )
+    assert set(record.failing) <= set(open_run_directory(tmp_path / "run").kept)
+    for name in record.shrunk.values():
+        plan = read_plan(tmp_path / "run" / name)
+        assert len(plan.faults) == 2
+        assert run_trial(plan, system, tmp_path, TABLE).verdict is Verdict.INVALID
+
+
+def test_a_trial_that_could_not_run_is_unknown_and_the_campaign_goes_on(tmp_path: Path) -> None:
+    listed = configuration(trial=[{"repeat": 3}], trials=3)
+    record = run_campaign(listed, FakeSystem(raises={4: OperatingError("no disk")}), tmp_path / "run", TABLE)
+    assert (record.valid, record.unknown, record.verdict) == (2, 1, Verdict.UNKNOWN)
+    assert record.failing == (1,)
+
+
+def test_a_usage_error_in_a_trial_ends_the_campaign_and_keeps_what_was_finished(tmp_path: Path) -> None:
+    listed = configuration(trial=[{"repeat": 3}], trials=3)
+    with pytest.raises(UsageProblem, match="bad plan"):
+        run_campaign(listed, FakeSystem(raises={4: UsageProblem("bad plan")}), tmp_path / "run", TABLE)
+    campaign = open_run_directory(tmp_path / "run").campaign
+    assert campaign.interrupted and campaign.valid == 1
+
+
+def test_ctrl_c_abandons_the_running_trial_and_keeps_the_finished_ones(tmp_path: Path) -> None:
+    record = run_campaign(configuration(), FakeSystem(interrupting(after=4)), tmp_path / "run", TABLE)
+    run = open_run_directory(tmp_path / "run")
+    assert record.interrupted and record.trials == 4
+    assert len(run.trials) == 4 and run.kept == (0, 1, 2, 3)
+
+
+def test_a_signal_between_trials_waits_until_the_books_are_written() -> None:
+    interrupts = Interrupts()
+    interrupts.on_signal(15, None)
+    with pytest.raises(KeyboardInterrupt), interrupts.during_trial():
+        pytest.fail("no trial may begin")
+
+
+def test_a_time_budget_ends_a_campaign(tmp_path: Path) -> None:
+    timed = configuration_from({"budget": "50ms"}, "test")
+    record = run_campaign(timed, FakeSystem(slowly(0.02)), tmp_path / "run", TABLE)
+    assert 1 <= record.trials <= 4
+
+
+def test_a_campaign_in_which_no_planned_fault_fired_is_unknown(tmp_path: Path) -> None:
+    record = run_campaign(configuration(), FakeSystem(passes_points=False), tmp_path / "run", TABLE)
+    assert record.valid == 12 and record.verdict is Verdict.UNKNOWN
+
+
+def test_a_fault_that_did_not_fire_makes_its_trial_unknown(tmp_path: Path) -> None:
+    system = FakeSystem(passes_points=False)
+    record = run_campaign(configuration(), system, tmp_path / "run", (*TABLE, FaultsFired()))
+    assert record.unknown > 0 and record.invalid == 0
+
+
+def test_composition_takes_the_worst_and_a_crashed_checker_is_unknown() -> None:
+    valid = TrialContext(TrialPlan(), History((), End.FINISHED, "", output=({"verdict": "valid"},)))
+    verdict, findings = compose((TableChecker(), CrashingChecker()), valid)
+    assert verdict is Verdict.UNKNOWN and "nothing to divide by" in findings[1].summary
+    assert "seed" in findings[1].details["plan"]
+    invalid = TrialContext(TrialPlan(), History((), End.FINISHED, "", output=({"verdict": "invalid"},)))
+    assert compose((CrashingChecker(), TableChecker()), invalid)[0] is Verdict.INVALID
+    assert compose((), valid)[0] is Verdict.UNKNOWN
+
+
+def test_a_run_directory_replays_its_failing_trials_to_the_same_verdict_and_trace(tmp_path: Path) -> None:
+    system = FakeSystem(invalid_with_faults)
+    record = run_campaign(configuration(), system, tmp_path / "run", TABLE)
+    sources = sources_of(tmp_path / "run")
+    assert len(sources) == len(record.failing)
+    for source in sources:
+        replayed = replay(source, system, TABLE)
+        assert replayed.same_verdict and replayed.record.verdict is Verdict.INVALID
+
+
+def test_replay_in_a_nondeterministic_simulator_names_the_first_differing_line(tmp_path: Path) -> None:
+    run_campaign(configuration(trials=1), FakeSystem(flaky=True), tmp_path / "run", TABLE)
+    (source,) = sources_of(tmp_path / "run")
+    flaky = FakeSystem(flaky=True)
+    flaky.runs = 5
+    with pytest.raises(NondeterminismError, match="line 3 is 'run 6', there it is 'run 1'"):
+        replay(source, flaky, TABLE)
+    (bare,) = sources_of(tmp_path / "run" / "trials" / "00000" / "plan.json")
+    with pytest.raises(NondeterminismError):
+        replay(bare, flaky, TABLE)
+
+
+def test_the_first_difference_may_be_the_end_of_a_trace() -> None:
+    assert "line 2 is '(end)', there it is 'b'" in first_difference(("a",), ("a", "b"))

@@ -1,0 +1,111 @@
+"""Campaign files and budgets."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.campaign.budget import DEFAULT_TRIALS, Budget, parse_duration
+from harness.campaign.configuration import configuration_from, read_configuration
+from harness.campaign.plans import campaign_plans
+from harness.errors import UsageProblem
+from tests.harness.fake_system import FakeSystem
+
+AIMED = """
+name = "aimed"
+seed = 9
+timeout = "2m"
+[workload]
+batches = 7
+[[trial]]
+repeat = 2
+note = "between the synchronous and the asynchronous part"
+[[trial.faults]]
+fault = { type = "kill_executor", subtask = "totals[0]" }
+trigger = { type = "after", point = "snapshot_taken" }
+[[trial]]
+[trial.workload]
+batches = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5m", 300.0), ("90s", 90.0), ("1h30m", 5400.0), ("500ms", 0.5), ("1.5s", 1.5)]
+)
+def test_durations_are_numbers_with_units(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["5", "m", "5 m", "five", "-3s", "0s", ""])
+def test_anything_else_is_no_duration_and_the_value_is_shown(text: str) -> None:
+    with pytest.raises(UsageProblem, match=f"'{text}'"):
+        parse_duration(text, "budget")
+
+
+def test_a_budget_of_trials_counts_and_a_budget_of_time_measures() -> None:
+    assert Budget(trials=2).allows(1, 1e9) and not Budget(trials=2).allows(2, 0)
+    timed = Budget(trials=None, seconds=5.0)
+    assert timed.allows(10**6, 4.9) and not timed.allows(0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"sytem": "x"}, ["'sytem'", "did you mean 'system'"]),
+        ({"system": "reference-spork"}, ["did you mean 'reference-spark'"]),
+        ({"profile": "lit"}, ["did you mean 'lite'"]),
+        ({"checkpoints": {"intervall_ms": 1}}, ["'checkpoints.intervall_ms'", "did you mean 'interval_ms'"]),
+        ({"checkpoints": {"interval_ms": 0}}, ["checkpoints.interval_ms is 0"]),
+        ({"checkpoints": {"interval_ms": "soon"}}, ["checkpoints.interval_ms", "int"]),
+        ({"trial": [{"workload": {"key": 1}}]}, ["'trial[0].workload.key'", "did you mean 'keys'"]),
+        ({"trial": [{"repeat": 0}]}, ["trial[0].repeat is 0"]),
+        ({"trials": 3, "budget": "5m"}, ["keep one"]),
+        ({"trials": 0}, ["trials is 0"]),
+        ({"budget": "soon"}, ["budget is 'soon'"]),
+        ({"timeout": "soon"}, ["timeout is 'soon'"]),
+        ({"weights": {"executer": 1}}, ["'weights.executer'", "did you mean 'executor'"]),
+        ({"weights": {"executor": 0}}, ["every weight is 0"]),
+        ({"seed": -1}, ["seed is -1"]),
+        ({"version": 99}, ["version 99", "newer"]),
+    ],
+)
+def test_a_wrong_campaign_is_refused_with_the_key_and_the_nearest(
+    value: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        configuration_from(value, "c.toml")
+    assert all(word in str(caught.value) for word in ["c.toml", *words]), str(caught.value)
+
+
+def test_listed_trials_take_turns_with_growing_seeds_and_layered_overrides(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(AIMED)
+    configuration = read_configuration(tmp_path / "c.toml")
+    assert configuration.the_budget() == Budget(trials=3)
+    plans = list(islice(campaign_plans(configuration, FakeSystem()), 4))
+    assert [plan.seed for plan in plans] == [9, 10, 11, 12]
+    assert [plan.workload.batches for plan in plans] == [7, 7, 3, 7]
+    assert [len(plan.faults) for plan in plans] == [1, 1, 0, 1]
+    assert plans[0].note and plans[0].limits.wall_s == 120
+
+
+def test_a_listed_trial_that_aims_at_nothing_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(AIMED.replace("totals[0]", "totls[0]"))
+    with pytest.raises(UsageProblem, match=r"did you mean 'totals\[0\]'"):
+        campaign_plans(read_configuration(tmp_path / "c.toml"), FakeSystem())
+
+
+def test_drawn_plans_keep_the_overrides_and_aim_within_them() -> None:
+    configuration = configuration_from({"topology": {"sources": 1, "keyed": 1, "sinks": 1}}, "c")
+    assert configuration.the_budget().trials == DEFAULT_TRIALS
+    plans = list(islice(campaign_plans(configuration, FakeSystem()), 60))
+    assert {plan.topology.keyed for plan in plans} == {1}
+    assert "[1]" not in repr([plan.faults for plan in plans])
+
+
+def test_a_file_that_is_no_toml_is_named_with_the_position(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("name = = 1\n")
+    with pytest.raises(UsageProblem, match=r"c\.toml is no valid TOML.*line 1"):
+        read_configuration(tmp_path / "c.toml")

@@ -1,0 +1,87 @@
+"""Reading plans: every mistake is named with its key path and the nearest right key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from harness.errors import UsageProblem
+from harness.plan import PLAN_VERSION, TrialPlan, to_builtins, write
+from harness.plan_io import check_plan, plan_from, read_plan
+from harness.profiles import profile_named
+from harness.strategies import trial_plans
+from tests.harness.fake_system import FakeSystem
+
+
+@settings(max_examples=25, deadline=None)
+@given(trial_plans(profile_named("standard")))
+def test_every_plan_survives_the_way_through_json(plan: TrialPlan) -> None:
+    assert plan_from(json.loads(json.dumps(to_builtins(plan))), "memory") == plan
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"topolgy": {}}, ["'topolgy'", "did you mean 'topology'"]),
+        ({"workload": {"batchs": 3}}, ["'workload.batchs'", "did you mean 'batches'"]),
+        ({"workload": {"batches": "3"}}, ["workload.batches", "int", "str"]),
+        ({"workload": {"batches": -3}}, ["workload.batches is -3", "0 or more"]),
+        ({"checkpoints": {"mode": "exactly_onc"}}, ["checkpoints.mode", "did you mean 'exactly_once'"]),
+        ({"version": PLAN_VERSION + 1}, [f"version {PLAN_VERSION + 1}", "newer"]),
+        ({"topology": {"keyed": 17}}, ["topology.keyed is 17", "max_parallelism"]),
+        (
+            {"faults": [{"fault": {"type": "kill_exector", "subtask": "a[0]"}, "trigger": {"type": "at"}}]},
+            ["faults[0].fault.type", "did you mean 'kill_executor'"],
+        ),
+        (
+            {
+                "faults": [
+                    {
+                        "fault": {"type": "crash_coordinator"},
+                        "trigger": {"type": "after", "point": "snapshot_take"},
+                    }
+                ]
+            },
+            ["faults[0].trigger.point", "did you mean 'snapshot_taken'"],
+        ),
+        (
+            {"faults": [{"fault": {"type": "crash_coordinator"}, "trigger": {"type": "at"}}]},
+            ["'faults[0].trigger.time_ms' is missing"],
+        ),
+        ([1], ["a plan is an object"]),
+    ],
+)
+def test_a_wrong_plan_is_refused_with_key_path_and_nearest_key(value: Any, words: list[str]) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        plan_from(value, "plan.json")
+    assert all(word in str(caught.value) for word in ["plan.json", *words]), str(caught.value)
+
+
+def test_missing_and_malformed_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="does not exist"):
+        read_plan(tmp_path / "nowhere.json")
+    (tmp_path / "half.json").write_text('{"seed": ')
+    with pytest.raises(UsageProblem, match=r"half\.json is no valid JSON: line 1"):
+        read_plan(tmp_path / "half.json")
+    write(TrialPlan(seed=4), tmp_path / "whole.json")
+    assert read_plan(tmp_path / "whole.json").seed == 4
+
+
+def test_a_plan_that_names_a_missing_subtask_is_refused() -> None:
+    plan = plan_from(
+        {
+            "faults": [
+                {
+                    "fault": {"type": "kill_worker", "subtask": "total[0]"},
+                    "trigger": {"type": "at", "time_ms": 1},
+                }
+            ]
+        },
+        "plan",
+    )
+    with pytest.raises(UsageProblem, match=r"did you mean 'totals\[0\]'"):
+        check_plan(plan, FakeSystem())

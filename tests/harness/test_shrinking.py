@@ -1,0 +1,104 @@
+"""Shrinking against predicates, without any system: the result fails, is smaller, and is minimal."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from faults.vocabulary import After, At, CrashCoordinator, KillExecutor, ProtocolPoint, ScheduledFault
+from harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
+from harness.plan import NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.profiles import profile_named
+from harness.strategies import draw_plans, standard_subtasks
+
+AIM = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[2]", nth=3)
+BIG = TrialPlan(
+    seed=123_456,
+    workload=WorkloadPlan(batches=12, batch_records=4, keys=8, start_offset=3),
+    topology=TopologyPlan(sources=3, keyed=3, sinks=3, executors=3, write_through=False),
+    network=NetworkPlan(latency_ms_max=9, slow_channel=17, channel_capacity=1),
+    faults=(
+        ScheduledFault(CrashCoordinator(lose_unsynced=True), At(44)),
+        ScheduledFault(KillExecutor("totals[2]", lose_unsynced=True), AIM),
+        ScheduledFault(KillExecutor("sink[2]"), At(10)),
+    ),
+)
+
+
+def test_a_failure_that_needs_one_fault_and_three_batches_shrinks_to_just_that() -> None:
+    def fails(plan: TrialPlan) -> bool:
+        kills = any(isinstance(scheduled.fault, KillExecutor) for scheduled in plan.faults)
+        return kills and plan.workload.batches >= 3
+
+    shrunk = shrink(BIG, fails, standard_subtasks)
+    plan = shrunk.plan
+    assert len(plan.faults) == 1 and plan.workload.batches == 3
+    assert (plan.topology.sources, plan.topology.keyed, plan.topology.sinks, plan.topology.executors) == (
+        1,
+        1,
+        1,
+        1,
+    )
+    assert (plan.workload.batch_records, plan.workload.keys, plan.workload.start_offset) == (1, 1, 0)
+    assert (plan.checkpoints, plan.network, plan.seed) == (CALM_CHECKPOINTS, CALM_NETWORK, 0)
+    assert "lose_unsynced=True" not in repr(plan) and "nth=3" not in repr(plan)
+
+
+def test_what_matters_to_the_failure_is_kept() -> None:
+    def fails(plan: TrialPlan) -> bool:
+        return len(plan.faults) >= 2 and plan.topology.keyed >= 2 and plan.network.latency_ms_max >= 4
+
+    plan = shrink(BIG, fails, standard_subtasks).plan
+    assert (len(plan.faults), plan.topology.keyed, plan.network.latency_ms_max) == (2, 2, 4)
+
+
+def test_a_smaller_plan_may_be_found_under_another_seed() -> None:
+    def fails(plan: TrialPlan) -> bool:
+        return len(plan.faults) == 3 or plan.seed == 2
+
+    assert shrink(BIG, fails, standard_subtasks).plan.faults == ()
+
+
+def test_the_budget_bounds_the_runs_and_the_result_still_fails() -> None:
+    ran: list[TrialPlan] = []
+
+    def fails(plan: TrialPlan) -> bool:
+        ran.append(plan)
+        return len(plan.faults) > 0
+
+    shrunk = shrink(BIG, fails, standard_subtasks, runs_max=7)
+    assert shrunk.runs == len(ran) == 7 and shrunk.plan.faults
+
+
+def test_a_plan_is_never_run_twice_and_never_replaced_by_one_that_is_not_simpler() -> None:
+    for plan in draw_plans(3, 12, profile_named("heavy")):
+        ran: list[TrialPlan] = []
+
+        def fails(candidate: TrialPlan, ran: list[TrialPlan] = ran) -> bool:
+            ran.append(candidate)
+            return len(candidate.faults) >= 2
+
+        shrunk = shrink(plan, fails, standard_subtasks)
+        assert len(set(ran)) == len(ran)
+        assert sort_key(shrunk.plan) <= sort_key(plan) and len(shrunk.plan.faults) == 2
+
+
+def test_faults_of_a_vanished_subtask_are_aimed_at_one_that_is_left() -> None:
+    narrow = msgspec.structs.replace(BIG, topology=TopologyPlan(sources=1, keyed=1, sinks=1))
+    aimed = retarget(narrow, standard_subtasks(narrow))
+    assert aimed is not None
+    assert "totals[0]" in repr(aimed) and "[2]" not in repr(aimed) and aimed.network.slow_channel == 1
+    assert retarget(narrow, ("elsewhere[0]",)) is None
+
+
+@pytest.mark.parametrize(
+    ("simpler", "than"),
+    [
+        (TrialPlan(), BIG),
+        (TrialPlan(faults=BIG.faults[:1]), TrialPlan(faults=BIG.faults[:2])),
+        (TrialPlan(workload=WorkloadPlan(batches=1)), TrialPlan()),
+        (TrialPlan(seed=1), TrialPlan(seed=2)),
+    ],
+)
+def test_simpler_is_defined_once(simpler: TrialPlan, than: TrialPlan) -> None:
+    assert sort_key(simpler) < sort_key(than)

@@ -1,0 +1,82 @@
+"""Drawn plans: deterministic, valid, and as varied as their profile says."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from faults.schedule import validate
+from harness.errors import UsageProblem
+from harness.plan import TrialPlan
+from harness.plan_io import check_values
+from harness.profiles import PROFILES, Profile, profile_named
+from harness.strategies import RESTARTS_PER_FAULT, draw_plans, standard_subtasks
+
+STANDARD = draw_plans(5, 400, profile_named("standard"))
+
+
+def _records(plan: TrialPlan) -> int:
+    return plan.workload.batches * plan.workload.batch_records * plan.topology.sources
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> None:
+    for plan in draw_plans(1, 40, profile):
+        check_values(plan, "drawn")
+        validate(plan.faults, standard_subtasks(plan))
+        assert profile.faults[0] <= len(plan.faults) <= profile.faults[1]
+        assert plan.restart.attempts_max >= RESTARTS_PER_FAULT * len(plan.faults)
+
+
+def test_the_same_seed_draws_the_same_plans_and_another_seed_others() -> None:
+    assert draw_plans(5, 400, profile_named("standard")) == STANDARD
+    assert draw_plans(6, 400, profile_named("standard")) != STANDARD
+
+
+def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> None:
+    code = (
+        "import hashlib\nfrom harness.strategies import draw_plans\n"
+        "from harness.profiles import profile_named\n"
+        "print(hashlib.sha256(repr(draw_plans(5, 400, profile_named('standard'))).encode()).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == hashlib.sha256(repr(STANDARD).encode()).hexdigest()
+
+
+def test_the_standard_profile_reaches_its_corners() -> None:
+    corners = {
+        "no record": lambda plan: _records(plan) == 0,
+        "exactly one record": lambda plan: _records(plan) == 1,
+        "an offset": lambda plan: plan.workload.start_offset > 0,
+        "snapshots beyond the timeout": lambda plan: (
+            plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms
+        ),
+        "a slow channel": lambda plan: plan.network.slow_channel is not None,
+        "no write-through": lambda plan: not plan.topology.write_through,
+        "no fault": lambda plan: not plan.faults,
+        "four faults": lambda plan: len(plan.faults) == 4,
+        "a timed fault": lambda plan: "At(" in repr(plan.faults),
+        "a fault during a restore": lambda plan: "'restore_started'" in repr(plan.faults),
+        "lost writes": lambda plan: "lose_unsynced=True" in repr(plan.faults),
+        "three by three": lambda plan: plan.topology.sources == plan.topology.keyed == 3,
+    }
+    missed = [name for name, reached in corners.items() if not any(map(reached, STANDARD))]
+    assert missed == []
+
+
+def test_a_target_that_the_system_lacks_is_not_aimed_at() -> None:
+    plans = draw_plans(1, 60, profile_named("heavy"), targets=frozenset({"worker"}))
+    assert {type(s.fault).__name__ for plan in plans for s in plan.faults} == {"KillWorker"}
+
+
+def test_an_unknown_profile_names_the_nearest() -> None:
+    with pytest.raises(UsageProblem, match="did you mean 'standard'"):
+        profile_named("standrad")

@@ -1,0 +1,253 @@
+"""The driver's side of control connections, over real sockets: registration, fencing, silence, ends."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from reference_impl.ids import AttemptNumber, SubtaskId
+from reference_impl.protocol.messages import CancelSubtask, FinishSubtask, InputConsumed
+from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.spark.control_link import ControlLink, SlotProbe
+from reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
+from reference_impl.spark.event_loop import MonotonicClock
+from reference_impl.spark.handshake import Claim, HandshakeRefused, introduce, new_secret
+from reference_impl.spark.link_messages import FirstRecords, PointReached, Resume, SlotOffer, SubtaskLeft
+from reference_impl.spark.mailbox import SubtaskCancelled
+from reference_impl.spark.wire import send_frame
+
+SECRET = new_secret()
+OFFER = SlotOffer(0, "127.0.0.1", 1, 2, 3, "0")
+SUBTASK = SubtaskId("totals", 0)
+
+
+class Driver:
+    """Stands for the event loop and its owner: calls are made when the test asks for the next event."""
+
+    def __init__(self, heartbeat_timeout_ms: int = 5000) -> None:
+        self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.events: list[tuple[Any, ...]] = []
+        self.service = CoordinatorService("127.0.0.1", SECRET, self.calls.put, self, heartbeat_timeout_ms)
+        self.service.start()
+        self.service.admit_attempt(1)
+
+    def slot_offered(self, connection: SlotConnection) -> None:
+        self.events.append(("offered", connection))
+
+    def message_received(self, connection: SlotConnection, message: Any) -> None:
+        self.events.append(("message", connection, message))
+
+    def slot_lost(self, connection: SlotConnection, reason: str) -> None:
+        self.events.append(("lost", connection, reason))
+
+    def next(self) -> tuple[Any, ...]:
+        before = len(self.events)
+        while len(self.events) == before:
+            self.calls.get(timeout=5)()
+        return self.events[-1]
+
+    def drain(self) -> None:
+        while not self.calls.empty():
+            self.calls.get()()
+
+    def connect(self, attempt: int = 1, slot: int = 0, secret: bytes = SECRET) -> ControlLink:
+        claim = Claim("slot", attempt, str(slot))
+        return ControlLink.connect(("127.0.0.1", self.service.port), secret, claim, 0.02, 5.0)
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    yield made
+    made.service.close()
+
+
+def deployed(driver: Driver, link: ControlLink) -> tuple[SlotConnection, list[Any], list[str]]:
+    """Register a slot and start reading; returns the driver's end, and what the slot's end hears."""
+    link.send(OFFER)
+    kind, connection = driver.next()
+    assert (kind, connection.offer) == ("offered", OFFER)
+    heard: list[Any] = []
+    ends: list[str] = []
+    link.start_reading(heard.append, ends.append)
+    return connection, heard, ends
+
+
+def _send_for_ever(link: ControlLink) -> None:
+    while True:
+        link.send(InputConsumed(AttemptNumber(1), SUBTASK))
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        threading.Event().wait(0.005)
+
+
+def test_a_slot_registers_and_messages_pass_both_ways(driver: Driver) -> None:
+    link = driver.connect()
+    connection, heard, _ = deployed(driver, link)
+    link.send(InputConsumed(AttemptNumber(1), SUBTASK))
+    assert driver.next() == ("message", connection, InputConsumed(AttemptNumber(1), SUBTASK))
+    connection.send(FinishSubtask())
+    eventually(lambda: heard == [FinishSubtask()])
+    link.close()
+
+
+def test_a_slot_of_an_older_attempt_is_refused(driver: Driver) -> None:
+    driver.service.admit_attempt(2)
+    with pytest.raises(HandshakeRefused, match="attempt 1 is over, attempt 2 runs"):
+        driver.connect(attempt=1)
+
+
+def test_between_attempts_nobody_is_let_in(driver: Driver) -> None:
+    driver.service.close_attempt()
+    with pytest.raises(HandshakeRefused, match="no attempt runs"):
+        driver.connect(attempt=1)
+
+
+def test_a_slot_with_another_secret_is_refused(driver: Driver) -> None:
+    with pytest.raises(HandshakeRefused):
+        driver.connect(secret=new_secret())
+
+
+def test_the_same_slot_cannot_register_twice(driver: Driver) -> None:
+    link = driver.connect()
+    deployed(driver, link)
+    with pytest.raises(HandshakeRefused, match="slot 0 is registered already"):
+        driver.connect()
+    link.close()
+
+
+def test_a_message_that_waits_when_its_attempt_ends_is_dropped(driver: Driver) -> None:
+    link = driver.connect()
+    deployed(driver, link)
+    link.send(InputConsumed(AttemptNumber(1), SUBTASK))
+    eventually(lambda: not driver.calls.empty())
+    driver.service.admit_attempt(2)
+    driver.drain()
+    assert [event[0] for event in driver.events if event[0] == "message"] == []
+    link.close()
+
+
+def test_a_new_attempt_ends_the_subtasks_of_the_old_one_at_once(driver: Driver) -> None:
+    link = driver.connect()
+    _, _, ends = deployed(driver, link)
+    started = time.monotonic()
+    driver.service.admit_attempt(2)
+    eventually(lambda: ends)
+    assert time.monotonic() - started < 1.0
+    with pytest.raises(SubtaskCancelled, match="the coordinator is gone"):
+        _send_for_ever(link)
+    link.close()
+
+
+def test_the_end_of_a_connection_is_reported_at_once(driver: Driver) -> None:
+    link = driver.connect()
+    connection, _, _ = deployed(driver, link)
+    link.close()
+    assert driver.next() == ("lost", connection, "its control connection ended")
+    assert not connection.left
+
+
+def test_an_announced_end_is_told_from_a_loss(driver: Driver) -> None:
+    link = driver.connect()
+    connection, _, _ = deployed(driver, link)
+    link.send(SubtaskLeft())
+    link.close()
+    driver.next()
+    assert connection.left
+
+
+def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
+    driver = Driver(heartbeat_timeout_ms=150)
+    beating = driver.connect(slot=1)
+    beating.send(SlotOffer(1, "127.0.0.1", 1, 2, 3, "0"))
+    driver.next()
+    silent = socket.create_connection(("127.0.0.1", driver.service.port))
+    introduce(silent, SECRET, Claim("slot", 1, "0"))
+    eventually(lambda: [connection.slot for connection in driver.service.silent()] == [0])
+    silent.close()
+    beating.close()
+    driver.service.close()
+
+
+def test_a_frame_that_is_no_message_costs_the_connection(driver: Driver) -> None:
+    raw = socket.create_connection(("127.0.0.1", driver.service.port))
+    introduce(raw, SECRET, Claim("slot", 1, "0"))
+    send_frame(raw, b"\x92\xa4Evil\x80")
+    kind, _, reason = driver.next()
+    assert kind == "lost"
+    assert "unknown kind 'Evil'" in reason
+    raw.close()
+
+
+def test_a_slot_that_is_cancelled_instead_of_deployed_learns_the_reason(driver: Driver) -> None:
+    link = driver.connect()
+    failures: list[str] = []
+
+    def wait() -> None:
+        try:
+            link.await_deployment(OFFER)
+        except SubtaskCancelled as error:
+            failures.append(str(error))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    _, connection = driver.next()
+    connection.send(CancelSubtask("attempt 1 failed"))
+    thread.join(5)
+    assert failures == ["no deployment: attempt 1 failed"]
+    link.close()
+
+
+def test_a_subtask_stands_still_at_a_watched_point_until_it_is_resumed(driver: Driver) -> None:
+    link = driver.connect()
+    connection, _, _ = deployed(driver, link)
+    probe = SlotProbe(link, MonotonicClock(0), frozenset({ProtocolPoint.SNAPSHOT_TAKEN}))
+    passed = threading.Event()
+
+    def subtask() -> None:
+        probe.reach(ProtocolPoint.BARRIER_RECEIVED)
+        probe.reach(ProtocolPoint.RECORDS_PROCESSED)
+        probe.reach(ProtocolPoint.RECORDS_PROCESSED)
+        probe.reach(ProtocolPoint.SNAPSHOT_TAKEN)
+        passed.set()
+
+    thread = threading.Thread(target=subtask)
+    thread.start()
+    assert isinstance(driver.next()[2], FirstRecords)
+    assert driver.next()[2] == PointReached(1, "snapshot_taken", None)
+    assert not passed.wait(0.05)
+    connection.send(Resume(1))
+    assert passed.wait(5)
+    thread.join()
+    link.close()
+
+
+def test_a_subtask_at_a_watched_point_ends_with_its_attempt(driver: Driver) -> None:
+    link = driver.connect()
+    deployed(driver, link)
+    probe = SlotProbe(link, MonotonicClock(0), frozenset({ProtocolPoint.RESTORED}))
+    ended: list[str] = []
+
+    def subtask() -> None:
+        try:
+            probe.reach(ProtocolPoint.RESTORED)
+        except SubtaskCancelled as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=subtask)
+    thread.start()
+    driver.next()
+    driver.service.close_attempt()
+    thread.join(1.0)
+    assert ended == ["the coordinator hung up"]
+    link.close()

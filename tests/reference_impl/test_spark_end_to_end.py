@@ -1,0 +1,198 @@
+"""One small job on a real standalone cluster: it finishes; it survives SIGKILLs aimed at protocol points."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from harness.cluster.local import LocalCluster, LocalClusterConfig
+from harness.cluster.session import spark_session
+from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from reference_impl.operators.functions import Count, Emission, Sum
+from reference_impl.operators.graph import JobGraph
+from reference_impl.operators.job import StreamJob
+from reference_impl.operators.sinks import FileSink
+from reference_impl.operators.sources import ParquetSource
+from reference_impl.protocol.coordinator_events import JobState
+from reference_impl.protocol.messages import CompletedCheckpoint
+from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from reference_impl.spark.observer import JobObserver
+from reference_impl.spark.options import session_settings
+from reference_impl.spark.transport import ChannelServer
+
+pytestmark = pytest.mark.spark
+
+ROWS, KEYS, FILES = 6_000, 17, 2
+CONFIG = JobConfig(CheckpointConfig(200, tolerated_failures=100), RestartConfig(10, 10))
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    config = LocalClusterConfig(workers=2, cores_per_worker=5, memory_per_worker_mb=512)
+    with LocalCluster(config) as cluster, spark_session(cluster, "end-to-end", session_settings()) as session:
+        yield session
+
+
+def write_input(directory: Path) -> Path:
+    """Rows (k, v) with v counting up over all files."""
+    directory.mkdir()
+    for file in range(FILES):
+        values = range(file * ROWS, (file + 1) * ROWS)
+        table = pa.table({"k": [value % KEYS for value in values], "v": list(values)})
+        pq.write_table(table, directory / f"part-{file}.parquet")
+    return directory
+
+
+def expected() -> list[dict[str, int]]:
+    """The totals, computed without the runtime."""
+    values = range(FILES * ROWS)
+    return [
+        {
+            "k": key,
+            "n": sum(value % KEYS == key for value in values),
+            "total": sum(value for value in values if value % KEYS == key),
+        }
+        for key in range(KEYS)
+    ]
+
+
+def job(source: Path, rows_per_second: int) -> JobGraph:
+    return (
+        StreamJob("totals", max_parallelism=16)
+        .source(ParquetSource((str(source),), batch_rows=100, rate_limit=rows_per_second), FILES, "source")
+        .key_by("k")
+        .aggregate({"n": Count(), "total": Sum("v")}, emit=Emission.FINAL, parallelism=2, name="totals")
+        .sink(FileSink("out"), parallelism=1)
+        .build()
+    )
+
+
+def committed(files: Path) -> list[dict[str, int]]:
+    """Every committed row, by key: a row that was committed twice shows twice."""
+    names = sorted(path for path in (files / "out").rglob("*.parquet") if "pending" not in str(path))
+    rows = [row for name in names for row in pq.read_table(name).to_pylist()]
+    return sorted(rows, key=lambda row: row["k"])
+
+
+class Killer(JobObserver):
+    """Kills the executor, or only the worker, of a subtask that stands at a watched point; notes what happens."""
+
+    def __init__(self, kills: dict[ProtocolPoint, int], executor: bool = True) -> None:
+        """Take how often to strike at each point."""
+        self.kills = dict(kills)
+        self.executor = executor
+        self.struck: list[tuple[ProtocolPoint, int]] = []
+        self.attempts: list[tuple[int, int | None]] = []
+        self.completed: list[int] = []
+        self.runner: SparkJobRunner | None = None
+
+    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
+        self.attempts.append((attempt, restored_checkpoint))
+
+    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
+        self.completed.append(completed.checkpoint)
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+    ) -> None:
+        if subtask is None or not self.completed or not self.kills.get(point) or self.runner is None:
+            return
+        self.kills[point] -= 1
+        self.struck.append((point, attempt))
+        process = self.runner.subtask_processes()[subtask]
+        os.kill(process.executor_pid if self.executor else process.worker_pid, signal.SIGKILL)
+
+
+def run(
+    spark: SparkSession, graph: JobGraph, files: Path, killer: Killer, watched: list[ProtocolPoint]
+) -> JobEnd | None:
+    points = [(point, SubtaskId("totals", 0)) for point in watched]
+    with SparkJobRunner(spark, graph, CONFIG, files, observer=killer, watched=points) as runner:
+        killer.runner = runner
+        return runner.wait(120)
+
+
+def test_a_job_finishes_with_the_exact_output_and_leaves_no_thread(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    observer = Killer({})
+    end = run(spark, job(write_input(tmp_path / "in"), 6_000), tmp_path / "files", observer, [])
+    assert end == JobEnd(JobState.FINISHED, "")
+    assert committed(tmp_path / "files") == expected()
+    assert observer.attempts == [(1, None)]
+    assert len(observer.completed) >= 2
+    assert not [thread.name for thread in threading.enumerate() if thread.name in ("coordinator", "metadata")]
+
+
+def test_the_output_is_exact_although_executors_are_killed_at_protocol_points(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    points = [ProtocolPoint.SNAPSHOT_TAKEN, ProtocolPoint.RESTORE_STARTED]
+    killer = Killer(dict.fromkeys(points, 1))
+    end = run(spark, job(write_input(tmp_path / "in"), 2_000), tmp_path / "files", killer, points)
+    assert end == JobEnd(JobState.FINISHED, "")
+    assert committed(tmp_path / "files") == expected()
+    assert killer.struck == [(ProtocolPoint.SNAPSHOT_TAKEN, 1), (ProtocolPoint.RESTORE_STARTED, 2)]
+    assert [attempt for attempt, _ in killer.attempts] == [1, 2, 3]
+    assert all(restored is not None for _, restored in killer.attempts[1:])
+
+
+def test_the_output_is_exact_although_a_worker_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    points = [ProtocolPoint.BARRIER_FORWARDED]
+    killer = Killer(dict.fromkeys(points, 1), executor=False)
+    end = run(spark, job(write_input(tmp_path / "in"), 3_000), tmp_path / "files", killer, points)
+    assert end == JobEnd(JobState.FINISHED, "")
+    assert committed(tmp_path / "files") == expected()
+    assert [attempt for attempt, _ in killer.attempts] == [1, 2]
+
+
+def test_a_channel_that_leads_nowhere_fails_the_attempt_and_the_next_one_takes_another_way(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The address table passes through the route: a proxy can be put in, and the runtime does not know."""
+    dead = ChannelServer("127.0.0.1")
+    dead.close()
+    asked: list[str] = []
+
+    def route(channel: ChannelId, host: str, port: int) -> tuple[str, int]:
+        asked.append(str(channel))
+        return ("127.0.0.1", dead.port) if len(asked) == 1 else (host, port)
+
+    observer = Killer({})
+    graph = job(write_input(tmp_path / "in"), 60_000)
+    with SparkJobRunner(spark, graph, CONFIG, tmp_path / "files", observer=observer, route=route) as runner:
+        assert runner.wait(60) == JobEnd(JobState.FINISHED, "")
+    assert [attempt for attempt, _ in observer.attempts] == [AttemptNumber(1), AttemptNumber(2)]
+    assert len(asked) == 2 * len(graph.channels)
+    assert committed(tmp_path / "files") == expected()
+
+
+def test_a_runner_that_is_closed_ends_its_job_and_frees_the_cluster(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    graph = job(write_input(tmp_path / "in"), 100)
+    runner = SparkJobRunner(spark, graph, CONFIG, tmp_path / "files")
+    running = threading.Event()
+
+    class Observer(JobObserver):
+        def attempt_running(self, attempt: int) -> None:
+            running.set()
+
+    runner = SparkJobRunner(spark, graph, CONFIG, tmp_path / "files", observer=Observer())
+    runner.start()
+    assert running.wait(60)
+    runner.close()
+    end = runner.wait(0)
+    assert end is not None
+    assert end.state is JobState.FAILED
+    assert spark.sparkContext.parallelize(range(10), 10).count() == 10
