@@ -228,9 +228,15 @@ def _draw_fault(
     # Around the last commit others may be gone already, so there a fault hits the sink itself.
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
     own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
-    target = standing if own and standing is not None else draw(st.sampled_from(job.all))
+    target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
     lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
     return ScheduledFault(kind.build(target, lose), trigger)
+
+
+def _hittable(trigger: At | After, job: _Job) -> tuple[str, ...]:
+    """Return the subtasks that are sure to live when the trigger comes: after the last checkpoint, sinks."""
+    completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
+    return job.sinks if completed else job.all
 
 
 def _draw_aim(draw: st.DrawFn, profile: Profile, job: _Job, before: Sequence[ScheduledFault]) -> After:

@@ -1,4 +1,4 @@
-"""A system under test in one file: it echoes records, survives the kill of its worker, and can be made to lose.
+"""A system under test in one file: it echoes records, survives the kill of its worker, and can lose some.
 
 Read with ``docs/guide/01-echo.md`` and ``docs/guide/02-lose-one.md``. Run it at the top of a checkout::
 

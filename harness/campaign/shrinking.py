@@ -7,6 +7,7 @@ are aimed at one that is left.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,9 @@ CALM_RESTART = RestartPlan()
 
 RUNS_MAX = 400
 """Default bound on the plans that one shrinking runs."""
+
+SECONDS_MAX = 60.0
+"""Default bound on the time of one shrinking: trials of a job that gets stuck are slow."""
 
 SEEDS_TRIED = 10
 """A smaller plan may need another seed to fail; these are tried."""
@@ -153,13 +157,18 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose smaller numbers for the settings that could not be calmed."""
-    for name, actual, calm in _calm_pairs(plan):
-        for field in calm.__struct_fields__:
-            value = getattr(actual, field)
-            if isinstance(value, int) and not isinstance(value, bool) and value != getattr(calm, field):
-                for smaller in _smaller(value, 1):
-                    yield _with(plan, name, **{field: smaller})
+    """Propose smaller numbers for the settings that could not be calmed and that are simpler if smaller."""
+    for name, field in (
+        ("checkpoints", "async_ms_max"),
+        ("checkpoints", "min_pause_ms"),
+        ("network", "latency_ms_max"),
+        ("network", "slow_channel"),
+        ("network", "slow_factor"),
+        ("restart", "delay_ms"),
+    ):
+        value: int | None = getattr(getattr(plan, name), field)
+        for smaller in _smaller(value or 0, 0 if field != "slow_factor" else 1):
+            yield _with(plan, name, **{field: smaller})
 
 
 def simplify_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -243,13 +252,17 @@ def _with(plan: TrialPlan, part: str, **fields: object) -> TrialPlan:
 
 
 def shrink(
-    plan: TrialPlan, still_fails: StillFails, subtasks: SubtaskNames, runs_max: int = RUNS_MAX
+    plan: TrialPlan,
+    still_fails: StillFails,
+    subtasks: SubtaskNames,
+    runs_max: int = RUNS_MAX,
+    seconds_max: float = SECONDS_MAX,
 ) -> Shrunk:
-    """Return the smallest plan found that still fails, after at most ``runs_max`` runs.
+    """Return the smallest plan found that still fails, within ``runs_max`` runs and ``seconds_max``.
 
     ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler.
     """
-    search = _Search(still_fails, subtasks, runs_max)
+    search = _Search(still_fails, subtasks, runs_max, time.monotonic() + seconds_max)
     best, before = plan, None
     while best != before and search.may_run:
         before = best
@@ -261,7 +274,10 @@ def shrink(
 class _Search:
     """Counts runs and remembers what was tried."""
 
-    def __init__(self, still_fails: StillFails, subtasks: SubtaskNames, runs_max: int) -> None:
+    def __init__(
+        self, still_fails: StillFails, subtasks: SubtaskNames, runs_max: int, deadline: float
+    ) -> None:
+        self._deadline = deadline
         self._still_fails = still_fails
         self._subtasks = subtasks
         self._runs_max = runs_max
@@ -270,7 +286,7 @@ class _Search:
 
     @property
     def may_run(self) -> bool:
-        return self.runs < self._runs_max
+        return self.runs < self._runs_max and time.monotonic() < self._deadline
 
     def exhaust(self, plan: TrialPlan, propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> TrialPlan:
         """Apply one pass again and again until it finds nothing simpler."""

@@ -33,7 +33,10 @@ class RunRecorder:
     """Implements ``CoordinatorObserver``; outlives crashes of the coordinator."""
 
     now_ms: Callable[[], float]
+    """Milliseconds since the trial's start."""
     open_snapshot: Callable[[CompletedCheckpoint], SnapshotView]
+    epoch_ms: float = 0.0
+    """The trial's start on the runtime's clock, in whose times metrics come."""
     operations: list[Operation] = field(default_factory=list)
     views: list[SnapshotView] = field(default_factory=list)
     snapshots: list[SnapshotRecord] = field(default_factory=list)
@@ -85,7 +88,7 @@ class RunRecorder:
                 checkpoint=message.checkpoint,
                 attempt=message.attempt,
                 subtask=subtask,
-                alignment_started_ms=metrics.started_at_ms,
+                alignment_started_ms=metrics.started_at_ms - self.epoch_ms,
                 alignment_ms=metrics.alignment_ms,
                 alignment_buffered_bytes=metrics.alignment_buffered_bytes,
                 sync_ms=metrics.sync_ms,

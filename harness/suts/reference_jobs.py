@@ -24,6 +24,13 @@ PARQUET_BATCH_ROWS = 2_048
 """Records per batch of a Parquet workload: small enough that a short job has many batches to interleave."""
 
 
+def subtask_names(plan: TrialPlan) -> tuple[str, ...]:
+    """Return the subtasks of the plan's job, upstream first, without building it."""
+    topology = plan.topology
+    widths = (("source", topology.sources), ("totals", topology.keyed), ("sink", topology.sinks))
+    return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+
+
 def job_config(plan: TrialPlan) -> JobConfig:
     """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown."""
     checkpoints = None
@@ -71,6 +78,7 @@ def parquet_source(plan: TrialPlan, workload: Workload, directory: Path) -> Sour
         columns=tuple(dict.fromkeys(columns)),
         batch_rows=PARQUET_BATCH_ROWS,
         rate_limit=plan.workload.records_per_second,
+        start_offset=plan.workload.start_offset,
     )
 
 

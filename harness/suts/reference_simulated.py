@@ -14,7 +14,14 @@ from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
 from harness.simulator.world import SimulatedWorld
 from harness.suts.mutants import components_of
 from harness.suts.recorder import RunRecorder
-from harness.suts.reference_jobs import CHECKPOINTS, OUTPUT, build_graph, collection_source, job_config
+from harness.suts.reference_jobs import (
+    CHECKPOINTS,
+    OUTPUT,
+    build_graph,
+    collection_source,
+    job_config,
+    subtask_names,
+)
 from harness.suts.snapshot_views import open_checkpoint, view_storage
 from harness.suts.system import Capability, NemesisHooks
 from harness.workloads.registry import workload_named
@@ -66,9 +73,7 @@ class ReferenceSimulated:
 
     def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
         """Return the subtasks of the plan's job, upstream first."""
-        topology = plan.topology
-        widths = (("source", topology.sources), ("totals", topology.keyed), ("sink", topology.sinks))
-        return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+        return subtask_names(plan)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
         """Run one trial in virtual time."""

@@ -90,6 +90,11 @@ class Flights:
         """Return where the splits are, or are to be prepared."""
         return self._directory if self._directory is not None else default_directory()
 
+    @property
+    def schema(self) -> None:
+        """Return None: the input is prepared, not generated."""
+        return None
+
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return nothing: the input is Parquet."""
         return ()

@@ -41,6 +41,11 @@ class KeyedTotals:
         """Return None: the input is generated."""
         return None
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the input."""
+        return SCHEMA
+
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return one or two splits per source subtask, ``batches * batch_records`` records each subtask.
 

@@ -64,6 +64,10 @@ class Workload(Protocol):
     def input_directory(self) -> Path | None:
         """Return the directory of Parquet splits (one file each), or None if the input is generated."""
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Return the columns of a generated input, or None for Parquet input."""
+
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits of a generated input, the same for the same plan; empty for Parquet input.
 

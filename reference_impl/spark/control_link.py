@@ -112,6 +112,11 @@ class ControlLink:
             if self._over is not None:
                 raise SubtaskCancelled(self._over)
 
+    def ends_within(self, timeout_s: float) -> bool:
+        """Wait for the coordinator to end the subtask; returns False if it does not in that time."""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._over is not None, timeout_s)
+
     def close(self) -> None:
         """End the connection and both threads. Closing twice is harmless."""
         self._end("closed")

@@ -57,6 +57,7 @@ from reference_impl.storage.filesystem import LocalFileSystem
 
 _log = logging.getLogger(__name__)
 _CANCEL_AGAIN_MS = 200.0
+_SYMPTOM_GRACE_MS = 50.0
 _LEAVE_TIMEOUT_MS = 10_000.0
 _CLOSE_TIMEOUT_S = 10.0
 
@@ -378,7 +379,12 @@ class SparkJobRunner:
             driver.on_attempt_stopped(number)
         elif not driver.ended:
             said = outcome if isinstance(outcome, str) else f"every slot returned: {outcome}"
-            driver.on_attempt_failed(number, f"the Spark stage ended: {said}")
+            # Why the stage ended, a control connection tells better; leave it a moment to say so.
+            self._loop.set_timer(
+                "stage-ended",
+                self._clock.now_ms() + _SYMPTOM_GRACE_MS,
+                lambda: driver.on_attempt_failed(number, f"the Spark stage ended: {said}"),
+            )
 
     def _cancel_stage(self, attempt: _Attempt) -> None:
         if not attempt.stage_ended:

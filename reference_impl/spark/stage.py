@@ -68,6 +68,8 @@ class BarrierStage:
         if self._cancelled:
             return "cancelled before it was submitted"
         self._context.setJobGroup(self._group, f"{self._group}: {self._slots} subtasks", False)
+        # Shown as the stage's name, in Spark's messages too; by default it would be a line of PySpark's code.
+        self._context.setLocalProperty("callSite.short", self._group)
         slots = self._context.parallelize(range(self._slots), self._slots)
         rows: list[StatusRow] = slots.barrier().mapPartitions(self._program).collect()
         return rows

@@ -34,9 +34,11 @@ from reference_impl.spark.link_messages import DeploySubtask, SlotOffer, Subtask
 from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from reference_impl.spark.options import SparkOptions
 from reference_impl.spark.transport import ChannelServer, OpenConnections, TcpOutput, connect_channel
+from reference_impl.spark.wire import ConnectionLost
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
+_SYMPTOM_GRACE_S = 0.05
 _log = logging.getLogger(__name__)
 
 StatusRow = tuple[int, str, str, str]
@@ -153,6 +155,12 @@ class _SubtaskRun:
             self._link.send(SubtaskLeft())
         except SubtaskCancelled as error:
             return ("cancelled", str(error))
+        except ConnectionLost as error:
+            # A neighbour that died takes its channels along. The coordinator knows of the death itself, which
+            # explains more than the broken channel does: leave it a moment to say so.
+            if self._link.ends_within(_SYMPTOM_GRACE_S):
+                return ("cancelled", str(error))
+            return self._failed(str(error))
         except OperatingError as error:
             return self._failed(str(error))
         except Exception as error:  # noqa: BLE001 - a bug of ours or of the job's functions: the job must learn it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -27,7 +28,7 @@ from reference_impl.protocol.messages import CompletedCheckpoint
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.spark.deployment import JobEnd, SparkJobRunner
 from reference_impl.spark.observer import JobObserver
-from reference_impl.spark.options import session_settings
+from reference_impl.spark.options import SparkOptions, session_settings
 from reference_impl.spark.transport import ChannelServer
 
 pytestmark = pytest.mark.spark
@@ -85,7 +86,7 @@ def committed(files: Path) -> list[dict[str, int]]:
 
 
 class Killer(JobObserver):
-    """Kills the executor, or only the worker, of a subtask that stands at a watched point; notes what happens."""
+    """Kills the executor (or only the worker) of a subtask that stands at a watched point."""
 
     def __init__(self, kills: dict[ProtocolPoint, int], executor: bool = True) -> None:
         """Take how often to strike at each point."""
@@ -94,10 +95,14 @@ class Killer(JobObserver):
         self.struck: list[tuple[ProtocolPoint, int]] = []
         self.attempts: list[tuple[int, int | None]] = []
         self.completed: list[int] = []
+        self.reasons: list[str] = []
         self.runner: SparkJobRunner | None = None
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         self.attempts.append((attempt, restored_checkpoint))
+
+    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+        self.reasons.append(reason)
 
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         self.completed.append(completed.checkpoint)
@@ -154,6 +159,41 @@ def test_the_output_is_exact_although_a_worker_is_killed(spark: SparkSession, tm
     assert end == JobEnd(JobState.FINISHED, "")
     assert committed(tmp_path / "files") == expected()
     assert [attempt for attempt, _ in killer.attempts] == [1, 2]
+    assert "totals[0] (worker" in killer.reasons[0], "the reason names the process that died, not a symptom"
+
+
+def test_a_subtask_that_falls_silent_is_replaced_and_cannot_come_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """SIGSTOP looks like a partition: the process lives, holds its files, and says nothing (REC-2)."""
+    frozen: list[int] = []
+
+    class Freezer(Killer):
+        def point_reached(
+            self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+        ) -> None:
+            if subtask is not None and self.completed and not frozen and self.runner is not None:
+                frozen.append(self.runner.subtask_processes()[subtask].worker_pid)
+                os.kill(frozen[0], signal.SIGSTOP)
+
+        def attempt_running(self, attempt: int) -> None:
+            if attempt == 2:
+                with contextlib.suppress(ProcessLookupError):  # Spark may have killed it meanwhile.
+                    os.kill(frozen[0], signal.SIGCONT)
+
+    freezer = Freezer({})
+    options = SparkOptions(heartbeat_interval_ms=100, heartbeat_timeout_ms=1_000)
+    point = (ProtocolPoint.SNAPSHOT_TAKEN, SubtaskId("totals", 1))
+    graph = job(write_input(tmp_path / "in"), 3_000)
+    with SparkJobRunner(
+        spark, graph, CONFIG, tmp_path / "files", observer=freezer, watched=[point], options=options
+    ) as runner:
+        freezer.runner = runner
+        assert runner.wait(90) == JobEnd(JobState.FINISHED, "")
+    assert len(frozen) == 1
+    assert [attempt for attempt, _ in freezer.attempts] == [1, 2]
+    assert "silent for more than 1000 ms" in freezer.reasons[0]
+    assert committed(tmp_path / "files") == expected()
 
 
 def test_a_channel_that_leads_nowhere_fails_the_attempt_and_the_next_one_takes_another_way(
@@ -181,7 +221,6 @@ def test_a_runner_that_is_closed_ends_its_job_and_frees_the_cluster(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     graph = job(write_input(tmp_path / "in"), 100)
-    runner = SparkJobRunner(spark, graph, CONFIG, tmp_path / "files")
     running = threading.Event()
 
     class Observer(JobObserver):

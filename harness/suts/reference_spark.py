@@ -1,0 +1,336 @@
+"""The reference runtime on a real Spark cluster, as a system under test.
+
+One local standalone cluster and one session serve all trials of a system; executors that trials kill are
+replaced by Spark before the next trial begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from faults.vocabulary import ProtocolPoint as FaultPoint
+from harness.cluster.config import LocalClusterConfig
+from harness.cluster.local import LocalCluster
+from harness.cluster.session import spark_session
+from harness.oracle.history import End, History, Outcome, SnapshotView
+from harness.oracle.spark_batch import judge_output
+from harness.plan import TrialPlan
+from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
+from harness.suts.mutants import components_of
+from harness.suts.recorder import RunRecorder
+from harness.suts.reference_jobs import (
+    CHECKPOINTS,
+    OUTPUT,
+    build_graph,
+    job_config,
+    parquet_source,
+    subtask_names,
+)
+from harness.suts.snapshot_views import open_checkpoint, view_storage
+from harness.suts.spark_targets import SparkTargets
+from harness.suts.system import Capability, NemesisHooks
+from harness.workloads import flights
+from harness.workloads.registry import workload_named
+from harness.workloads.workload import Workload, read_splits, write_splits
+from reference_impl.ids import SubtaskId
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.coordinator_events import JobState
+from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint
+from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.spark.deployment import SparkJobRunner
+from reference_impl.spark.observer import JobObserver
+from reference_impl.spark.options import session_settings
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import LocalFileSystem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKERS, CORES_PER_WORKER = 3, 3
+"""Nine slots: the standard job of five subtasks still fits when one executor is dead."""
+_FLIGHT_SPLITS = 8
+_EXECUTORS_TIMEOUT_S = 60.0
+_FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
+_RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.items()}
+
+
+@dataclass(frozen=True)
+class SparkOutcome:
+    """What a trial on Spark leaves; implements ``TrialOutcome``."""
+
+    history: History
+    attempts: tuple[AttemptRecord, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    snapshots: tuple[SnapshotRecord, ...]
+    subtasks: tuple[str, ...]
+    duration_ms: float
+    measurements: dict[str, float] = field(default_factory=dict)
+    trace: tuple[str, ...] = ()
+
+
+class _Watcher(JobObserver):
+    """Passes what the job tells on to the recorder and the nemesis, in the trial's own time."""
+
+    def __init__(self, graph: JobGraph, storage: FileCheckpointStorage, plan: TrialPlan) -> None:
+        self._graph = graph
+        self._storage = storage
+        self._components = components_of(plan)
+        self.books = RunRecorder(now_ms=self.now_ms, open_snapshot=self._open)
+        self.nemesis: NemesisHooks | None = None
+        self.runner: SparkJobRunner | None = None
+        self.epoch_ms = 0.0
+        self.first_running_ms: float | None = None
+        self.kills_ms: list[float] = []
+        self.first_records_ms: dict[int, float] = {}
+
+    def now_ms(self) -> float:
+        return self.runner.now_ms() - self.epoch_ms if self.runner is not None else 0.0
+
+    def note_kill(self) -> None:
+        self.kills_ms.append(self.now_ms())
+
+    def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
+        return open_checkpoint(completed, self._graph, self._storage, self._components)
+
+    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
+        self.books.attempt_started(attempt, restored_checkpoint)
+
+    def attempt_running(self, attempt: int) -> None:
+        self.books.attempt_running(attempt)
+        if self.first_running_ms is None:
+            self.first_running_ms = self.now_ms()
+
+    def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
+        at_ms -= self.epoch_ms
+        self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
+
+    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+        self.books.attempt_ended(attempt, outcome, reason)
+
+    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
+        self.books.checkpoint_triggered(checkpoint, attempt)
+
+    def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+        self.books.acknowledged(message)
+
+    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
+        self.books.checkpoint_completed(completed)
+
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+        self.books.checkpoint_aborted(checkpoint, attempt, reason)
+
+    def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
+        self.books.committed(subtask, attempt, checkpoint)
+
+    def discard_failed(self, what: str, reason: str) -> None:
+        self.books.discard_failed(what, reason)
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+    ) -> None:
+        if self.nemesis is not None:
+            name = str(subtask) if subtask is not None else None
+            self.nemesis.point_reached(_FAULT_POINTS[point], name, attempt)
+
+    def job_ended(self, state: JobState, reason: str) -> None:
+        self.books.job_ended(state, reason)
+
+    def kill_to_first_record_ms(self) -> list[float]:
+        """Per kill: the time until a later attempt had processed its first batch."""
+        ended = {record.attempt: record.ended_at_ms for record in self.books.attempts()}
+        found = []
+        for kill_ms in self.kills_ms:
+            later = [
+                first
+                for attempt, first in self.first_records_ms.items()
+                if first > kill_ms and ended.get(attempt - 1, kill_ms - 1) >= kill_ms
+            ]
+            found.extend([min(later) - kill_ms] if later else [])
+        return found
+
+
+class ReferenceSpark:
+    """Runs plans on a local standalone cluster that it starts with its first trial."""
+
+    name = "reference-spark"
+    world = "spark"
+    capabilities = frozenset(
+        {
+            Capability.EXECUTOR_KILL,
+            Capability.WORKER_KILL,
+            Capability.PROTOCOL_POINTS,
+            Capability.SNAPSHOT_INSPECTION,
+        }
+    )
+
+    def __init__(self, config: LocalClusterConfig | None = None) -> None:
+        """Take the shape of the cluster; nothing is started yet."""
+        self._config = config or LocalClusterConfig(
+            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512
+        )
+        self._stack = contextlib.ExitStack()
+        self._spark: SparkSession | None = None
+        self._cluster: LocalCluster | None = None
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the subtasks of the plan's job, upstream first."""
+        return subtask_names(plan)
+
+    def session(self) -> SparkSession:
+        """Return the session on the cluster; both are started when first asked for."""
+        if self._spark is None:
+            cluster = self._stack.enter_context(LocalCluster(self._config))
+            self._spark = self._stack.enter_context(
+                spark_session(cluster, "barrier-tck", dict(session_settings()))
+            )
+            self._cluster = cluster
+        return self._spark
+
+    def close(self) -> None:
+        """Stop session and cluster. Closing twice is harmless."""
+        self._spark = None
+        self._cluster = None
+        self._stack.close()
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SparkOutcome:
+        """Run one trial on the cluster.
+
+        Raises OperatingError if the cluster is not whole again in time: no verdict is possible then.
+        """
+        spark = self.session()
+        assert self._cluster is not None
+        self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
+        workload = workload_named(plan.workload.name)
+        with _scratch(self._cluster.directory) as scratch:
+            source = _input_directory(spark, workload, plan, scratch)
+            outcome = self._run_job(spark, plan, workload, source, scratch, nemesis)
+            if outcome.history.end is not End.FINISHED:
+                self._keep_logs(directory)
+        return outcome
+
+    def _run_job(
+        self,
+        spark: SparkSession,
+        plan: TrialPlan,
+        workload: Workload,
+        source: Path,
+        scratch: Path,
+        nemesis: NemesisHooks,
+    ) -> SparkOutcome:
+        graph = build_graph(plan, workload, parquet_source(plan, workload, source))
+        root = scratch / "files"
+        root.mkdir()
+        files = LocalFileSystem(root)
+        storage = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
+        watcher = _Watcher(graph, storage, plan)
+        runner = SparkJobRunner(
+            spark,
+            graph,
+            job_config(plan),
+            root,
+            components=components_of(plan),
+            observer=watcher,
+            watched=[
+                (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
+                for point, subtask in nemesis.watched_points()
+            ],
+        )
+        watcher.runner = runner
+        watcher.epoch_ms = watcher.books.epoch_ms = runner.now_ms()
+        nemesis.bind(SparkTargets(runner.subtask_processes, watcher.note_kill), watcher.now_ms)
+        watcher.nemesis = nemesis
+        with runner:
+            end, reason, pending = _wait(runner, watcher, nemesis, plan)
+        duration_ms = watcher.now_ms()
+        books = watcher.books
+        if end is End.STUCK:
+            books.note("job", Outcome.INFO, {"reason": reason})
+        query = judge_output(spark, workload.spec, source, root / OUTPUT, plan.workload.start_offset)
+        recoveries = watcher.kill_to_first_record_ms()
+        history = History(
+            operations=tuple(books.operations),
+            end=end,
+            end_reason=reason,
+            output=None,
+            checkpoints=tuple(books.views),
+            storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
+            pending=pending,
+            output_query=query,
+        )
+        return SparkOutcome(
+            history=history,
+            attempts=books.attempts(),
+            checkpoints=books.checkpoints(),
+            snapshots=tuple(books.snapshots),
+            subtasks=tuple(str(subtask) for subtask in graph.subtasks),
+            duration_ms=duration_ms,
+            measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
+        )
+
+    def _keep_logs(self, directory: Path) -> None:
+        """Keep the logs of every process beside a trial that did not finish."""
+        assert self._cluster is not None
+        for number, log in enumerate(self._cluster.log_files()):
+            target = directory / "logs" / f"{number:02d}-{log.name}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, target)
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """A directory for one trial's input, checkpoints and output, below the cluster's, removed after it."""
+    directory = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
+    """Return the directory of Parquet splits, prepared or written now."""
+    if workload.schema is not None:
+        directory = scratch / "input"
+        write_splits(read_splits(workload, plan), directory, workload.schema)
+        return directory
+    directory = flights.default_directory()
+    if not flights.is_prepared(directory, _FLIGHT_SPLITS):
+        flights.prepare(spark, directory, _FLIGHT_SPLITS)
+    return directory
+
+
+def _wait(
+    runner: SparkJobRunner, watcher: _Watcher, nemesis: NemesisHooks, plan: TrialPlan
+) -> tuple[End, str, tuple[str, ...]]:
+    """Wait for the job's end or the trial's bound, and let timed faults strike meanwhile."""
+    bound_ms = plan.limits.wall_s * 1_000.0
+    while True:
+        due_ms = _next_fault_ms(watcher, nemesis)
+        ended = runner.wait(max(0.0, min(bound_ms, due_ms) - watcher.now_ms()) / 1_000.0)
+        if ended is not None:
+            end = End.FINISHED if ended.state is JobState.FINISHED else End.FAILED
+            return end, ended.reason, ()
+        if watcher.now_ms() >= bound_ms:
+            return End.STUCK, f"no end within {plan.limits.wall_s} s", runner.waiting_for()
+        if watcher.first_running_ms is not None and watcher.now_ms() >= due_ms:
+            nemesis.time_reached(watcher.now_ms() - watcher.first_running_ms)
+
+
+def _next_fault_ms(watcher: _Watcher, nemesis: NemesisHooks) -> float:
+    """Return when the next timed fault is due in the trial's time, or when to look again.
+
+    Timed faults count from the moment the first attempt runs, which is not known before.
+    """
+    due = nemesis.next_time_ms()
+    if due is None:
+        return float("inf")
+    if watcher.first_running_ms is None:
+        return watcher.now_ms() + 20.0
+    # A hair later than due, so that rounding does not make it early.
+    return watcher.first_running_ms + due + 0.01
