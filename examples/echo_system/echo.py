@@ -13,6 +13,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from faults.targets import ProcessTarget, TargetGone
 from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
 from harness.oracle.history import End, History, Operation, Outcome, Row
@@ -38,6 +40,11 @@ class EchoWorkload:
     def input_directory(self) -> Path | None:
         """Return None: the input is generated."""
         return None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the input, for systems that read it from files."""
+        return pa.schema([("id", pa.int64()), ("count", pa.int64())])
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return one split with all records."""

@@ -68,6 +68,7 @@ class ReferenceSimulated:
             Capability.PROTOCOL_POINTS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.UNSYNCED_LOSS,
+            Capability.SLOW_SNAPSHOTS,
         }
     )
 

@@ -24,6 +24,7 @@ class Capability(str, Enum):
     PROTOCOL_POINTS = "It stops at protocol points, so that a fault can be aimed."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
+    SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be made as slow as a plan says."
 
 
 class NemesisHooks(Protocol):

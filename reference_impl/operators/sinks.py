@@ -93,6 +93,8 @@ class TransactionalFileSink:
         self._prepared: list[TransactionHandle] = []
         self._input_ended = False
         self._failure: Exception | None = None
+        self._swept = False
+        """Whether leftovers were looked for once more, after the older attempt must have ended."""
         self._files: FileSystem
         self._syncs: DirectorySync
         self._subtask_name: str
@@ -151,6 +153,10 @@ class TransactionalFileSink:
         self._prepared = [
             transaction for transaction in self._prepared if transaction.checkpoint > checkpoint
         ]
+        if not self._swept:
+            # A process of the older attempt may have prepared a file after this attempt opened.
+            self.discard_leftovers(self._prepared)
+            self._swept = True
         return True
 
     def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:

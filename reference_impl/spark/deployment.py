@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from reference_impl.config import JobConfig
-from reference_impl.errors import UsageError
+from reference_impl.errors import StorageError, UsageError
 from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.arrow import ArrowPlane
@@ -171,10 +171,13 @@ class SparkJobRunner:
     def wait(self, timeout_s: float | None = None) -> JobEnd | None:
         """Wait for the job's end and return it, or None at the timeout.
 
-        Raises what crashed the coordinator, if something did: that is a bug, not a failure of the job.
+        Raises StorageError if checkpoint storage cannot be read at the start, and RuntimeError from whatever
+        else crashed the coordinator (an observer that raised, or a bug): that is no failure of the job.
         """
         if not self._ended.wait(timeout_s):
             return None
+        if isinstance(self._crash, StorageError):
+            raise self._crash
         if self._crash is not None:
             raise RuntimeError(f"the coordinator crashed: {self._crash!r}") from self._crash
         return self._end
@@ -185,13 +188,14 @@ class SparkJobRunner:
             return
         self._closed = True
         attempt = self._attempt
+        # The loop first: the coordinator must not answer the end of the connections with another attempt.
+        self._loop.stop()
         self._service.close()
         self._warmer.stop()
         if attempt is not None:
             deadline = time.monotonic() + _CLOSE_TIMEOUT_S
             while not attempt.stage.join(_CANCEL_AGAIN_MS / 1000.0) and time.monotonic() < deadline:
                 attempt.stage.cancel()
-        self._loop.stop()
         self._background.close()
         if self._end is None and self._crash is None:
             self._end = JobEnd(JobState.FAILED, "the runner was closed before the job's end")

@@ -222,8 +222,12 @@ def test_a_runner_that_is_closed_ends_its_job_and_frees_the_cluster(
 ) -> None:
     graph = job(write_input(tmp_path / "in"), 100)
     running = threading.Event()
+    attempts: list[int] = []
 
     class Observer(JobObserver):
+        def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
+            attempts.append(attempt)
+
         def attempt_running(self, attempt: int) -> None:
             running.set()
 
@@ -235,3 +239,19 @@ def test_a_runner_that_is_closed_ends_its_job_and_frees_the_cluster(
     assert end is not None
     assert end.state is JobState.FAILED
     assert spark.sparkContext.parallelize(range(10), 10).count() == 10
+    assert attempts == [1]
+
+
+def test_an_observer_that_raises_is_reported_and_not_taken_for_a_failure_of_the_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    class Broken(JobObserver):
+        def attempt_running(self, attempt: int) -> None:
+            raise ValueError("broken")
+
+    graph = job(write_input(tmp_path / "in"), 100)
+    with (
+        SparkJobRunner(spark, graph, CONFIG, tmp_path / "files", observer=Broken()) as runner,
+        pytest.raises(RuntimeError, match="the coordinator crashed"),
+    ):
+        runner.wait(60)

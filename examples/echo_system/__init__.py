@@ -1,0 +1,1 @@
+"""A system under test that echoes records."""

@@ -1,0 +1,227 @@
+"""Documents are compared with the code, so that they cannot rot; grain: text.
+
+That a linked file exists, that a document has one title, and that the tox environments it names exist is in
+``test_tidy.py``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from conformance.clauses import CLAUSES
+from faults.vocabulary import ProtocolPoint
+from harness.cli import app
+from harness.oracle.history import History, Operation
+from harness.record import CampaignRecord, FaultRecord, SnapshotRecord, TrialRecord, TrialSummary
+from harness.suts.mutants.registry import MUTANTS
+from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
+
+README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+DECISIONS = ROOT / "docs" / "decisions"
+_CODE = re.compile(r"(```|~~~).*?\1", re.DOTALL)
+
+
+def headings(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as forges make them."""
+    lines = _CODE.sub("", document.read_text()).splitlines()
+    titles = [line.lstrip("#").strip() for line in lines if re.match(r"#+ \S", line)]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def commands() -> dict[str, Any]:
+    return dict(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def rows(document: str, first_cell: str) -> list[list[str]]:
+    """Return the cells of the table rows whose first cell matches, without their code marks."""
+    cells = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in document.splitlines()
+        if line.startswith("|")
+    ]
+    return [row for row in cells if row and re.fullmatch(first_cell, row[0])]
+
+
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_anchors_of_links_exist(document: Path) -> None:
+    dead = []
+    for path, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", _CODE.sub("", document.read_text())):
+        target = document.parent / path if path else document
+        if "://" not in path and target.suffix == ".md" and anchor not in headings(target):
+            dead.append(f"{path}#{anchor}")
+    assert not dead, f"{name(document)} links to headings that do not exist: {dead}"
+
+
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_commands_in_documents_exist(document: Path) -> None:
+    named = set(re.findall(r"\bbarrier-tck ([a-z]+)\b(?=[ `\n]|$)", _shell_text(document.read_text())))
+    assert named <= set(commands()), f"{name(document)}: no such commands: {named - set(commands())}"
+
+
+def _shell_text(text: str) -> str:
+    """Return what a reader would type: inline code, and the lines of code blocks that begin with a prompt."""
+    blocks = "\n".join(block[2] for block in re.finditer(r"```(sh|console)\n(.*?)```", text, re.DOTALL))
+    inline = re.findall(r"`([^`\n]+)`", _CODE.sub("", text))
+    return "\n".join([*re.findall(r"^\$? ?(barrier-tck .*)$", blocks, re.MULTILINE), *inline])
+
+
+def test_readme_lists_every_command_with_options_that_exist() -> None:
+    listed = rows(README, r"`barrier-tck .*`")
+    assert sorted({row[0].split()[1].strip("`") for row in listed}) == sorted(commands())
+    for row in listed:
+        command = commands()[row[0].split()[1].strip("`")]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", row[0])) <= known, row[0]
+
+
+def test_options_in_the_readmes_examples_exist() -> None:
+    for line in re.findall(r"barrier-tck ([a-z]+)((?: [^`\n]*)?)", _shell_text(README)):
+        command, rest = line
+        known = {option for parameter in commands()[command].params for option in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= known, line
+
+
+def test_readme_tells_the_exit_codes_of_the_verdicts() -> None:
+    from harness.cli import EXIT_CODES
+
+    for verdict, code in EXIT_CODES.items():
+        assert [row[-1] for row in rows(README, verdict.value.upper())] == [str(code)]
+
+
+def test_names_in_the_glossary_exist_in_the_code() -> None:
+    defined: set[str] = set()
+    for path in python_files(*FOLDERS):
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Assign):
+                defined |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    named = set(re.findall(r"`([A-Z]\w+)`", (ROOT / "docs" / "glossary.md").read_text()))
+    assert len(named) > 30
+    assert named <= defined, f"the glossary names what does not exist: {sorted(named - defined)}"
+
+
+def test_words_of_the_glossary_are_there_once() -> None:
+    words: list[str] = []
+    for row in rows((ROOT / "docs" / "glossary.md").read_text(), r"(?!word$|-+$).+"):
+        words += [word.strip() for word in re.sub(r"\(.*?\)", "", row[0]).split(",")]
+    assert len(words) == len(set(words))
+    kept_apart = (
+        "barrier checkpoint snapshot savepoint subtask decline abort expire subsume history story trace"
+    )
+    for word in (
+        *kept_apart.split(),
+        "trial",
+        "campaign",
+        "attempt",
+        "nemesis",
+        "clause",
+        "capability",
+        "verdict",
+    ):
+        assert word in words
+
+
+def test_planted_bugs_in_the_document_are_those_of_the_registry() -> None:
+    listed = {row[0]: row for row in rows((ROOT / "docs" / "mutants.md").read_text(), r"[A-Z]{2}-\d+")}
+    assert list(listed) == list(MUTANTS)
+    for identifier, row in listed.items():
+        assert row[2] == MUTANTS[identifier].source
+        assert row[4] == MUTANTS[identifier].clause
+        assert row[1].startswith(MUTANTS[identifier].description.rstrip(".")), row[1]
+
+
+def test_overrides_named_in_the_document_exist() -> None:
+    sources = "\n".join(path.read_text() for path in python_files("harness/suts/mutants"))
+    for row in rows((ROOT / "docs" / "mutants.md").read_text(), r"[A-Z]{2}-\d+"):
+        assert f"class {row[3].strip('`')}(" in sources
+
+
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_clauses_named_in_documents_exist(document: Path) -> None:
+    prefixes = {identifier.partition("-")[0] for identifier in CLAUSES}
+    named = {
+        identifier
+        for identifier in re.findall(r"\b([A-Z]{3}-\d+)\b", document.read_text())
+        if identifier.partition("-")[0] in prefixes
+    }
+    assert named <= set(CLAUSES), f"{name(document)} names no clauses: {sorted(named - set(CLAUSES))}"
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("campaign.json", CampaignRecord),
+        ("trials.jsonl", TrialSummary),
+        ("trials/00000/record.json", TrialRecord),
+        ("trials/00000/faults.jsonl", FaultRecord),
+        ("trials/00000/metrics.jsonl", SnapshotRecord),
+        ("trials/00000/history.jsonl", Operation),
+    ],
+)
+def test_columns_of_the_run_directory_are_those_of_the_records(file: str, kind: type[msgspec.Struct]) -> None:
+    (row,) = rows(ARCHITECTURE, re.escape(f"`{file}`"))
+    assert set(_columns(row[1])) >= set(kind.__struct_fields__)
+
+
+def test_outcome_file_holds_the_history_without_its_operations() -> None:
+    (row,) = rows(ARCHITECTURE, re.escape("`trials/00000/outcome.json`"))
+    assert set(_columns(row[1])) >= set(History.__struct_fields__) - {"operations"}
+
+
+def _columns(cell: str) -> list[str]:
+    return [word.strip() for code in re.findall(r"`([^`]+)`", cell) for word in code.split(",")]
+
+
+def test_steps_of_the_trace_in_the_document_are_those_of_the_simulator() -> None:
+    sources = "\n".join(path.read_text() for path in python_files("harness/simulator"))
+    taken = set(re.findall(r"_trace\(\"(\w+)\"", sources))
+    taken |= set(re.findall(r"trace\.add\(\([^\n]*?, \"(\w+)\", ", sources))
+    section = (ROOT / "docs" / "trace.md").read_text().partition("## `history.jsonl`")[0]
+    listed = {row[0].strip("`") for row in rows(section, r"`\w+`")}
+    assert listed == taken
+
+
+def test_modules_named_in_the_architecture_exist() -> None:
+    named = re.findall(r"`((?:harness|faults|reference_impl|reports|examples)/[\w/.]+)`", ARCHITECTURE)
+    missing = [path for path in named if not (ROOT / path).exists()]
+    assert len(named) > 20
+    assert not missing, f"ARCHITECTURE.md names what is not there: {missing}"
+
+
+def test_decisions_are_numbered_listed_and_of_one_form() -> None:
+    records = sorted(DECISIONS.glob("[0-9]*.md"))
+    assert [int(record.name[:4]) for record in records] == list(range(1, len(records) + 1))
+    index = (DECISIONS / "README.md").read_text()
+    for record in records:
+        assert f"]({record.name})" in index
+        assert record.read_text().startswith(f"# {record.name[:4]}: ")
+        assert headings(record) >= {
+            "context",
+            "decision",
+            "rejected",
+            "consequences",
+            "what-would-change-our-mind",
+        }, record.name
+
+
+def test_protocol_points_named_in_the_decisions_and_the_guide_exist() -> None:
+    points = {point.name for point in ProtocolPoint}
+    for document in markdown_files():
+        named = set(re.findall(r"\bProtocolPoint\.([A-Z_]+)\b", document.read_text()))
+        assert named <= points, name(document)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_each_folder_tells_its_purpose_and_who_may_import_it(folder: str) -> None:
+    text = (ROOT / folder / "README.md").read_text()
+    assert re.search(r"^## Who (may import it|imports what)$", text, re.MULTILINE)
+    assert re.search(r"^## How to add ", text, re.MULTILINE)
