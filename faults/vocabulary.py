@@ -7,12 +7,12 @@ docstring what a correct system must survive (its contract).
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 import msgspec
 
 
-class ProtocolPoint(str, Enum):
+class ProtocolPoint(StrEnum):
     """Moments of a checkpointing protocol at which a fault may be aimed.
 
     The vocabulary is neutral: a system under test maps its own events to these and says which it can observe.

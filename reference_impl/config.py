@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from reference_impl.errors import UsageError
 
@@ -13,7 +13,7 @@ def _require(condition: bool, message: str) -> None:
         raise UsageError(message)
 
 
-class CheckpointMode(str, Enum):
+class CheckpointMode(StrEnum):
     """What a checkpoint promises after a recovery."""
 
     EXACTLY_ONCE = "exactly_once"
@@ -42,7 +42,9 @@ class CheckpointConfig:
         """Refuse values that cannot work."""
         _require(self.interval_ms > 0, f"the checkpoint interval must be positive, not {self.interval_ms} ms")
         _require(self.timeout_ms > 0, f"the checkpoint timeout must be positive, not {self.timeout_ms} ms")
-        _require(self.min_pause_ms >= 0, f"the pause between checkpoints is {self.min_pause_ms} ms; use 0 or more")
+        _require(
+            self.min_pause_ms >= 0, f"the pause between checkpoints is {self.min_pause_ms} ms; use 0 or more"
+        )
         _require(self.max_concurrent >= 1, f"{self.max_concurrent} concurrent checkpoints; use 1 or more")
         _require(self.retained >= 1, f"{self.retained} retained checkpoints; use 1 or more")
         _require(self.tolerated_failures >= 0, f"{self.tolerated_failures} tolerated failures; use 0 or more")

@@ -29,7 +29,7 @@ happening.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 """A record as a mapping from column name to value."""
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     """How an operation stands."""
 
     INVOKE = "invoke"
@@ -87,7 +87,7 @@ class StorageView(msgspec.Struct, frozen=True):
     """Files that no retained checkpoint and no committed output refers to."""
 
 
-class End(str, Enum):
+class End(StrEnum):
     """How a deployment ended."""
 
     FINISHED = "finished"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """What a checker says of one property in one trial."""
 
     VALID = "valid"

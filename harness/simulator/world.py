@@ -163,7 +163,9 @@ class SimulatedWorld:
         self.storage_random = stream(plan.seed, "storage")
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
-        self.executors = [SimulatedExecutor(number, self.disk.host()) for number in range(plan.topology.executors)]
+        self.executors = [
+            SimulatedExecutor(number, self.disk.host()) for number in range(plan.topology.executors)
+        ]
         self._executors_started = plan.topology.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
@@ -209,7 +211,9 @@ class SimulatedWorld:
 
     # --- deployment -----------------------------------------------------------------------------------------
 
-    def deploy(self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None) -> None:
+    def deploy(
+        self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
+    ) -> None:
         """Start every subtask of an attempt, spread over the executors in turn."""
         network, scheduler = self.plan.network, self.scheduler
         processes: dict[SubtaskId, SimulatedSubtask] = {}
@@ -217,13 +221,19 @@ class SimulatedWorld:
             executor = self.executors[position % len(self.executors)]
             process = SimulatedSubtask(self, subtask, attempt, executor, self._choices)
             process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
-            process.to_coordinator = Link(scheduler, self.network_random, self.latency_ms, coordinator.receive)
+            process.to_coordinator = Link(
+                scheduler, self.network_random, self.latency_ms, coordinator.receive
+            )
             executor.subtasks.append(process)
             processes[subtask] = process
         for number, identity in enumerate(self.graph.channels):
             slow = network.slow_factor if number == network.slow_channel else 1
             channel = DataChannel(
-                str(identity), scheduler, self.network_random, self.latency_ms * slow, network.channel_capacity
+                str(identity),
+                scheduler,
+                self.network_random,
+                self.latency_ms * slow,
+                network.channel_capacity,
             )
             channel.sender, channel.receiver = processes[identity.sender], processes[identity.receiver]
             channel.number = len(channel.receiver.inputs)

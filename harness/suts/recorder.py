@@ -45,7 +45,9 @@ class RunRecorder:
     _triggered: dict[int, tuple[int, float]] = field(default_factory=dict)
     _checkpoints: list[CheckpointRecord] = field(default_factory=list)
 
-    def note(self, operation: str, outcome: Outcome, value: dict[str, Any], process: str = "coordinator") -> None:
+    def note(
+        self, operation: str, outcome: Outcome, value: dict[str, Any], process: str = "coordinator"
+    ) -> None:
         """Append an operation."""
         self.operations.append(
             Operation(len(self.operations), self.now_ms(), process, operation, outcome, value)

@@ -39,7 +39,9 @@ def job_config(plan: TrialPlan) -> JobConfig:
             mode = CheckpointMode(plan.checkpoints.mode)
         except ValueError as error:
             known = ", ".join(mode.value for mode in CheckpointMode)
-            raise UsageProblem(f"checkpoints.mode {plan.checkpoints.mode!r} is not one of: {known}") from error
+            raise UsageProblem(
+                f"checkpoints.mode {plan.checkpoints.mode!r} is not one of: {known}"
+            ) from error
         checkpoints = CheckpointConfig(
             interval_ms=plan.checkpoints.interval_ms,
             mode=mode,

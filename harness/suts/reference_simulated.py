@@ -131,7 +131,9 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
         end, reason = End.FAILED, driver.reason
     else:
         end = End.STUCK
-        reason = "nothing is left to do" if world.scheduler.now < world.plan.limits.virtual_ms else "time is up"
+        reason = (
+            "nothing is left to do" if world.scheduler.now < world.plan.limits.virtual_ms else "time is up"
+        )
     if not in_time:
         books.note("job", Outcome.INFO, {"reason": reason})
     files = world.read_only_files()

@@ -85,4 +85,4 @@ class SparkTargets:
 
     def coordinator(self) -> None:
         """Return None: the coordinator lives in the driver, which is this process."""
-        return None
+        return

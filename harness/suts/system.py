@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +14,7 @@ from harness.plan import TrialPlan
 from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
 
 
-class Capability(str, Enum):
+class Capability(StrEnum):
     """What a system can do or show; tests and faults are gated on these, never on a system's name."""
 
     DETERMINISTIC_REPLAY = "The same plan gives the same trace."

@@ -85,7 +85,9 @@ class JobGraph:
         for kind, values in (("vertex name", names), ("operator uid", uids)):
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
-                raise UsageError(f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own")
+                raise UsageError(
+                    f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own"
+                )
         for vertex in self.vertices:
             if not 1 <= vertex.parallelism <= self.max_parallelism:
                 raise UsageError(
@@ -96,9 +98,13 @@ class JobGraph:
                 raise UsageError(f"vertex {vertex.name!r} must have either a source or an input edge")
         for edge in self.edges:
             if edge.source not in names or edge.target not in names:
-                raise UsageError(f"the edge {edge.source} -> {edge.target} names a vertex that does not exist")
+                raise UsageError(
+                    f"the edge {edge.source} -> {edge.target} names a vertex that does not exist"
+                )
             if names.index(edge.source) >= names.index(edge.target):
-                raise UsageError(f"the edge {edge.source} -> {edge.target} goes backwards; cycles are not supported")
+                raise UsageError(
+                    f"the edge {edge.source} -> {edge.target} goes backwards; cycles are not supported"
+                )
             widths = self.vertex(edge.source).parallelism, self.vertex(edge.target).parallelism
             if edge.partitioning is Partitioning.FORWARD and widths[0] != widths[1]:
                 raise UsageError(f"the forward edge {edge.source} -> {edge.target} needs equal parallelism")
@@ -119,7 +125,10 @@ class JobGraph:
     def source_subtasks(self) -> tuple[SubtaskId, ...]:
         """The subtasks of source vertices."""
         return tuple(
-            SubtaskId(vertex.name, i) for vertex in self.vertices if vertex.source for i in range(vertex.parallelism)
+            SubtaskId(vertex.name, i)
+            for vertex in self.vertices
+            if vertex.source
+            for i in range(vertex.parallelism)
         )
 
     @cached_property

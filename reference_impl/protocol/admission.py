@@ -35,7 +35,12 @@ class CheckpointAdmission:
         self._config = config
 
     def decide(
-        self, now_ms: float, in_flight: int, last_trigger_ms: float | None, last_end_ms: float | None, final: bool
+        self,
+        now_ms: float,
+        in_flight: int,
+        last_trigger_ms: float | None,
+        last_end_ms: float | None,
+        final: bool,
     ) -> Admission:
         """Decide whether a checkpoint may be triggered now.
 

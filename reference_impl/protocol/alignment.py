@@ -98,7 +98,8 @@ class BarrierAligner:
         if self._current is not None and checkpoint > self._current.checkpoint:
             outcomes = (
                 AlignmentAbandoned(
-                    self._current.checkpoint, f"channel {channel} skipped it and delivered barrier {checkpoint}"
+                    self._current.checkpoint,
+                    f"channel {channel} skipped it and delivered barrier {checkpoint}",
                 ),
             )
             self._give_up()

@@ -65,7 +65,9 @@ Commands = tuple[CoordinatorCommand, ...]
 class CoordinatorMachine:
     """Coordinates one job. ``handle`` is the only door."""
 
-    def __init__(self, config: JobConfig, subtasks: Sequence[SubtaskId], terminal: Sequence[SubtaskId]) -> None:
+    def __init__(
+        self, config: JobConfig, subtasks: Sequence[SubtaskId], terminal: Sequence[SubtaskId]
+    ) -> None:
         """Take the job's subtasks, and those without outputs: they say when input is consumed and committed."""
         self.config = config
         self.state = JobState.CREATED
@@ -310,7 +312,9 @@ class CoordinatorMachine:
     def _on_written(self, event: MetadataWritten) -> Commands:
         pending = self.pending.pop(event.completed.checkpoint, None)
         if pending is None:
-            raise ProtocolError(f"metadata of {event.completed.checkpoint} was written, but it is not pending")
+            raise ProtocolError(
+                f"metadata of {event.completed.checkpoint} was written, but it is not pending"
+            )
         assert self.config.checkpoints is not None
         self._last_end_ms = event.at_ms
         self._failures_in_row = 0
@@ -347,9 +351,14 @@ class CoordinatorMachine:
             raise ProtocolError(f"metadata of {event.checkpoint} failed, but it is not pending")
         pending.completing = False
         if self.state is JobState.RUNNING:
-            return self._fail_checkpoint(pending, event.at_ms, f"metadata could not be written: {event.reason}")
+            return self._fail_checkpoint(
+                pending, event.at_ms, f"metadata could not be written: {event.reason}"
+            )
         commands = self._abort(pending, event.at_ms, event.reason)
-        return (*commands, *(self._restart_when_quiet(event.at_ms) if self.state is JobState.STOPPING else ()))
+        return (
+            *commands,
+            *(self._restart_when_quiet(event.at_ms) if self.state is JobState.STOPPING else ()),
+        )
 
     _TABLE: ClassVar[dict[type, Callable[[Any, Any], Commands]]] = {
         JobStarted: _on_started,

@@ -166,7 +166,9 @@ class CancelSubtask:
     reason: str
 
 
-ToSubtask = TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | FinishSubtask | CancelSubtask
+ToSubtask = (
+    TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | FinishSubtask | CancelSubtask
+)
 
 # --- subtask to coordinator ---------------------------------------------------------------------------------
 

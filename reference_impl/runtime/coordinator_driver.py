@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from reference_impl.config import JobConfig
 from reference_impl.errors import OperatingError, ProtocolError
@@ -116,7 +116,9 @@ class CoordinatorPorts:
 class CoordinatorDriver:
     """Runs the coordinator of one job, from ``start`` until ``ended``."""
 
-    def __init__(self, graph: JobGraph, config: JobConfig, ports: CoordinatorPorts, components: Components) -> None:
+    def __init__(
+        self, graph: JobGraph, config: JobConfig, ports: CoordinatorPorts, components: Components
+    ) -> None:
         """Build the machine; nothing happens before ``start``."""
         self.ports = ports
         self._sources = graph.source_subtasks
@@ -148,9 +150,7 @@ class CoordinatorDriver:
         completed = tuple(storage.load(checkpoint) for checkpoint in storage.completed())
         last_checkpoint, last_attempt = storage.reserved()
         incomplete = storage.incomplete()
-        self.feed(
-            JobStarted(self.ports.clock.now_ms(), completed, last_checkpoint, last_attempt, incomplete)
-        )
+        self.feed(JobStarted(self.ports.clock.now_ms(), completed, last_checkpoint, last_attempt, incomplete))
 
     def on_message(self, message: Any) -> None:
         """Take a message of a subtask."""
@@ -261,9 +261,7 @@ class CoordinatorDriver:
 
     def _notify_aborted(self, command: NotifyAborted) -> None:
         self.ports.observer.checkpoint_aborted(command.checkpoint, command.attempt, command.reason)
-        self.ports.probe.reach(
-            ProtocolPoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt
-        )
+        self.ports.probe.reach(ProtocolPoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt)
         self._send(self._subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
 
     def _discard_snapshot(self, command: DiscardSnapshot) -> None:
@@ -294,7 +292,7 @@ class CoordinatorDriver:
         for subtask in subtasks:
             self.ports.subtasks.send(subtask, message)
 
-    _HANDLERS: dict[type[CoordinatorCommand], Callable[[Any, Any], None]] = {
+    _HANDLERS: ClassVar[dict[type[CoordinatorCommand], Callable[[Any, Any], None]]] = {
         DeployAttempt: _deploy,
         StopAttempt: _stop,
         SendTrigger: _trigger,

@@ -57,8 +57,10 @@ class SnapshotInProgress:
         """Do the asynchronous parts; raises SnapshotCancelled or StorageError, and leaves no file then."""
         parts: list[OperatorSnapshot] = []
         try:
-            for future in self._futures:
-                parts.append(future if isinstance(future, OperatorSnapshot) else future.run())
+            # One by one: what is written when a later part fails must be known, to be removed.
+            parts.extend(
+                future if isinstance(future, OperatorSnapshot) else future.run() for future in self._futures
+            )
         except BaseException:
             self._discard(_handles(parts))
             raise

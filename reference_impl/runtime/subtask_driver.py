@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from reference_impl.config import JobConfig
-from reference_impl.errors import OperatingError, ProtocolError, SnapshotCancelled
+from reference_impl.errors import OperatingError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane, OperatorContext
 from reference_impl.operators.graph import JobGraph
@@ -29,7 +29,6 @@ from reference_impl.protocol.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OperatorSnapshot,
-    SnapshotMetrics,
     SubtaskRunning,
     SubtaskSnapshot,
     ToSubtask,
@@ -309,7 +308,10 @@ class SubtaskDriver:
         )
 
     def _stored(
-        self, checkpoint: CheckpointId, parts: tuple[OperatorSnapshot, ...] | None, error: BaseException | None
+        self,
+        checkpoint: CheckpointId,
+        parts: tuple[OperatorSnapshot, ...] | None,
+        error: BaseException | None,
     ) -> None:
         if checkpoint not in self._snapshots:
             return  # cancelled meanwhile
@@ -378,7 +380,7 @@ class SubtaskDriver:
                     commit()
         self.ports.coordinator.send(InputConsumed(self.deployment.attempt, self.deployment.subtask))
 
-    _HANDLERS: dict[type[SubtaskCommand], Callable[[Any, Any], None]] = {
+    _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,
         TakeSnapshot: lambda self, command: self.take_snapshot(command),
         ForwardBarrier: lambda self, command: self.forward_barrier(command),

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Iterable
 
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread, SparkContext
 
 _POLL_S = 0.25
@@ -60,9 +61,17 @@ class ExecutorWarmer:
         while not self._stopped.wait(_POLL_S):
             present = self._executors()
             if any(executor not in known for executor in present):
-                # Spark deals tasks out one to an executor at a time, so each one with a free slot gets one.
-                self._context.parallelize(range(len(present)), len(present)).mapPartitions(_nothing).collect()
+                try:
+                    self._touch(len(present))
+                except Py4JJavaError as error:
+                    # An executor was lost with its task: what joins in its place is warmed at the next look.
+                    _log.debug("a warming task failed: %s", error)
+                    continue
             known = present
+
+    def _touch(self, executors: int) -> None:
+        """Run an empty task on each: Spark deals tasks out one to an executor at a time."""
+        self._context.parallelize(range(executors), executors).mapPartitions(_nothing).collect()
 
     def _executors(self) -> list[tuple[str, int]]:
         infos = self._context._jsc.sc().statusTracker().getExecutorInfos()  # noqa: SLF001 - PySpark's lacks this

@@ -84,10 +84,14 @@ class KeyedStateStore(Protocol):
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys; ``groups`` and ``keys`` run in step."""
 
-    def put_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
         """Set many values; the three sequences run in step."""
 
-    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[tuple[StateHandle, ...]]:
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         """Do the synchronous part of a snapshot and return the rest as a future (SNP-1)."""
 
     def confirm(self, checkpoint: CheckpointId) -> None:
@@ -126,7 +130,9 @@ class BatchedStateStore:
         """Return the values of many keys, one ``get`` at a time."""
         return [self.get(name, group, key) for group, key in zip(groups, keys, strict=True)]
 
-    def put_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
         """Set many values, one ``put`` at a time."""
         for group, key, value in zip(groups, keys, values, strict=True):
             self.put(name, group, key, value)

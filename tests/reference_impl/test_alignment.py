@@ -74,7 +74,9 @@ def test_the_same_barrier_twice_on_a_channel_raises_and_changes_nothing() -> Non
     assert aligner.barrier_arrived(1, barrier(1)) == (AlignmentCompleted(barrier(1)),)
 
 
-@given(st.integers(1, 4), st.lists(st.integers(1, 6), max_size=6, unique=True), st.randoms(use_true_random=False))
+@given(
+    st.integers(1, 4), st.lists(st.integers(1, 6), max_size=6, unique=True), st.randoms(use_true_random=False)
+)
 def test_every_interleaving_of_fifo_channels_aligns_every_checkpoint_once_in_order(
     channels: int, ids: list[int], random: object
 ) -> None:

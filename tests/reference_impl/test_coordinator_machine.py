@@ -27,7 +27,11 @@ class Job:
     """A coordinator machine with two subtasks, and short forms of its events."""
 
     def __init__(self, restarts: int = 3, **checkpoints: Any) -> None:
-        settings: dict[str, Any] = {"interval_ms": 10, "timeout_ms": 50, "tolerated_failures": 5} | checkpoints
+        settings: dict[str, Any] = {
+            "interval_ms": 10,
+            "timeout_ms": 50,
+            "tolerated_failures": 5,
+        } | checkpoints
         config = JobConfig(CheckpointConfig(**settings), RestartConfig(attempts_max=restarts, delay_ms=7))
         self.machine = CoordinatorMachine(config, (SOURCE, COUNT), (COUNT,))
         self.now = 0.0
@@ -48,7 +52,9 @@ class Job:
         handle = StateHandle(f"{checkpoint}/{subtask}/a{number}", 3, "crc32:0", KeyGroupRange(0, 1))
         part = SubtaskSnapshot(subtask, number, (OperatorSnapshot("op", handles=(handle,)),))
         return self.machine.handle(
-            ev.AcknowledgeReceived(self.now, number, CheckpointId(checkpoint), subtask, part, SnapshotMetrics())
+            ev.AcknowledgeReceived(
+                self.now, number, CheckpointId(checkpoint), subtask, part, SnapshotMetrics()
+            )
         )
 
     def fail(self, subtask: SubtaskId | None = None, attempt: int | None = None) -> Any:
@@ -86,7 +92,9 @@ def test_a_checkpoint_is_written_only_when_every_subtask_acknowledged_and_told_o
 def test_a_decline_aborts_discards_and_the_next_checkpoint_succeeds() -> None:
     job = running()
     job.tick(10)
-    declined = job.machine.handle(ev.DeclineReceived(job.now, AttemptNumber(1), CheckpointId(1), COUNT, "disk"))
+    declined = job.machine.handle(
+        ev.DeclineReceived(job.now, AttemptNumber(1), CheckpointId(1), COUNT, "disk")
+    )
     assert kinds(declined) == ["NotifyAborted", "DiscardCheckpoint", "SetTimer"]
     job.tick(10)
     assert "NotifyComplete" in kinds(job.complete(2))

@@ -101,7 +101,9 @@ class RefusesToCommitTwice(TransactionalFileSink):
         for transaction in transactions:
             for file in transaction.files:
                 if self._files.exists(file.committed):
-                    raise StorageError(f"transaction {transaction.transaction} is in an invalid state: committed")
+                    raise StorageError(
+                        f"transaction {transaction.transaction} is in an invalid state: committed"
+                    )
         super().recover_and_commit(transactions)
 
 

@@ -7,14 +7,22 @@ pass the same plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from faults.vocabulary import After, Fault, KillExecutor, KillWorker, ProtocolPoint, ScheduledFault
 from harness.errors import UsageProblem
-from harness.plan import CheckpointPlan, LimitsPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.plan import (
+    CheckpointPlan,
+    LimitsPlan,
+    NetworkPlan,
+    RestartPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from harness.suts.mutants import data, protocol
 from reference_impl.runtime.components import Components
 
@@ -52,7 +60,9 @@ class Mutant:
             yield msgspec.structs.replace(base, seed=seed, mutant=self.id)
 
 
-def _kill(point: ProtocolPoint, subtask: str, nth: int = 1, worker: bool = False) -> tuple[ScheduledFault, ...]:
+def _kill(
+    point: ProtocolPoint, subtask: str, nth: int = 1, worker: bool = False
+) -> tuple[ScheduledFault, ...]:
     fault: Fault = KillWorker(subtask) if worker else KillExecutor(subtask)
     return (ScheduledFault(fault, After(point, subtask, nth)),)
 

@@ -1,0 +1,178 @@
+"""Rows a second of the reference runtime and of PySpark Structured Streaming, side by side on two cores.
+
+Both keep count and sum of a Parquet input of 20 million rows and 100,000 keys, take a checkpoint about once a
+second, and write the keys that changed since the last one as Parquet. The reference runs without checkpoints,
+too, which gives what they cost. Runs take turns, so that a busy machine harms all of them alike, and last five
+seconds or more: for that, the input is read several times over. Every run's output is compared with the ground
+truth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.throughput_data import InputShape, write_input
+from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, Side, StructuredStreamingSide
+from harness.cluster.config import LocalClusterConfig
+from harness.cluster.local import LocalCluster
+from harness.cluster.session import spark_session
+from harness.errors import EnvironmentProblem
+from reference_impl.spark.options import session_settings
+
+Progress = Callable[[str, float], None]
+
+SHAPE = InputShape()
+CHECKPOINT_INTERVAL_MS = 1_000
+ROUNDS = 3
+LEAST_SECONDS, AIMED_SECONDS = 5.0, 7.5
+_PASSES_MAX = 200
+_TRIES = 4
+
+CLUSTER = LocalClusterConfig(
+    # One executor. The reference's four subtasks hold a slot each; Structured Streaming is held to two tasks a
+    # stage. All processes of both share the same two cores.
+    workers=1,
+    cores_per_worker=2 * CORES,
+    memory_per_worker_mb=3_072,
+    driver_memory_mb=1_024,
+)
+NOTES = (
+    "Rates are medians, in rows really processed a second. Each run's final totals were equal to the ground "
+    "truth, and no row was committed twice.",
+    "Reference: from the moment the subtasks, each in its Spark task, are told to start (before any connected, "
+    "opened a file or read a record) to the end of the job, when the coordinator knows that all output is "
+    "committed. Submitting the Spark stage and placing the subtasks is left out.",
+    "Structured Streaming: from the start of the first micro-batch with data to the end of the last one's "
+    "commit, as its own progress reports say. Starting the query is left out, and a query over the whole input "
+    "warmed the JVM up before.",
+    "Both ran on one standalone cluster with one executor, all of their processes bound to the same two cores. "
+    "The reference: 2 sources and 2 keyed subtasks, state on the heap, transactional Parquet sink. Structured "
+    "Streaming: 2 tasks a stage, RocksDB state store with changelog checkpointing, Parquet written by "
+    "foreachBatch in update mode.",
+)
+
+
+def run(progress: Progress) -> dict[str, Any]:
+    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+
+    Raises RuntimeError if a side's totals are wrong or a run does not end, EnvironmentProblem if this process
+    may not use two cores.
+    """
+    with bound_to_cores() as cores, tempfile.TemporaryDirectory(prefix="barrier-tck-bench-") as name:
+        directory = Path(name)
+        progress("writing the input", 0.0)
+        source = _input(directory, SHAPE)
+        settings = dict(session_settings())
+        with LocalCluster(CLUSTER) as cluster, spark_session(cluster, "throughput", settings) as spark:
+            reference = ReferenceSide(spark, source, directory, CHECKPOINT_INTERVAL_MS)
+            plain = ReferenceSide(spark, source, directory, None)
+            progress("warming up the reference runtime", 0.05)
+            passes = {reference.name: long_enough(reference, 2).passes}
+            passes[plain.name] = passes[reference.name]
+            progress("warming up Structured Streaming", 0.15)
+            warm = StructuredStreamingSide(spark, source, directory, CORES).run(1)
+            files = files_per_second(warm.rows_per_second, source.rows_per_file)
+            streaming = StructuredStreamingSide(spark, source, directory, files)
+            passes[streaming.name] = passes_for(warm.rows_per_second, source.rows)
+            runs: list[Run] = []
+            sides: tuple[Side, ...] = (reference, plain, streaming)
+            for side in sides * ROUNDS:
+                progress(side.name, 0.25 + 0.75 * len(runs) / (ROUNDS * len(sides)))
+                done = long_enough(side, passes[side.name])
+                passes[side.name] = done.passes
+                runs.append(done)
+    return result_of(runs, cores, SHAPE)
+
+
+def _input(directory: Path, shape: InputShape) -> Input:
+    files = directory / "input"
+    return Input(files, shape.rows, shape.rows_per_file, write_input(files, shape))
+
+
+def long_enough(side: Side, passes: int) -> Run:
+    """Run a side, again with more passes while a run is shorter than five seconds, and return the last run."""
+    for _ in range(_TRIES):
+        done = side.run(passes)
+        if done.seconds >= LEAST_SECONDS:
+            return done
+        passes = max(passes + 1, passes_for(done.rows_per_second, done.rows // done.passes))
+    raise RuntimeError(f"no run of {side.name} took {LEAST_SECONDS} s; the last one was {done}")
+
+
+def passes_for(rows_per_second: float, rows: int) -> int:
+    """Return how often input of so many rows must be read for a run of the length aimed at."""
+    return min(_PASSES_MAX, max(1, -int(-rows_per_second * AIMED_SECONDS // rows)))
+
+
+def files_per_second(rows_per_second: float, rows_per_file: int) -> int:
+    """Return the files of a micro-batch of about one second: as many for each core."""
+    return CORES * max(1, round(rows_per_second / (CORES * rows_per_file)))
+
+
+def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> dict[str, Any]:
+    """Return the benchmark's numbers. Raises RuntimeError if a side has no run."""
+    reference = median_rate(runs, "reference")
+    plain = median_rate(runs, "reference_without_checkpoints")
+    streaming = median_rate(runs, "structured_streaming")
+    return {
+        "ratio": round(reference / streaming, 2),
+        "reference_rows_per_second": round(reference),
+        "reference_without_checkpoints_rows_per_second": round(plain),
+        "checkpoint_cost_percent": round(100.0 * (1.0 - reference / plain), 2),
+        "structured_streaming_rows_per_second": round(streaming),
+        "cores": list(cores),
+        "rows": shape.rows,
+        "keys": shape.keys,
+        "runs": [done.as_json() for done in runs],
+        "notes": list(NOTES),
+    }
+
+
+def median_rate(runs: Sequence[Run], side: str) -> float:
+    """Return the median of the rates of one side's runs."""
+    rates = [done.rows_per_second for done in runs if done.side == side]
+    if not rates:
+        raise RuntimeError(f"{side} has no run to measure")
+    return statistics.median(rates)
+
+
+@contextlib.contextmanager
+def bound_to_cores() -> Iterator[tuple[int, ...]]:
+    """Bind this process, and all that it starts, to two cores; put things back afterwards."""
+    before = os.sched_getaffinity(0)
+    chosen = choose_cores({cpu: _siblings(cpu) for cpu in sorted(before)})
+    os.sched_setaffinity(0, chosen)
+    try:
+        yield chosen
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def choose_cores(siblings: Mapping[int, str]) -> tuple[int, ...]:
+    """Return two processors, of different physical cores if there are.
+
+    ``siblings`` has for each processor that may be used the name of its physical core. Raises
+    EnvironmentProblem if there are fewer than two.
+    """
+    if len(siblings) < CORES:
+        raise EnvironmentProblem(
+            f"the throughput benchmark compares two systems on {CORES} processors, and this process may use "
+            f"{len(siblings)}; run it with more (see taskset)"
+        )
+    first_of_core: dict[str, int] = {}
+    for cpu in sorted(siblings):
+        first_of_core.setdefault(siblings[cpu], cpu)
+    leaders = sorted(first_of_core.values())
+    others = [cpu for cpu in sorted(siblings) if cpu not in leaders]
+    return tuple(sorted([*leaders, *others][:CORES]))
+
+
+def _siblings(cpu: int) -> str:
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return path.read_text().strip() if path.is_file() else str(cpu)

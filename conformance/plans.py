@@ -1,0 +1,193 @@
+"""The plans of the suite: written once in the simulator's scale, stretched for a real cluster.
+
+A plan that takes a hundred virtual milliseconds would be over on a cluster before the first checkpoint; one that
+takes seconds of real time would waste a simulator. So a test writes the plan that it means, and `scaled` turns
+it into the same trial of another world: more and larger batches, longer times, the same faults at the same
+protocol points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from faults.vocabulary import (
+    After,
+    At,
+    CrashCoordinator,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.profiles import Profile, profile_named
+
+CALM = TrialPlan(
+    workload=WorkloadPlan("keyed-totals", batches=20, batch_records=3, keys=5, records_per_second=600),
+    checkpoints=CheckpointPlan(interval_ms=15),
+    note="a plan of the conformance suite",
+)
+"""The standard job, paced so that it takes several checkpoints, without faults: what other plans vary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How plans are stretched for a world, and how much of it a session can afford."""
+
+    time_factor: int = 1
+    """Intervals, pauses and times of faults are so many times as long."""
+    batches_factor: int = 1
+    batch_records: int | None = None
+    """Records per batch; None: as the plan says."""
+    keys: int | None = None
+    records_per_second: int | None = None
+    """Rate per source subtask; None: as the plan says."""
+    timeout_ms_min: int = 0
+    """Checkpoints are given at least so long."""
+    executors_min: int = 1
+    wall_s: int = 120
+    seeds_max: int = 1
+    """How often a plan is run, each time with another seed; 1 where the seed decides nothing."""
+    examples_max: int = 1
+    """Generated plans per property."""
+    profiles: tuple[tuple[str, str], ...] = ()
+    """Profile that a property asks for -> profile from which this world draws instead."""
+
+
+SCALES: dict[str, Scale] = {
+    "simulated": Scale(seeds_max=10, examples_max=150),
+    "spark": Scale(
+        time_factor=33,
+        batches_factor=2,
+        batch_records=200,
+        keys=40,
+        records_per_second=4_000,
+        timeout_ms_min=20_000,
+        executors_min=3,
+        wall_s=60,
+        profiles=(("standard", "spark-kill"), ("heavy", "spark-kill"), ("faultless", "spark-kill")),
+    ),
+}
+"""World -> scale."""
+
+
+def scale_of(world: str) -> Scale:
+    """Return a world's scale; raises LookupError for a world that the suite was not written for."""
+    if world not in SCALES:
+        raise LookupError(f"the suite has no scale for the world {world!r}; it has {', '.join(SCALES)}")
+    return SCALES[world]
+
+
+def scaled(plan: TrialPlan, world: str) -> TrialPlan:
+    """Return the plan in a world's scale. Inputs of no record or of exactly one stay what they are."""
+    scale = scale_of(world)
+    factor = scale.time_factor
+    checkpoints, topology = plan.checkpoints, plan.topology
+    return msgspec.structs.replace(
+        plan,
+        workload=_scaled_workload(plan.workload, scale),
+        topology=msgspec.structs.replace(topology, executors=max(topology.executors, scale.executors_min)),
+        checkpoints=msgspec.structs.replace(
+            checkpoints,
+            interval_ms=checkpoints.interval_ms * factor,
+            min_pause_ms=checkpoints.min_pause_ms * factor,
+            timeout_ms=max(checkpoints.timeout_ms, scale.timeout_ms_min),
+        ),
+        restart=msgspec.structs.replace(plan.restart, delay_ms=plan.restart.delay_ms * factor),
+        limits=msgspec.structs.replace(plan.limits, wall_s=min(plan.limits.wall_s, scale.wall_s)),
+        faults=tuple(_scaled_fault(fault, factor) for fault in plan.faults),
+    )
+
+
+def _scaled_workload(workload: WorkloadPlan, scale: Scale) -> WorkloadPlan:
+    if workload.batches * workload.batch_records <= 1:
+        return workload
+    return msgspec.structs.replace(
+        workload,
+        batches=workload.batches * scale.batches_factor,
+        batch_records=scale.batch_records or workload.batch_records,
+        keys=scale.keys or workload.keys,
+        records_per_second=scale.records_per_second or workload.records_per_second,
+    )
+
+
+def _scaled_fault(scheduled: ScheduledFault, factor: int) -> ScheduledFault:
+    match scheduled.trigger:
+        case At(time_ms=time_ms):
+            return msgspec.structs.replace(scheduled, trigger=At(time_ms * factor))
+        case After():
+            return scheduled  # a protocol point is the same point in every world
+
+
+def profile_for(name: str, world: str) -> Profile:
+    """Return the profile that a world draws from when a property asks for ``name``.
+
+    ``faultless`` stays without faults in every world.
+    """
+    profile = profile_named(dict(scale_of(world).profiles).get(name, name))
+    return replace(profile, faults=(0, 0)) if name == "faultless" else profile
+
+
+# --- building plans -----------------------------------------------------------------------------------------
+
+
+def varied(
+    plan: TrialPlan = CALM,
+    *,
+    workload: WorkloadPlan | None = None,
+    topology: TopologyPlan | None = None,
+    checkpoints: CheckpointPlan | None = None,
+) -> TrialPlan:
+    """Return the plan with some of its parts replaced."""
+    return msgspec.structs.replace(
+        plan,
+        workload=workload or plan.workload,
+        topology=topology or plan.topology,
+        checkpoints=checkpoints or plan.checkpoints,
+    )
+
+
+def with_faults(*faults: ScheduledFault, plan: TrialPlan = CALM) -> TrialPlan:
+    """Return the plan with these faults."""
+    return msgspec.structs.replace(plan, faults=faults)
+
+
+def kill_executor(of: str, at: At | After) -> ScheduledFault:
+    """Kill the executor that hosts a subtask."""
+    return ScheduledFault(KillExecutor(of), at)
+
+
+def kill_worker(of: str, at: At | After) -> ScheduledFault:
+    """Kill the process of one subtask."""
+    return ScheduledFault(KillWorker(of), at)
+
+
+def crash_coordinator(at: At | After, lose_unsynced: bool = False) -> ScheduledFault:
+    """Kill the coordinator, with or without what its host had not synced."""
+    return ScheduledFault(CrashCoordinator(lose_unsynced), at)
+
+
+def kill_at(point: ProtocolPoint, subtask: str, nth: int = 1) -> ScheduledFault:
+    """Kill the executor of a subtask while that subtask stands at a point."""
+    return kill_executor(subtask, After(point, subtask, nth))
+
+
+
+
+AFTER_THE_FIRST_CHECKPOINT = kill_executor("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]"))
+"""A kill after which the first checkpoint is restored: it is complete, and nothing of it is committed."""
+
+SIX_AIMS: dict[str, TrialPlan] = {
+    "before-the-first-barrier": with_faults(kill_at(ProtocolPoint.RECORDS_PROCESSED, "totals[0]")),
+    "during-alignment": with_faults(kill_at(ProtocolPoint.ALIGNMENT_STARTED, "totals[0]")),
+    "between-sync-and-async": with_faults(kill_at(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")),
+    "all-acknowledged": with_faults(kill_executor("totals[0]", After(ProtocolPoint.ALL_ACKNOWLEDGED))),
+    "complete-not-committed": with_faults(kill_at(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")),
+    "during-restore": with_faults(
+        AFTER_THE_FIRST_CHECKPOINT, kill_at(ProtocolPoint.RESTORE_STARTED, "totals[0]")
+    ),
+}
+"""One kill for each place of the protocol at which a snapshot can be torn apart."""

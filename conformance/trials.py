@@ -1,0 +1,140 @@
+"""Runs the suite's trials: scales a plan to the world, runs it, and says all that helps when it went wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as hypothesis_seed
+
+from conformance.plans import profile_for, scale_of, scaled
+from harness.campaign.plans import exposed_targets
+from harness.oracle.history import History
+from harness.oracle.verdict import Finding, Verdict
+from harness.plan import TrialPlan, to_json, write
+from harness.plan_io import check_plan
+from harness.record import TrialRecord
+from harness.strategies import trial_plans
+from harness.suts.system import SystemUnderTest
+from harness.trial import execute
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial: its judged record, its history, and the file that repeats it."""
+
+    record: TrialRecord
+    history: History
+    plan_file: Path
+
+    def finding(self, checker: str) -> Finding:
+        """Return what one checker found; fails the test if it was not asked."""
+        for found in self.record.findings:
+            if found.checker == checker:
+                return found
+        raise AssertionError(f"{checker} did not judge the trial\n{explain(self)}")
+
+
+def explain(trial: Trial) -> str:
+    """Return findings, plan and the line that repeats a trial."""
+    record = trial.record
+    lines = [f"verdict {record.verdict.value}: the job ended {record.end} {record.end_reason}".rstrip()]
+    for found in sorted(record.findings, key=lambda finding: -finding.verdict.severity):
+        lines.append(f"  {found.verdict.value:<8}{found.checker} ({', '.join(found.clauses)}): {found.summary}")
+        lines += [f"           {example}" for example in found.examples if found.verdict is not Verdict.VALID]
+    lines += [f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults]
+    lines += ["plan:", to_json(record.plan).rstrip()]
+    lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.system}")
+    return "\n".join(lines)
+
+
+def assert_valid(trial: Trial) -> None:
+    """Fail unless every checker said VALID and every planned fault is shown to have fired (CAM-3)."""
+    assert trial.record.verdict is Verdict.VALID, explain(trial)
+    fired = trial.record.faults_fired
+    assert fired == len(trial.record.plan.faults), f"{fired} faults fired\n{explain(trial)}"
+
+
+def require(condition: object, claim: str, trial: Trial) -> None:
+    """Fail with the claim and all about the trial unless the condition holds."""
+    assert condition, f"{claim}\n{explain(trial)}"
+
+
+class Trials:
+    """The trials of a session on one system. A plan that several tests look at is run once."""
+
+    def __init__(self, system: SystemUnderTest, directory: Path, seed: int = 0) -> None:
+        """Keep plans and logs below ``directory``; ``seed`` is that of generated plans."""
+        self.system = system
+        self._directory = directory
+        self._seed = seed
+        self._scale = scale_of(system.world)
+        self._known: dict[str, Trial] = {}
+
+    def one(self, plan: TrialPlan) -> Trial:
+        """Run a plan in the world's scale, unless this session has; the trial may have any verdict."""
+        stretched = scaled(plan, self.system.world)
+        key = to_json(stretched)
+        if key not in self._known:
+            self._known[key] = self._run(stretched)
+        return self._known[key]
+
+    def several(self, plan: TrialPlan) -> tuple[Trial, ...]:
+        """Run a plan under several seeds; on a real cluster, where the seed decides nothing, once."""
+        seeds = range(plan.seed, plan.seed + self._scale.seeds_max)
+        return tuple(self.one(msgspec.structs.replace(plan, seed=seed)) for seed in seeds)
+
+    def valid(self, plan: TrialPlan) -> Trial:
+        """Run a plan once and assert that the trial is valid and that its faults fired."""
+        trial = self.one(plan)
+        assert_valid(trial)
+        return trial
+
+    def all_valid(self, plan: TrialPlan) -> tuple[Trial, ...]:
+        """Run a plan under several seeds and assert that every trial is valid and that its faults fired."""
+        trials = self.several(plan)
+        for trial in trials:
+            assert_valid(trial)
+        return trials
+
+    def generated(self, profile: str, check: Callable[[Trial], None] = assert_valid) -> None:
+        """Draw plans from a profile, run each and check it; Hypothesis shrinks a plan that fails.
+
+        The same seed draws the same plans. On a real cluster a failing plan is not shrunk: it takes too long.
+        """
+        shrink = (Phase.shrink,) if self._scale.examples_max > 1 else ()
+
+        @hypothesis_seed(self._seed)
+        @settings(
+            max_examples=self._scale.examples_max,
+            phases=(Phase.generate, *shrink),
+            database=None,
+            deadline=None,
+            suppress_health_check=tuple(HealthCheck),
+        )
+        @given(
+            trial_plans(
+                profile_for(profile, self.system.world),
+                self.system.subtasks,
+                targets=exposed_targets(self.system.capabilities),
+            )
+        )
+        def holds(plan: TrialPlan) -> None:
+            check(self._run(plan))
+
+        holds()
+
+    def _run(self, plan: TrialPlan) -> Trial:
+        check_plan(plan, self.system)
+        directory = self._directory / hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]
+        directory.mkdir(exist_ok=True)
+        plan_file = directory / "plan.json"
+        write(plan, plan_file)
+        result = execute(plan, self.system, directory)
+        if result.history is None:
+            raise AssertionError(f"the system could not run the plan {plan_file}: {result.record.end_reason}")
+        return Trial(result.record, result.history, plan_file)
