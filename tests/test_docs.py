@@ -17,7 +17,7 @@ import typer
 
 from conformance.clauses import CLAUSES
 from faults.vocabulary import ProtocolPoint
-from harness.cli import app
+from harness.cli import EXIT_CODES, app, run
 from harness.oracle.history import History, Operation
 from harness.record import CampaignRecord, FaultRecord, SnapshotRecord, TrialRecord, TrialSummary
 from harness.suts.mutants.registry import MUTANTS
@@ -90,10 +90,44 @@ def test_options_in_the_readmes_examples_exist() -> None:
 
 
 def test_readme_tells_the_exit_codes_of_the_verdicts() -> None:
-    from harness.cli import EXIT_CODES
-
     for verdict, code in EXIT_CODES.items():
         assert [row[-1] for row in rows(README, verdict.value.upper())] == [str(code)]
+
+
+def readme_block(command: str) -> list[str]:
+    """Return what the README shows below a command, without the lines that it leaves out."""
+    (block,) = re.findall(rf"```console\n\$ {command}\n(.*?)```", README, re.DOTALL)
+    return [line for line in block.splitlines() if line.strip() not in ("", "…")]
+
+
+def test_campaign_in_the_readme_looks_as_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Which plans a seed draws is up to Hypothesis' version, so numbers are not compared.
+    monkeypatch.chdir(tmp_path)
+    assert run(["campaign", "--trials", "3", "--seed", "1"]) == 0
+    printed = [_shape(line) for line in capsys.readouterr().out.splitlines()]
+    shown = [_shape(line) for line in readme_block("barrier-tck campaign --trials 50 --seed 1")]
+    assert len(shown) > 10
+    assert not [line for line in shown if line not in printed]
+
+
+def _shape(line: str) -> str:
+    return re.sub(r"\d[\d.,]*( m?s\b)?", "N", " ".join(line.split()))
+
+
+def test_replay_in_the_readme_finds_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["mutants", "--only", "SO-02"]) == 0
+    (plan,) = tmp_path.glob("runs/mutants-*/SO-02.json")
+    capsys.readouterr()
+    assert run(["replay", str(plan)]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    shown = readme_block(r"barrier-tck replay runs/mutants-[\d-]+/SO-02\.json")
+    assert "invalid" in shown[0] and "the same as before" in shown[1]
+    assert not [line for line in shown[2:] if line not in printed]
 
 
 def test_names_in_the_glossary_exist_in_the_code() -> None:
@@ -114,20 +148,9 @@ def test_words_of_the_glossary_are_there_once() -> None:
     for row in rows((ROOT / "docs" / "glossary.md").read_text(), r"(?!word$|-+$).+"):
         words += [word.strip() for word in re.sub(r"\(.*?\)", "", row[0]).split(",")]
     assert len(words) == len(set(words))
-    kept_apart = (
-        "barrier checkpoint snapshot savepoint subtask decline abort expire subsume history story trace"
-    )
-    for word in (
-        *kept_apart.split(),
-        "trial",
-        "campaign",
-        "attempt",
-        "nemesis",
-        "clause",
-        "capability",
-        "verdict",
-    ):
-        assert word in words
+    kept_apart = "barrier checkpoint snapshot savepoint subtask attempt decline abort expire subsume"
+    harness = "history story trace trial campaign nemesis clause capability verdict"
+    assert set(f"{kept_apart} {harness}".split()) <= set(words)
 
 
 def test_planted_bugs_in_the_document_are_those_of_the_registry() -> None:

@@ -67,7 +67,7 @@ def _kill(
     return (ScheduledFault(fault, After(point, subtask, nth)),)
 
 
-_SIMULATED = TrialPlan(note="a plan for planted bugs")
+_SIMULATED = TrialPlan(limits=LimitsPlan(virtual_ms=5_000), note="a plan for planted bugs")
 _WITH_KILL = msgspec.structs.replace(
     _SIMULATED, faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", worker=True)
 )

@@ -1,0 +1,49 @@
+"""Every planted bug is caught, and the product passes the very same plans (CER-2)."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from conformance.clauses import CLAUSES
+from harness.errors import UsageProblem
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan
+from harness.suts.mutants import MUTANTS, components_of
+from harness.suts.reference_simulated import ReferenceSimulated
+from harness.trial import run_trial
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_a_planted_bug_is_caught_and_the_product_passes_the_same_plan(mutant, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    system = ReferenceSimulated()
+    for plan in mutant.plans("simulated"):
+        record = run_trial(plan, system, tmp_path)
+        if record.verdict is Verdict.INVALID:
+            break
+    else:
+        pytest.fail(f"{mutant.id} survived every plan")
+    product = run_trial(msgspec.structs.replace(plan, mutant=None), system, tmp_path)
+    assert product.verdict is Verdict.VALID, product.findings
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_a_mutant_says_what_it_breaks(mutant) -> None:  # type: ignore[no-untyped-def]
+    assert mutant.clause in CLAUSES
+    assert mutant.description.endswith(".")
+    assert mutant.source
+    assert [plan.mutant for plan in islice(mutant.plans("simulated"), 3)] == [mutant.id] * 3
+
+
+def test_at_least_three_planted_bugs_are_looked_for_on_spark() -> None:
+    assert sum("spark" in mutant.worlds for mutant in MUTANTS.values()) >= 3
+
+
+def test_an_unknown_mutant_or_backend_is_refused() -> None:
+    with pytest.raises(UsageProblem, match="AL-01"):
+        components_of(TrialPlan(mutant="AL-99"))
+    with pytest.raises(UsageProblem, match="heap"):
+        components_of(TrialPlan(state_backend="heep"))

@@ -1,0 +1,231 @@
+"""The simulated world: virtual time, network, storage, processes, and that a plan decides everything."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from faults.vocabulary import (
+    After,
+    At,
+    CrashCoordinator,
+    KillExecutor,
+    KillWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from harness.nemesis import Nemesis
+from harness.oracle.history import End
+from harness.oracle.verdict import Verdict
+from harness.plan import TrialPlan, to_json
+from harness.plan_io import read_plan
+from harness.simulator.network import DataChannel
+from harness.simulator.randomness import stream
+from harness.simulator.scheduler import Scheduler
+from harness.simulator.storage import SimulatedDisk
+from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
+from harness.trial import run_trial
+from reference_impl.errors import StorageError
+
+PLANS = Path(__file__).parents[1] / "plans"
+KILL = ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"))
+PLAN = TrialPlan(faults=(KILL,))
+
+
+def run(plan: TrialPlan, directory: Path) -> SimulatedOutcome:
+    return ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
+
+
+# --- determinism --------------------------------------------------------------------------------------------
+
+
+def test_the_same_plan_gives_the_same_trace_and_another_seed_another(tmp_path: Path) -> None:
+    first, again = run(PLAN, tmp_path).trace, run(PLAN, tmp_path).trace
+    assert first == again
+    assert len(first) > 200
+    assert run(msgspec.structs.replace(PLAN, seed=1), tmp_path).trace != first
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_the_trace_is_the_same_under_any_hash_seed(tmp_path: Path, hash_seed: str) -> None:
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(to_json(PLAN))
+    program = (
+        "import sys; from pathlib import Path; from harness.plan_io import read_plan;"
+        "from harness.trial import run_trial; from harness.suts.reference_simulated import ReferenceSimulated;"
+        "print(run_trial(read_plan(Path(sys.argv[1])), ReferenceSimulated(), Path(sys.argv[1]).parent).trace_digest)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, str(plan_file)],
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert found == run_trial(PLAN, ReferenceSimulated(), tmp_path).trace_digest
+
+
+def test_child_streams_do_not_disturb_each_other() -> None:
+    alone = [stream(7, "network").random() for _ in range(3)]
+    other = stream(7, "storage")
+    other.random()
+    assert [stream(7, "network").random() for _ in range(3)] == alone
+    assert stream(7, "storage").random() != stream(7, "network").random()
+
+
+# --- scheduler and network ----------------------------------------------------------------------------------
+
+
+def test_steps_of_one_time_run_in_the_order_of_scheduling_and_the_past_means_now() -> None:
+    scheduler, seen = Scheduler(), []
+    scheduler.at(5.0, lambda name: seen.append((scheduler.now, name)), "b")
+    scheduler.at(5.0, lambda name: scheduler.at(1.0, seen.append, (scheduler.now, name)), "late")
+    scheduler.at(5.0, lambda name: seen.append((scheduler.now, name)), "c")
+    assert not scheduler.run(10.0), "nothing stopped it: it ran out of work"
+    assert seen == [(5.0, "b"), (5.0, "c"), (5.0, "late")]
+
+
+class Receiver:
+    alive = True
+
+    def __init__(self) -> None:
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+def test_a_channel_is_fifo_whatever_the_latencies_and_full_at_its_capacity() -> None:
+    scheduler = Scheduler()
+    channel = DataChannel("a->b", scheduler, random.Random(3), latency_ms=50.0, capacity=20)
+    channel.receiver = Receiver()  # type: ignore[assignment]
+    for number in range(20):
+        assert not channel.full
+        channel.send(True, number)
+    assert channel.full
+    scheduler.run(1_000.0)
+    assert [channel.take()[1] for _ in range(20)] == list(range(20))
+    assert not channel.full
+
+
+# --- storage ------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_host_loses_unsynced_bytes_and_names_and_nothing_else() -> None:
+    disk = SimulatedDisk()
+    host, other = disk.host(), disk.host()
+    for name, sync_bytes, sync_name in (("all", True, True), ("bytes", True, False), ("name", False, True)):
+        file = host.create(f"{name}/file")
+        file.write(b"content")
+        if sync_bytes:
+            file.sync()
+        if sync_name:
+            host.sync_directory(name)
+    other.create("other/file").write(b"another host's")
+    host.lose_unsynced()
+    assert host.read("all/file") == b"content"
+    assert not host.exists("bytes/file")
+    assert host.read("name/file") == b""
+    assert host.read("other/file") == b"another host's"
+
+
+def test_an_unsynced_rename_is_undone_to_what_was_there_before() -> None:
+    disk = SimulatedDisk()
+    host = disk.host()
+    for name, content in (("old", b"1"), ("new", b"2")):
+        stream = host.create(f"d/{name}")
+        stream.write(content)
+        stream.sync()
+    host.sync_directory("d")
+    host.rename("d/new", "d/old")
+    assert host.read("d/old") == b"2"
+    host.lose_unsynced()
+    assert (host.read("d/old"), host.read("d/new")) == (b"1", b"2")
+
+
+def test_a_synced_rename_survives_and_a_missing_file_is_an_error() -> None:
+    host = SimulatedDisk().host()
+    host.create("d/a").sync()
+    host.sync_directory("d")
+    host.rename("d/a", "d/b")
+    host.sync_directory("d")
+    host.lose_unsynced()
+    assert host.list_files("d") == ["d/b"]
+    for action in (lambda: host.read("d/a"), lambda: host.rename("d/a", "d/c"), lambda: host.size("d/a")):
+        with pytest.raises(StorageError, match="d/a"):
+            action()
+
+
+# --- processes and faults -----------------------------------------------------------------------------------
+
+
+def test_a_killed_process_does_nothing_more(tmp_path: Path) -> None:
+    trace = run(PLAN, tmp_path).trace
+    killed = next(i for i, line in enumerate(trace) if "totals[0]#1 killed" in line)
+    assert not [line for line in trace[killed + 1 :] if " totals[0]#1 " in line]
+    assert any(" totals[0]#2 " in line for line in trace[killed:])
+
+
+def test_an_executor_takes_everything_on_it_down_a_worker_only_itself(tmp_path: Path) -> None:
+    executor = run(PLAN, tmp_path).trace
+    worker_fault = ScheduledFault(KillWorker("totals[0]"), KILL.trigger)
+    worker = run(msgspec.structs.replace(PLAN, faults=(worker_fault,)), tmp_path).trace
+    assert sum("#1 killed" in line for line in executor) > 1
+    assert sum("#1 killed" in line for line in worker) == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ScheduledFault(CrashCoordinator(), At(20)),
+        ScheduledFault(CrashCoordinator(lose_unsynced=True), After(ProtocolPoint.ALL_ACKNOWLEDGED)),
+        ScheduledFault(CrashCoordinator(), After(ProtocolPoint.CHECKPOINT_COMPLETED)),
+        ScheduledFault(
+            KillExecutor("sink[0]", lose_unsynced=True), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
+        ),
+    ],
+    ids=["by the clock", "before the metadata", "before anyone is told", "before the commit"],
+)
+def test_a_crash_is_survived_and_leaves_a_later_attempt(tmp_path: Path, fault: ScheduledFault) -> None:
+    record = run_trial(TrialPlan(faults=(fault,)), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+    assert record.faults_fired == 1
+    assert record.recoveries >= 1
+
+
+def test_a_job_that_cannot_restart_fails_and_says_why(tmp_path: Path) -> None:
+    plan = msgspec.structs.replace(PLAN, restart=msgspec.structs.replace(PLAN.restart, strategy="none"))
+    history = run(plan, tmp_path).history
+    assert history.end is End.FAILED
+    assert "restart strategy is none" in history.end_reason
+
+
+def test_a_job_without_checkpoints_finishes_and_commits_at_the_end(tmp_path: Path) -> None:
+    off = msgspec.structs.replace(TrialPlan().checkpoints, enabled=False)
+    record = run_trial(TrialPlan(checkpoints=off), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+    assert record.checkpoints_completed == 0
+
+
+def test_a_bound_that_comes_first_ends_in_stuck_with_what_is_pending(tmp_path: Path) -> None:
+    limits = msgspec.structs.replace(TrialPlan().limits, virtual_ms=20)
+    history = run(TrialPlan(limits=limits), tmp_path).history
+    assert history.end is End.STUCK
+    assert any("input not consumed" in line or "not yet running" in line for line in history.pending)
+
+
+# --- plans that once failed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.glob("*.json")), ids=lambda path: path.stem)
+def test_plans_that_once_failed_are_valid_now(path: Path, tmp_path: Path) -> None:
+    plan = read_plan(path)
+    assert plan.note, "a kept plan says what it once showed"
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
