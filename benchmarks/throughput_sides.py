@@ -208,6 +208,7 @@ class StructuredStreamingSide:
 
     def _query(self, root: Path) -> list[Mapping[str, Any]]:
         """Process all input and return the progress of each micro-batch that had data."""
+        from pyspark.errors import PySparkException
         from pyspark.sql import functions
 
         def write(batch: DataFrame, number: int) -> None:
@@ -231,6 +232,10 @@ class StructuredStreamingSide:
         try:
             if not query.awaitTermination(_RUN_TIMEOUT_S):
                 raise RuntimeError(f"{self.name} did not end within {_RUN_TIMEOUT_S} s: {query.status}")
+        except PySparkException as error:
+            # Its text comes from the driver's JVM, which may be gone when somebody else asks for it.
+            raise RuntimeError(f"{self.name} failed: {error}") from error
+        else:
             return [batch for batch in query.recentProgress if batch["numInputRows"]]
         finally:
             query.stop()

@@ -16,7 +16,6 @@ from faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
-    Fault,
     KillExecutor,
     KillWorker,
     ProtocolPoint,
@@ -173,8 +172,6 @@ def crash_coordinator(at: At | After, lose_unsynced: bool = False) -> ScheduledF
 def kill_at(point: ProtocolPoint, subtask: str, nth: int = 1) -> ScheduledFault:
     """Kill the executor of a subtask while that subtask stands at a point."""
     return kill_executor(subtask, After(point, subtask, nth))
-
-
 
 
 AFTER_THE_FIRST_CHECKPOINT = kill_executor("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]"))

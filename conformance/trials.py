@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
 from conformance.plans import profile_for, scale_of, scaled
-from harness.campaign.plans import exposed_targets
+from harness.campaign.plans import targets_of
 from harness.oracle.history import History
 from harness.oracle.verdict import Finding, Verdict
 from harness.plan import TrialPlan, to_json, write
@@ -44,9 +44,13 @@ def explain(trial: Trial) -> str:
     record = trial.record
     lines = [f"verdict {record.verdict.value}: the job ended {record.end} {record.end_reason}".rstrip()]
     for found in sorted(record.findings, key=lambda finding: -finding.verdict.severity):
-        lines.append(f"  {found.verdict.value:<8}{found.checker} ({', '.join(found.clauses)}): {found.summary}")
+        lines.append(
+            f"  {found.verdict.value:<8}{found.checker} ({', '.join(found.clauses)}): {found.summary}"
+        )
         lines += [f"           {example}" for example in found.examples if found.verdict is not Verdict.VALID]
-    lines += [f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults]
+    lines += [
+        f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults
+    ]
     lines += ["plan:", to_json(record.plan).rstrip()]
     lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.system}")
     return "\n".join(lines)
@@ -120,7 +124,7 @@ class Trials:
             trial_plans(
                 profile_for(profile, self.system.world),
                 self.system.subtasks,
-                targets=exposed_targets(self.system.capabilities),
+                targets=targets_of(self.system),
             )
         )
         def holds(plan: TrialPlan) -> None:

@@ -7,9 +7,11 @@ the system, so its finding is UNKNOWN and carries the traceback's last line and 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from faults.vocabulary import ScheduledFault
 from harness.oracle.history import History
@@ -63,9 +65,45 @@ def compose(checkers: Iterable[Checker], context: TrialContext) -> tuple[Verdict
     return Verdict.worst(finding.verdict for finding in findings), findings
 
 
+def _recovered(context: TrialContext) -> bool:
+    return len(context.attempts) > 1
+
+
+def _aborted(context: TrialContext) -> bool:
+    return any(checkpoint.status == "aborted" for checkpoint in context.checkpoints)
+
+
+def _completed(context: TrialContext) -> bool:
+    return any(checkpoint.status == "completed" for checkpoint in context.checkpoints)
+
+
+_CHANCES: dict[str, Callable[[TrialContext], bool]] = {
+    "REC-1": _recovered,
+    "REC-2": _recovered,
+    "COO-2": _aborted,
+    "COO-3": _aborted,
+    "SNP-2": _aborted,
+    "ALN-1": _completed,
+    "COO-1": _completed,
+    "COO-4": _completed,
+}
+"""Clauses that a trial says nothing about unless this happened in it: a clause without a chance to be broken is
+not reported as kept."""
+
+
+def _with_chances(finding: Finding, context: TrialContext) -> Finding:
+    """Drop from a VALID finding the clauses that this trial had no chance to break."""
+    if finding.verdict is not Verdict.VALID:
+        return finding
+    spoken = tuple(
+        clause for clause in finding.clauses if clause not in _CHANCES or _CHANCES[clause](context)
+    )
+    return finding if spoken == finding.clauses else msgspec.structs.replace(finding, clauses=spoken)
+
+
 def _guarded(checker: Checker, context: TrialContext) -> Finding:
     try:
-        return checker.check(context)
+        return _with_chances(checker.check(context), context)
     except Exception as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
         last_line = traceback.format_exception_only(error)[-1].strip()
         return Finding(

@@ -11,7 +11,7 @@ class Reachability:
     """Every retained checkpoint, not only the latest, can be read in full (STA-3, REC-4)."""
 
     name = "reachability"
-    clauses = ("STA-3", "REC-4")
+    clauses = ("STA-3",)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the storage that one trial left."""

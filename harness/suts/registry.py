@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from types import ModuleType
 
 from harness.errors import UsageProblem
 from harness.strict_input import nearest
@@ -30,35 +29,35 @@ def system_names() -> tuple[str, ...]:
 def require_system(name: str) -> None:
     """Raise UsageProblem, with the nearest name, if there is no such system.
 
-    A ``package.module:Factory`` is not imported yet, so nothing can be said of it here.
+    Only a ``package.module:Factory`` is imported for that.
     """
-    if name not in _FACTORIES and not _is_reference(name):
+    if _is_reference(name):
+        _imported(name)
+    elif name not in _FACTORIES:
         raise UsageProblem(f"there is no system {name!r}{nearest(name, _FACTORIES)}")
 
 
 def open_system(name: str) -> SystemUnderTest:
-    """Make a system; the caller closes it.
-
-    Raises UsageProblem for an unknown name, and for a ``package.module:Factory`` that is not there.
-    """
+    """Make a system; the caller closes it. Raises UsageProblem for a name that leads to none."""
     require_system(name)
-    if name in _FACTORIES:
-        module, factory = _FACTORIES[name]
-        return _factory(importlib.import_module(module), factory)()
-    module, _, factory = name.partition(":")
-    try:
-        make = _factory(importlib.import_module(module), factory)
-    except (ImportError, AttributeError) as error:
-        raise UsageProblem(f"the system {name!r} cannot be imported: {error}") from error
+    if name not in _FACTORIES:
+        return _imported(name)()
+    module, factory = _FACTORIES[name]
+    make: Callable[[], SystemUnderTest] = getattr(importlib.import_module(module), factory)
     return make()
-
-
-def _factory(module: ModuleType, name: str) -> Callable[[], SystemUnderTest]:
-    make: Callable[[], SystemUnderTest] = getattr(module, name)
-    return make
 
 
 def _is_reference(name: str) -> bool:
     """Tell whether a name has the form ``package.module:Factory``."""
     module, colon, factory = name.partition(":")
     return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def _imported(reference: str) -> Callable[[], SystemUnderTest]:
+    """Import the factory of a system from elsewhere."""
+    module, _, factory = reference.partition(":")
+    try:
+        make: Callable[[], SystemUnderTest] = getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError) as error:
+        raise UsageProblem(f"the system {reference!r} cannot be imported: {error}") from error
+    return make

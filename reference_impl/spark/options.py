@@ -43,6 +43,9 @@ def session_settings(warm_daemon: bool = True) -> dict[str, str]:
     Merge them into the session's own. ``warm_daemon`` False: for executors that cannot import this package.
     """
     settings = {
+        # An attempt is ours to repeat, from a checkpoint: Spark must not run a task or a stage of it again.
+        "spark.task.maxFailures": "1",
+        "spark.stage.maxConsecutiveAttempts": "1",
         # A barrier stage that finds too few executors is looked at again after this; Spark's default is 15 s.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "600",

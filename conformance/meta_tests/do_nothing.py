@@ -1,0 +1,50 @@
+"""A system that accepts every plan and does nothing: no test of the suite may pass on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.oracle.history import End, History
+from harness.plan import TrialPlan
+from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
+from harness.strategies import standard_subtasks
+from harness.suts.system import Capability, NemesisHooks
+
+
+@dataclass(frozen=True, slots=True)
+class NothingHappened:
+    """An empty outcome; implements ``TrialOutcome``."""
+
+    history: History
+    subtasks: tuple[str, ...]
+    attempts: tuple[AttemptRecord, ...] = ()
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    duration_ms: float = 0.0
+    trace: tuple[str, ...] = ()
+
+    @property
+    def measurements(self) -> dict[str, float]:
+        """Return nothing."""
+        return {}
+
+
+class DoNothing:
+    """Claims that every job finished, with an empty history; declares all capabilities, so nothing is skipped."""
+
+    name = "do-nothing"
+    world = "simulated"
+    capabilities = frozenset(Capability)
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the standard subtasks, so that every plan is accepted."""
+        return standard_subtasks(plan)
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> NothingHappened:
+        """Return at once."""
+        history = History(operations=(), end=End.FINISHED, end_reason="", output=())
+        return NothingHappened(history, standard_subtasks(plan))
+
+    def close(self) -> None:
+        """Do nothing here either."""

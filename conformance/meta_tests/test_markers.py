@@ -1,0 +1,69 @@
+"""Every test names its clauses, every named clause exists, and what is built so far is tested."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.clauses import clause
+
+SUITE = Path(__file__).parents[1]
+SUBJECTS = sorted(path.stem for path in SUITE.glob("test_*.py"))
+
+BUILT = (
+    *("BAR-1", "BAR-2", "BAR-3", "BAR-5", "ALN-1", "ALN-2", "ALN-3"),
+    *("COO-1", "COO-2", "COO-3", "COO-4", "COO-7"),
+    *("REC-1", "REC-2", "REC-3", "REC-6", "SRC-1", "SNK-1"),
+    *("SNP-1", "SNP-2", "SNP-3", "STA-3", "CAM-3"),
+)
+"""Clauses of what the reference implementation has; a clause that is built next is added here."""
+
+
+def _marks(holder: Any) -> list[pytest.Mark]:
+    held = getattr(holder, "pytestmark", [])
+    marks = held if isinstance(held, list) else [held]
+    return [mark.mark if isinstance(mark, pytest.MarkDecorator) else mark for mark in marks]
+
+
+def _tests() -> Iterator[tuple[str, list[pytest.Mark]]]:
+    """Yield every test of the suite with its own marks and those of its module."""
+    for subject in SUBJECTS:
+        module = importlib.import_module(f"conformance.{subject}")
+        for name, value in vars(module).items():
+            if name.startswith("test_"):
+                yield f"{subject}::{name}", _marks(module) + _marks(value)
+
+
+def _clauses(marks: list[pytest.Mark]) -> list[str]:
+    return [identifier for mark in marks if mark.name == "clause" for identifier in mark.args]
+
+
+TESTS = dict(_tests())
+
+
+def test_there_are_tests_for_every_subject() -> None:
+    assert [name for name in SUBJECTS if not any(test.startswith(f"{name}::") for test in TESTS)] == []
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_test_names_clauses_that_exist(test: str) -> None:
+    named = _clauses(TESTS[test])
+    assert named, f"{test} says nothing of the clause that it checks"
+    for identifier in named:
+        assert clause(identifier).id == identifier
+
+
+@pytest.mark.parametrize("identifier", BUILT)
+def test_a_built_clause_has_a_test(identifier: str) -> None:
+    assert any(identifier in _clauses(marks) for marks in TESTS.values()), f"no test is marked {identifier}"
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_a_test_is_gated_on_capabilities_and_not_on_names(test: str) -> None:
+    needed = [need for mark in TESTS[test] if mark.name == "needs" for need in mark.args]
+    assert all(type(need).__name__ == "Capability" for need in needed)
+    assert not {mark.name for mark in TESTS[test]} & {"skip", "skipif", "xfail"}

@@ -1,0 +1,188 @@
+"""Recovery: at every aim, twice in a row, during itself, and when the restart strategy says no more."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from conformance.plans import (
+    AFTER_THE_FIRST_CHECKPOINT,
+    SIX_AIMS,
+    crash_coordinator,
+    kill_at,
+    kill_executor,
+    kill_worker,
+    with_faults,
+)
+from conformance.trials import Trial, Trials, require
+from faults.vocabulary import After, ProtocolPoint
+from harness.plan import NetworkPlan, RestartPlan
+from harness.suts.system import Capability
+
+kills = pytest.mark.needs(
+    Capability.EXECUTOR_KILL,
+    Capability.WORKER_KILL,
+    Capability.PROTOCOL_POINTS,
+    Capability.SNAPSHOT_INSPECTION,
+)
+
+TWICE = with_faults(
+    AFTER_THE_FIRST_CHECKPOINT,
+    kill_worker("source[0]", After(ProtocolPoint.RESTORED, "source[0]")),
+)
+"""The second kill hits the second attempt: only a later attempt restores anything."""
+
+
+def _assert_restored_what_was_complete(trial: Trial) -> None:
+    """Every attempt after the first begins at the newest checkpoint that had completed by then."""
+    for attempt in trial.record.attempts[1:]:
+        done = [
+            c.checkpoint
+            for c in trial.record.checkpoints
+            if c.status == "completed" and c.ended_at_ms <= attempt.started_at_ms
+        ]
+        newest = max(done, default=None)
+        restored = attempt.restored_checkpoint
+        require(restored == newest, f"attempt {attempt.attempt} restores {newest}, not {restored}", trial)
+
+
+@kills
+@pytest.mark.clause("REC-1", "REC-2", "REC-6", "COO-1")
+@pytest.mark.parametrize("aim", SIX_AIMS)
+def test_after_a_kill_the_latest_complete_checkpoint_is_restored(trials: Trials, aim: str) -> None:
+    for trial in trials.all_valid(SIX_AIMS[aim]):
+        require(trial.record.end == "finished", "the job finishes", trial)
+        require(trial.record.recoveries >= 1, "the job recovered", trial)
+        _assert_restored_what_was_complete(trial)
+
+
+@kills
+@pytest.mark.clause("REC-1")
+def test_a_kill_before_the_first_checkpoint_starts_from_the_beginning(trials: Trials) -> None:
+    for trial in trials.all_valid(SIX_AIMS["before-the-first-barrier"]):
+        require(trial.record.attempts[1].restored_checkpoint is None, "nothing was there to restore", trial)
+
+
+@kills
+@pytest.mark.clause("SNK-1", "REC-1")
+def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_restore(trials: Trials) -> None:
+    for trial in trials.all_valid(SIX_AIMS["complete-not-committed"]):
+        restored = trial.record.attempts[1].restored_checkpoint
+        require(restored is not None, "the complete checkpoint is restored", trial)
+        commits = [o.value for o in trial.history.operations if o.operation == "commit"]
+        require(commits, "a sink committed", trial)
+        by_the_dead = [commit for commit in commits if commit.get("attempt") == 1]
+        require(not by_the_dead, f"the sink died before its commit, yet {by_the_dead}", trial)
+
+
+@kills
+@pytest.mark.clause("COO-1", "SNP-3", "COO-2")
+def test_a_subtask_that_dies_before_it_acknowledged_is_waited_for_by_nobody_and_counted_by_nobody(
+    trials: Trials,
+) -> None:
+    stored = After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]")
+    plan = msgspec.structs.replace(
+        with_faults(kill_worker("totals[0]", stored)), network=NetworkPlan(latency_ms_max=2)
+    )
+    for trial in trials.all_valid(plan):
+        first = min(trial.record.checkpoints, key=lambda c: c.checkpoint)
+        require(first.status == "aborted", "the checkpoint that lacks its part is aborted", trial)
+        require(trial.record.checkpoints_completed >= 1, "a later one completes", trial)
+
+
+@kills
+@pytest.mark.clause("REC-5", "REC-2")
+def test_two_failures_in_a_row(trials: Trials) -> None:
+    for trial in trials.all_valid(TWICE):
+        require(len(trial.record.attempts) >= 3, "each kill costs an attempt", trial)
+        _assert_restored_what_was_complete(trial)
+
+
+@kills
+@pytest.mark.clause("REC-5", "REC-6")
+def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Trials) -> None:
+    plan = with_faults(
+        AFTER_THE_FIRST_CHECKPOINT,
+        kill_worker("totals[1]", After(ProtocolPoint.ATTEMPT_RUNNING, nth=2)),
+        kill_executor("sink[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
+    )
+    for trial in trials.all_valid(plan):
+        restored = [attempt.restored_checkpoint for attempt in trial.record.attempts[1:]]
+        require(len(restored) >= 3, "each kill is followed by a recovery", trial)
+        require(None not in restored, "each recovery restores a checkpoint", trial)
+        require(restored[-1] != restored[0], "the last restores one taken after the first recovery", trial)
+        _assert_restored_what_was_complete(trial)
+
+
+@kills
+@pytest.mark.clause("REC-3", "REC-6")
+def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials) -> None:
+    plan = msgspec.structs.replace(
+        with_faults(kill_at(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2)), restart=RestartPlan("none")
+    )
+    for trial in trials.all_valid(plan):
+        require(trial.record.end == "failed", "the job gives up", trial)
+        require(trial.record.end_reason, "it says why", trial)
+        require(len(trial.record.attempts) == 1, "nothing is deployed again", trial)
+        require(trial.record.checkpoints_completed >= 1, "what had completed before stays complete", trial)
+        storage = trial.history.storage
+        require(storage is not None and storage.retained, "and is retained", trial)
+
+
+@kills
+@pytest.mark.clause("REC-3")
+def test_a_fixed_delay_is_kept_before_every_restart(trials: Trials) -> None:
+    for trial in trials.all_valid(TWICE):
+        delay_ms = trial.record.plan.restart.delay_ms
+        for earlier, later in pairwise(trial.record.attempts):
+            waited = later.started_at_ms - earlier.ended_at_ms
+            require(waited >= delay_ms * 0.99, f"{later} comes {delay_ms} ms after the failure", trial)
+
+
+@kills
+@pytest.mark.clause("REC-3")
+def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trials: Trials) -> None:
+    plan = msgspec.structs.replace(SIX_AIMS["during-restore"], restart=RestartPlan(attempts_max=1))
+    for trial in trials.all_valid(plan):
+        require(trial.record.end == "failed", "the job gives up", trial)
+        require(len(trial.record.attempts) == 2, "after one restart", trial)
+
+
+@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS)
+@pytest.mark.clause("COO-6", "COO-1", "REC-1", "REC-2")
+@pytest.mark.parametrize(
+    "point",
+    [
+        ProtocolPoint.ATTEMPT_RUNNING,
+        ProtocolPoint.CHECKPOINT_TRIGGERED,
+        ProtocolPoint.ALL_ACKNOWLEDGED,
+        ProtocolPoint.CHECKPOINT_COMPLETED,
+    ],
+    ids=lambda point: point.value,
+)
+def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
+    trials: Trials, point: ProtocolPoint
+) -> None:
+    for trial in trials.all_valid(with_faults(crash_coordinator(After(point)))):
+        require(trial.record.end == "finished", "the job finishes", trial)
+
+
+@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)
+@pytest.mark.clause("COO-6", "COO-1", "COO-4")
+@pytest.mark.parametrize(
+    "point",
+    [ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.CHECKPOINT_COMPLETED],
+    ids=lambda point: point.value,
+)
+def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
+    trials: Trials, point: ProtocolPoint
+) -> None:
+    trials.all_valid(with_faults(crash_coordinator(After(point), lose_unsynced=True)))
+
+
+@kills
+@pytest.mark.clause("REC-1", "REC-2", "REC-5", "REC-6")
+def test_generated_jobs_with_several_faults_each(trials: Trials) -> None:
+    trials.generated("heavy")

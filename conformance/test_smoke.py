@@ -1,0 +1,52 @@
+"""The basics: without faults, inputs of no record, of one record and of some come out exactly.
+
+If one of these fails, nothing that follows says anything.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plans import CALM, varied
+from conformance.trials import Trial, Trials, require
+from harness.plan import CheckpointPlan, TopologyPlan, WorkloadPlan
+
+
+def _finished_with_a_checkpoint(trial: Trial, records: int) -> None:
+    require(trial.record.end == "finished", "the job finishes", trial)
+    require(trial.record.checkpoints_completed >= 1, "at least one checkpoint completes", trial)
+    committed = trial.finding("exactly-once-output").counts
+    require(committed["expected"] == records, f"the input has {records} records", trial)
+    require(committed["committed"] == records, f"{records} rows are committed", trial)
+
+
+@pytest.mark.clause("REC-6", "SNK-1")
+def test_an_input_without_records_ends_with_a_checkpoint_and_no_output(trials: Trials) -> None:
+    plan = varied(workload=WorkloadPlan(batches=0))
+    _finished_with_a_checkpoint(trials.valid(plan), records=0)
+
+
+@pytest.mark.clause("REC-6", "SNK-1", "ALN-2")
+def test_exactly_one_record_is_committed_once(trials: Trials) -> None:
+    plan = varied(workload=WorkloadPlan(batches=1, batch_records=1), topology=TopologyPlan(sources=1))
+    _finished_with_a_checkpoint(trials.valid(plan), records=1)
+
+
+@pytest.mark.clause("REC-6", "SNK-1", "ALN-2", "BAR-1", "COO-1")
+def test_a_small_job_is_checkpointed_and_its_output_is_exact(trials: Trials) -> None:
+    trial = trials.valid(CALM)
+    workload, topology = trial.record.plan.workload, trial.record.plan.topology
+    records = workload.batches * workload.batch_records * topology.sources
+    _finished_with_a_checkpoint(trial, records)
+    require(trial.record.recoveries == 0, "without a fault nothing recovers", trial)
+    require(len(trial.record.attempts) <= 1, "without a fault nothing is deployed twice", trial)
+
+
+@pytest.mark.clause("COO-7")
+def test_with_checkpointing_off_no_checkpoint_is_taken_and_the_output_is_exact(trials: Trials) -> None:
+    trial = trials.valid(varied(checkpoints=CheckpointPlan(enabled=False)))
+    require(trial.record.end == "finished", "the job finishes", trial)
+    require(not trial.record.checkpoints, "no checkpoint is taken", trial)
+    require(not trial.history.checkpoints, "no checkpoint is kept", trial)
+    counts = trial.finding("exactly-once-output").counts
+    require(counts["committed"] == counts["expected"] > 0, "the output is complete", trial)

@@ -1,0 +1,59 @@
+"""S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint by itself (ALN-2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plans import AFTER_THE_FIRST_CHECKPOINT, CALM, varied, with_faults
+from conformance.trials import Trial, Trials, assert_valid, require
+from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan
+from harness.suts.system import Capability
+
+pytestmark = [
+    pytest.mark.needs(Capability.SNAPSHOT_INSPECTION),
+    pytest.mark.clause("ALN-2"),
+]
+
+
+def _assert_every_checkpoint_is_its_prefix(trial: Trial) -> None:
+    """A trial in which no checkpoint completed is no evidence, and counts as failed."""
+    assert_valid(trial)
+    counts = trial.finding("snapshot-formula").counts
+    completed = trial.record.checkpoints_completed
+    require(completed >= 1, "at least one checkpoint completed", trial)
+    require(counts["checkpoints"] == completed, f"all {completed} completed checkpoints were opened", trial)
+    require(counts["wrong"] == counts["not_opened"] == 0, "every one was the fold of its prefix", trial)
+
+
+@pytest.mark.clause("BAR-1", "SNP-1")
+def test_every_checkpoint_is_the_fold_of_its_prefix_without_faults(trials: Trials) -> None:
+    for trial in trials.several(CALM):
+        _assert_every_checkpoint_is_its_prefix(trial)
+
+
+@pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.PROTOCOL_POINTS)
+@pytest.mark.clause("REC-1", "SRC-1")
+def test_checkpoints_after_a_recovery_are_the_fold_of_their_prefix_too(trials: Trials) -> None:
+    for trial in trials.several(with_faults(AFTER_THE_FIRST_CHECKPOINT)):
+        _assert_every_checkpoint_is_its_prefix(trial)
+        later = [view.checkpoint for view in trial.history.checkpoints if view.attempt > 1]
+        require(later, "a checkpoint of a later attempt was checked", trial)
+
+
+@pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
+@pytest.mark.clause("SNP-1", "SNP-3", "BAR-5")
+@pytest.mark.parametrize("write_through", [True, False])
+def test_changes_during_the_asynchronous_part_never_show(trials: Trials, write_through: bool) -> None:
+    plan: TrialPlan = varied(
+        topology=TopologyPlan(write_through=write_through),
+        checkpoints=CheckpointPlan(interval_ms=10, async_ms_max=30),
+    )
+    for trial in trials.several(plan):
+        _assert_every_checkpoint_is_its_prefix(trial)
+        slowest = max(part.async_ms for part in trial.record.snapshots)
+        require(slowest > 0, "the asynchronous part took time", trial)
+
+
+@pytest.mark.clause("BAR-2", "BAR-3", "ALN-1")
+def test_generated_jobs_without_faults_keep_the_formula(trials: Trials) -> None:
+    trials.generated("faultless", _assert_every_checkpoint_is_its_prefix)
