@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CORES = 2
 """Source and keyed subtasks of the reference; tasks per stage of Structured Streaming."""
-_RUN_TIMEOUT_S = 180
+_RUN_TIMEOUT_S = 600
 _BATCH_ROWS = 1 << 20
 
 STREAMING_SETTINGS: Mapping[str, str] = {
@@ -241,7 +241,7 @@ class StructuredStreamingSide:
             query.stop()
 
 
-def seconds_of(progress: list[Mapping[str, Any]]) -> float:
+def seconds_of(progress: Sequence[Mapping[str, Any]]) -> float:
     """Return the time from the start of the first micro-batch to the end of the last one's commit."""
     if not progress:
         raise RuntimeError("the query had no micro-batch with data")

@@ -21,7 +21,7 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import Profile, profile_named
 
 CALM = TrialPlan(
@@ -187,4 +187,14 @@ SIX_AIMS: dict[str, TrialPlan] = {
         AFTER_THE_FIRST_CHECKPOINT, kill_at(ProtocolPoint.RESTORE_STARTED, "totals[0]")
     ),
 }
-"""One kill for each place of the protocol at which a snapshot can be torn apart."""
+"""One kill for each place of the protocol at which a snapshot can be torn apart.
+
+On a cluster the process of a subtask may outlive its executor for a moment, and what it still acknowledges counts;
+where a test needs the subtask itself to stop at the point, it kills the worker.
+"""
+
+UNACKNOWLEDGED = msgspec.structs.replace(
+    with_faults(kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]"))),
+    network=NetworkPlan(latency_ms_max=2),
+)
+"""A subtask dies when its part of the first checkpoint is stored, and before it could say so."""

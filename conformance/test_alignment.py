@@ -119,7 +119,7 @@ def test_records_flow_while_a_checkpoint_is_under_way(trials: Trials) -> None:
     )
 
 
-@inspects
+@pytest.mark.needs(Capability.SLOW_SNAPSHOTS, Capability.SNAPSHOT_INSPECTION)
 @pytest.mark.clause("BAR-4")
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_more_checkpoints_are_in_flight_than_configured(trials: Trials, most: int) -> None:

@@ -10,6 +10,7 @@ from conformance.plans import (
     AFTER_THE_FIRST_CHECKPOINT,
     CALM,
     SIX_AIMS,
+    UNACKNOWLEDGED,
     crash_coordinator,
     varied,
     with_faults,
@@ -21,7 +22,7 @@ from harness.suts.system import Capability
 
 pytestmark = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
 
-kills = pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.PROTOCOL_POINTS)
+kills = pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.WORKER_KILL, Capability.PROTOCOL_POINTS)
 
 
 def _assert_retained_can_be_read(trial: Trial) -> None:
@@ -89,10 +90,17 @@ def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
 
 @kills
 @pytest.mark.clause("COO-3", "SNP-2", "COO-2")
-def test_a_snapshot_that_a_kill_cut_off_leaves_nothing(trials: Trials) -> None:
-    for trial in trials.all_valid(SIX_AIMS["between-sync-and-async"]):
+def test_a_stored_part_that_nobody_acknowledged_is_removed(trials: Trials) -> None:
+    for trial in trials.all_valid(UNACKNOWLEDGED):
         aborted = [c for c in trial.record.checkpoints if c.status == "aborted"]
-        require(aborted, "the checkpoint that was cut off is aborted", trial)
+        require(aborted, "the checkpoint that lacks a part is aborted", trial)
+        _assert_retained_can_be_read(trial)
+
+
+@kills
+@pytest.mark.clause("COO-3", "SNP-2")
+def test_a_snapshot_that_was_cut_off_in_the_middle_leaves_nothing(trials: Trials) -> None:
+    for trial in trials.all_valid(SIX_AIMS["between-sync-and-async"]):
         _assert_retained_can_be_read(trial)
 
 

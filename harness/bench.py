@@ -34,5 +34,5 @@ def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
             f"{module_name} cannot be imported: benchmarks live in the repository, not in the installed "
             "package; run the command at the top of a checkout of barrier-tck"
         ) from error
-    run: Callable[[Progress], dict[str, Any]] = module.run
-    return run(progress)
+    run: Callable[[Callable[[str, float], None]], dict[str, Any]] = module.run
+    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"))

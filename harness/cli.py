@@ -27,7 +27,7 @@ from harness.errors import HarnessError, UsageProblem
 from harness.oracle.verdict import Verdict
 
 if TYPE_CHECKING:
-    from harness.campaign.configuration import CampaignConfiguration
+    from harness.campaign.configuration import CampaignConfiguration, ClusterSection
     from harness.campaign.mutants import MutantResult
     from harness.record import CampaignRecord
     from harness.suts.system import SystemUnderTest
@@ -75,12 +75,22 @@ def _emit(as_json: bool, value: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _opened(name: str) -> Iterator[SystemUnderTest]:
+def _opened(name: str, cluster: ClusterSection | None = None) -> Iterator[SystemUnderTest]:
     """Open a system and close it at the end; closing is not cut short by another Ctrl-C."""
     from harness.suts.registry import open_system
 
     system = open_system(name)
     try:
+        if cluster is not None:
+            use_cluster = getattr(system, "use_cluster", None)
+            if use_cluster is None:
+                raise UsageProblem(f"{name} runs on no cluster of its own; remove the section [cluster]")
+            use_cluster(**msgspec.structs.asdict(cluster))
+        prepare = getattr(system, "prepare", None)
+        if prepare is not None:
+            # Before anything is written: an environment that cannot run it leaves no half of a run directory.
+            with Console(stderr=True).status(f"starting {name}"):
+                prepare()
         yield system
     finally:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -122,7 +132,7 @@ def campaign(
 
     configuration = _configured(file, system, trials, budget, seed)
     console = _console(as_json)
-    with _opened(configuration.system) as deployed:
+    with _opened(configuration.system, configuration.cluster) as deployed:
         path = new_run_path(out, configuration.name, datetime.now())
         _print_options(console, configuration, path)
         record = run_campaign(configuration, deployed, path, console=Console(stderr=True))

@@ -63,6 +63,17 @@ class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Section = {}
 
 
+class ClusterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[cluster]``: the local Spark cluster that the campaign starts, for systems that run on one."""
+
+    workers: int = 3
+    cores_per_worker: int = 3
+    """Slots of each executor; the job should still fit when one executor is dead."""
+    executor_memory_mb: int = 512
+    master_port: int | None = None
+    """None: any free port."""
+
+
 class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole campaign file, defaults spelled out. Made and checked by ``read_configuration``."""
 
@@ -87,6 +98,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     restart: Section = {}
     network: Section = {}
     limits: Section = {}
+    cluster: ClusterSection | None = None
     trial: tuple[AimedTrial, ...] = ()
 
     def the_profile(self) -> Profile:

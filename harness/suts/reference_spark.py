@@ -179,9 +179,25 @@ class ReferenceSpark:
         self._spark: SparkSession | None = None
         self._cluster: LocalCluster | None = None
 
+    def use_cluster(
+        self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
+    ) -> None:
+        """Give the cluster another shape, before the first trial; raises UsageError if none can have it."""
+        self._config = LocalClusterConfig(
+            workers=workers,
+            cores_per_worker=cores_per_worker,
+            memory_per_worker_mb=max(1024, executor_memory_mb),
+            executor_memory_mb=executor_memory_mb,
+            master_port=master_port,
+        )
+
     def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
         """Return the subtasks of the plan's job, upstream first."""
         return subtask_names(plan)
+
+    def prepare(self) -> None:
+        """Start cluster and session now; raises EnvironmentProblem if this machine cannot run them."""
+        self.session()
 
     def session(self) -> SparkSession:
         """Return the session on the cluster; both are started when first asked for."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness import cli
 from harness.campaign.budget import DEFAULT_TRIALS, Budget, parse_duration
 from harness.campaign.configuration import configuration_from, read_configuration
 from harness.campaign.plans import campaign_plans
@@ -109,3 +111,24 @@ def test_a_file_that_is_no_toml_is_named_with_the_position(tmp_path: Path) -> No
     (tmp_path / "c.toml").write_text("name = = 1\n")
     with pytest.raises(UsageProblem, match=r"c\.toml is no valid TOML.*line 1"):
         read_configuration(tmp_path / "c.toml")
+
+
+def test_a_cluster_section_is_refused_by_a_system_without_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "campaign.toml"
+    file.write_text('system = "reference-simulated"\ntrials = 1\n[cluster]\nworkers = 2\n')
+    assert cli.run(["campaign", str(file), "--out", str(tmp_path)]) == 3
+    assert "remove the section [cluster]" in capsys.readouterr().err
+
+
+def test_a_taken_master_port_exits_with_3_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file = tmp_path / "campaign.toml"
+        file.write_text(f'system = "reference-spark"\ntrials = 1\n[cluster]\nmaster_port = {port}\n')
+        assert cli.run(["campaign", str(file), "--out", str(tmp_path / "out")]) == 3
+    assert str(port) in capsys.readouterr().err
+    assert not (tmp_path / "out").exists(), "nothing half-written"

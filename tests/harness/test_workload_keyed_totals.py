@@ -93,7 +93,7 @@ def test_impossible_sizes_are_refused_by_name(wrong: dict[str, int]) -> None:
 def test_an_unknown_workload_names_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean 'flights'"):
         workload_named("flihgts")
-    assert workload_names() == ("flights", "keyed-totals")
+    assert {"flights", "keyed-totals"} <= set(workload_names())
 
 
 def test_a_taken_name_cannot_be_registered() -> None:
