@@ -6,7 +6,7 @@ a second as Parquet, and is compared with the ground truth afterwards.
 
 from __future__ import annotations
 
-import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -83,6 +83,8 @@ class Input:
     rows: int
     rows_per_file: int
     totals: Totals
+    suffix: str = ""
+    """What the names of sides that read it end with."""
 
 
 class Side(Protocol):
@@ -94,6 +96,14 @@ class Side(Protocol):
 
     def run(self, passes: int) -> Run:
         """Read the input so many times; raises RuntimeError if the run fails or its output is wrong."""
+
+
+def _new_directory(scratch: Path, name: str) -> Path:
+    """Return a directory for one run, removed with all others at the end of the benchmark.
+
+    Not earlier: executors tidy up the state of an ended query in the background, and write it again.
+    """
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=scratch))
 
 
 class _Stopwatch(JobObserver):
@@ -132,33 +142,30 @@ class ReferenceSide:
     @property
     def name(self) -> str:
         """Return the variant's name."""
-        return "reference" if self.interval_ms is not None else "reference_without_checkpoints"
+        kind = "reference" if self.interval_ms is not None else "reference_without_checkpoints"
+        return kind + self.source.suffix
 
     def run(self, passes: int) -> Run:
         """Run the job once, deployment left out of the time."""
-        root = self.scratch / self.name
-        root.mkdir(parents=True)
+        root = _new_directory(self.scratch, self.name)
         checkpoints = CheckpointConfig(self.interval_ms) if self.interval_ms is not None else None
         watch = _Stopwatch()
-        try:
-            runner = SparkJobRunner(
-                self.spark,
-                self._graph(passes),
-                JobConfig(checkpoints, write_through=False),
-                root,
-                observer=watch,
-                # Its tasks on other executors would be measured, too, and nobody is killed here.
-                options=SparkOptions(warm_executors=False),
+        runner = SparkJobRunner(
+            self.spark,
+            self._graph(passes),
+            JobConfig(checkpoints, write_through=False),
+            root,
+            observer=watch,
+            # Nobody is killed here, so nothing needs to be ready for a recovery.
+            options=SparkOptions(warm_executors=False),
+        )
+        with runner:
+            end = runner.wait(_RUN_TIMEOUT_S)
+        if end is None or end.state is not JobState.FINISHED or watch.attempts != 1:
+            raise RuntimeError(
+                f"{self.name} did not run through: {end or runner.waiting_for()}, {watch.attempts} attempts"
             )
-            with runner:
-                end = runner.wait(_RUN_TIMEOUT_S)
-            if end is None or end.state is not JobState.FINISHED or watch.attempts != 1:
-                raise RuntimeError(
-                    f"{self.name} did not run through: {end or runner.waiting_for()}, {watch.attempts} attempts"
-                )
-            require_equal(read_final_totals(root / "output"), self.source.totals.times(passes), self.name)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+        require_equal(read_final_totals(root / "output"), self.source.totals.times(passes), self.name)
         seconds = watch.end_s - watch.begin_s
         return Run(self.name, self.source.rows * passes, seconds, passes, watch.checkpoints)
 
@@ -190,17 +197,18 @@ class StructuredStreamingSide:
     source: Input
     scratch: Path
     files_per_trigger: int
-    name: str = "structured_streaming"
+
+    @property
+    def name(self) -> str:
+        """Return the side's name."""
+        return "structured_streaming" + self.source.suffix
 
     def run(self, passes: int) -> Run:
         """Run the query once, from the start of its first micro-batch to the commit of the last one."""
-        root = self.scratch / self.name
-        try:
-            link_copies(self.source.directory, root / "input", passes)
-            progress = self._query(root)
-            require_equal(read_final_totals(root / "output"), self.source.totals.times(passes), self.name)
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+        root = _new_directory(self.scratch, self.name)
+        link_copies(self.source.directory, root / "input", passes)
+        progress = self._query(root)
+        require_equal(read_final_totals(root / "output"), self.source.totals.times(passes), self.name)
         rows = sum(int(batch["numInputRows"]) for batch in progress)
         if rows != self.source.rows * passes:
             raise RuntimeError(f"{self.name} says that it read {rows} rows of {self.source.rows * passes}")

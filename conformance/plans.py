@@ -180,17 +180,21 @@ AFTER_THE_FIRST_CHECKPOINT = kill_executor("totals[0]", After(ProtocolPoint.COMP
 SIX_AIMS: dict[str, TrialPlan] = {
     "before-the-first-barrier": with_faults(kill_at(ProtocolPoint.RECORDS_PROCESSED, "totals[0]")),
     "during-alignment": with_faults(kill_at(ProtocolPoint.ALIGNMENT_STARTED, "totals[0]")),
-    "between-sync-and-async": with_faults(kill_at(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")),
+    "between-sync-and-async": with_faults(
+        kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"))
+    ),
     "all-acknowledged": with_faults(kill_executor("totals[0]", After(ProtocolPoint.ALL_ACKNOWLEDGED))),
-    "complete-not-committed": with_faults(kill_at(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")),
+    "complete-not-committed": with_faults(
+        kill_worker("sink[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]"))
+    ),
     "during-restore": with_faults(
         AFTER_THE_FIRST_CHECKPOINT, kill_at(ProtocolPoint.RESTORE_STARTED, "totals[0]")
     ),
 }
 """One kill for each place of the protocol at which a snapshot can be torn apart.
 
-On a cluster the process of a subtask may outlive its executor for a moment, and what it still acknowledges counts;
-where a test needs the subtask itself to stop at the point, it kills the worker.
+On a cluster the process of a subtask may outlive its executor for a moment, and what it acknowledges or commits
+meanwhile counts. So where the subtask itself must not get past the point, the fault kills its worker.
 """
 
 UNACKNOWLEDGED = msgspec.structs.replace(

@@ -25,8 +25,8 @@ WIDE: TrialPlan = msgspec.structs.replace(
 )
 """Three keyed subtasks behind two sources; the first keyed subtask hears late from the first source."""
 
-CLOCK_TOLERANCE_MS = 5.0
-"""How far the clocks of two processes may differ."""
+ROUNDING_MS = 0.5
+"""What measuring and scheduling may add to or take from a length."""
 
 
 def _parts(trial: Trial) -> dict[int, list[SnapshotRecord]]:
@@ -74,18 +74,16 @@ def test_subtasks_with_several_inputs_were_seen_to_align_and_sources_were_not(tr
 
 
 @inspects
-@pytest.mark.clause("ALN-3", "SNP-3")
-def test_alignment_lies_between_the_trigger_and_the_end_of_its_checkpoint(trials: Trials) -> None:
-    trial = trials.valid(WIDE)
-    ended = {c.checkpoint: c for c in trial.record.checkpoints}
-    for checkpoint, parts in _parts(trial).items():
-        begin, end = ended[checkpoint].triggered_at_ms, ended[checkpoint].ended_at_ms
-        for part in parts:
-            after = part.alignment_started_ms + part.alignment_ms
-            inside = (
-                begin - CLOCK_TOLERANCE_MS <= part.alignment_started_ms and after <= end + CLOCK_TOLERANCE_MS
-            )
-            require(inside, f"{part} lies between {begin} and {end} ms", trial)
+@pytest.mark.clause("ALN-3", "SNP-3", "COO-1")
+def test_a_checkpoint_ends_only_after_the_slowest_of_its_parts(trials: Trials) -> None:
+    for trial in trials.all_valid(WIDE):
+        checkpoints = {c.checkpoint: c for c in trial.record.checkpoints}
+        for checkpoint, parts in _parts(trial).items():
+            lasted = checkpoints[checkpoint].ended_at_ms - checkpoints[checkpoint].triggered_at_ms
+            for part in parts:
+                # Lengths only: the clocks of two processes need not agree.
+                took = part.alignment_ms + part.sync_ms + part.async_ms
+                require(took <= lasted + ROUNDING_MS, f"{part} fits into {lasted} ms", trial)
 
 
 @inspects
@@ -143,7 +141,7 @@ def test_the_pause_between_checkpoints_is_kept(trials: Trials) -> None:
         pause_ms = trial.record.plan.checkpoints.min_pause_ms
         for earlier, later in pairwise(regular):
             waited = later.triggered_at_ms - earlier.ended_at_ms
-            require(waited >= pause_ms - CLOCK_TOLERANCE_MS / 10, f"{later} waits {pause_ms} ms", trial)
+            require(waited >= pause_ms - ROUNDING_MS, f"{later} waits {pause_ms} ms", trial)
 
 
 def _completed(trial: Trial) -> list[CheckpointRecord]:

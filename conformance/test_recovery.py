@@ -12,8 +12,6 @@ from conformance.plans import (
     SIX_AIMS,
     UNACKNOWLEDGED,
     crash_coordinator,
-    kill_at,
-    kill_executor,
     kill_worker,
     with_faults,
 )
@@ -103,7 +101,7 @@ def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Tri
     plan = with_faults(
         AFTER_THE_FIRST_CHECKPOINT,
         kill_worker("totals[1]", After(ProtocolPoint.ATTEMPT_RUNNING, nth=2)),
-        kill_executor("sink[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
+        kill_worker("sink[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
     )
     for trial in trials.all_valid(plan):
         restored = [attempt.restored_checkpoint for attempt in trial.record.attempts[1:]]
@@ -117,7 +115,8 @@ def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Tri
 @pytest.mark.clause("REC-3", "REC-6")
 def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials) -> None:
     plan = msgspec.structs.replace(
-        with_faults(kill_at(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2)), restart=RestartPlan("none")
+        with_faults(kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2))),
+        restart=RestartPlan("none"),
     )
     for trial in trials.all_valid(plan):
         require(trial.record.end == "failed", "the job gives up", trial)
@@ -141,7 +140,13 @@ def test_a_fixed_delay_is_kept_before_every_restart(trials: Trials) -> None:
 @kills
 @pytest.mark.clause("REC-3")
 def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trials: Trials) -> None:
-    plan = msgspec.structs.replace(SIX_AIMS["during-restore"], restart=RestartPlan(attempts_max=1))
+    plan = msgspec.structs.replace(
+        with_faults(
+            kill_worker("sink[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")),
+            kill_worker("totals[0]", After(ProtocolPoint.RESTORE_STARTED, "totals[0]")),
+        ),
+        restart=RestartPlan(attempts_max=1),
+    )
     for trial in trials.all_valid(plan):
         require(trial.record.end == "failed", "the job gives up", trial)
         require(len(trial.record.attempts) == 2, "after one restart", trial)

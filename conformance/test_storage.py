@@ -17,7 +17,7 @@ from conformance.plans import (
 )
 from conformance.trials import Trial, Trials, require
 from faults.vocabulary import After, ProtocolPoint
-from harness.plan import CheckpointPlan
+from harness.plan import CheckpointPlan, TrialPlan
 from harness.suts.system import Capability
 
 pytestmark = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
@@ -90,17 +90,13 @@ def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
 
 @kills
 @pytest.mark.clause("COO-3", "SNP-2", "COO-2")
-def test_a_stored_part_that_nobody_acknowledged_is_removed(trials: Trials) -> None:
-    for trial in trials.all_valid(UNACKNOWLEDGED):
+@pytest.mark.parametrize(
+    "plan", [SIX_AIMS["between-sync-and-async"], UNACKNOWLEDGED], ids=["begun", "stored"]
+)
+def test_a_part_that_a_kill_cut_off_leaves_nothing(trials: Trials, plan: TrialPlan) -> None:
+    for trial in trials.all_valid(plan):
         aborted = [c for c in trial.record.checkpoints if c.status == "aborted"]
         require(aborted, "the checkpoint that lacks a part is aborted", trial)
-        _assert_retained_can_be_read(trial)
-
-
-@kills
-@pytest.mark.clause("COO-3", "SNP-2")
-def test_a_snapshot_that_was_cut_off_in_the_middle_leaves_nothing(trials: Trials) -> None:
-    for trial in trials.all_valid(SIX_AIMS["between-sync-and-async"]):
         _assert_retained_can_be_read(trial)
 
 

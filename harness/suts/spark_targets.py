@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -17,10 +18,17 @@ _DEATH_TIMEOUT_S = 5.0
 class KilledProcess:
     """A process of this machine as a fault target; implements ``faults.targets.ProcessTarget``."""
 
-    def __init__(self, pid: int, description: str, on_kill: Callable[[], None]) -> None:
-        """Take hold of a process; ``on_kill`` is called right after the signal was sent."""
+    def __init__(
+        self, pid: int, description: str, on_kill: Callable[[], None], with_children: bool = False
+    ) -> None:
+        """Take hold of a process; ``on_kill`` is called right after the signal was sent.
+
+        ``with_children`` also kills what it started: Python workers outlive their executor's JVM for up to a
+        quarter of a second, but not the container or host that an executor dies with.
+        """
         self._description = description
         self._on_kill = on_kill
+        self._with_children = with_children
         try:
             self._process: psutil.Process | None = psutil.Process(pid)
         except psutil.NoSuchProcess:
@@ -40,21 +48,29 @@ class KilledProcess:
             raise ValueError("unsynced writes can be lost in the simulator only")
         if self._process is None or self.is_dead():
             raise TargetGone(self._description)
-        self._process.kill()
+        doomed = [self._process]
+        if self._with_children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                doomed += self._process.children(recursive=True)
+        for process in doomed:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
         self._on_kill()
         deadline = time.monotonic() + _DEATH_TIMEOUT_S
-        # Not a child of ours, so there is no exit status to wait for: look until it is gone.
-        while not self.is_dead() and time.monotonic() < deadline:
+        # Not children of ours, so there is no exit status to wait for: look until they are gone.
+        while not all(_is_dead(process) for process in doomed) and time.monotonic() < deadline:
             time.sleep(0.002)
 
     def is_dead(self) -> bool:
         """Tell whether the process is gone, or a zombie that nobody has reaped yet."""
-        if self._process is None or not self._process.is_running():
-            return True
-        try:
-            return bool(self._process.status() == psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return True
+        return self._process is None or _is_dead(self._process)
+
+
+def _is_dead(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 class SparkTargets:
@@ -73,7 +89,7 @@ class SparkTargets:
         if where is None or not where.executor_pid:
             return None
         text = f"executor {where.executor_id} (pid {where.executor_pid}) on {where.host}"
-        return KilledProcess(where.executor_pid, text, self._on_kill)
+        return KilledProcess(where.executor_pid, text, self._on_kill, with_children=True)
 
     def worker_of(self, subtask: str) -> KilledProcess | None:
         """Return the Python worker that runs a subtask now."""

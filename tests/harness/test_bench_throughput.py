@@ -202,6 +202,8 @@ RUNS = [
     *(made("reference", rows, 10.0, 3) for rows in (900, 1_000, 80)),
     *(made("reference_without_checkpoints", rows, 10.0) for rows in (990, 1_000, 2_000)),
     *(made("structured_streaming", rows, 10.0) for rows in (100, 300, 90)),
+    *(made("reference_sparse_keys", rows, 10.0) for rows in (700, 500, 600)),
+    *(made("structured_streaming_sparse_keys", rows, 10.0) for rows in (200, 100, 300)),
 ]
 
 
@@ -211,6 +213,9 @@ def test_the_result_is_made_of_medians() -> None:
     assert result["reference_without_checkpoints_rows_per_second"] == 100
     assert result["structured_streaming_rows_per_second"] == 10
     assert result["ratio"] == pytest.approx(9.0)
+    assert result["reference_sparse_keys_rows_per_second"] == 60
+    assert result["structured_streaming_sparse_keys_rows_per_second"] == 20
+    assert result["ratio_sparse_keys"] == pytest.approx(3.0)
     assert result["checkpoint_cost_percent"] == pytest.approx(10.0)
     assert (result["cores"], result["rows"], result["keys"]) == ([0, 1], 600, 17)
 

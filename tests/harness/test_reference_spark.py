@@ -63,3 +63,12 @@ def test_a_killed_process_is_shown_to_be_dead_and_cannot_be_killed_twice() -> No
     with pytest.raises(TargetGone, match="a sleeper"):
         target.kill()
     child.wait()
+
+
+def test_killing_an_executor_takes_what_it_started_with_it() -> None:
+    parent = psutil.Popen(["sh", "-c", "sleep 60 & wait"])
+    while not (children := parent.children()):
+        assert parent.is_running()
+    KilledProcess(parent.pid, "an executor", lambda: None, with_children=True).kill()
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
+    parent.wait()
