@@ -127,11 +127,12 @@ def campaign(
       barrier-tck campaign campaigns/flights.toml       a campaign file
       barrier-tck campaign --system reference-spark --trials 4
     """
-    from harness.campaign.run_directory import new_run_path
+    from harness.campaign.run_directory import new_run_path, require_place
     from harness.campaign.runner import run_campaign
 
     configuration = _configured(file, system, trials, budget, seed)
     console = _console(as_json)
+    require_place(out)
     with _opened(configuration.system, configuration.cluster) as deployed:
         path = new_run_path(out, configuration.name, datetime.now())
         _print_options(console, configuration, path)

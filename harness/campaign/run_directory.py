@@ -56,6 +56,19 @@ def _pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
+def require_place(path: Path) -> None:
+    """Raise EnvironmentProblem if a directory can clearly not be made there; writes nothing.
+
+    A look before a system is started, which may take long; making the directory is still the real test.
+    """
+    nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        reason = "not a directory" if not nearest.is_dir() else "permission denied"
+        raise EnvironmentProblem(
+            f"the output directory {path} cannot be written ({nearest}: {reason}); name another with --out"
+        )
+
+
 def _lines(values: Iterable[object]) -> bytes:
     return b"".join(msgspec.json.encode(value) + b"\n" for value in values)
 
