@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from harness.cluster.session import spark_session
 from harness.errors import EnvironmentProblem, OperatingError
 from harness.oracle.prefix import ParquetPrefix
 from harness.oracle.spark_batch import judge_flights_output, judge_output
@@ -26,11 +27,9 @@ Output = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    # In local mode; ends the driver's JVM too, so that the next module can start its own.
+    with spark_session(None, "workload-flights") as session:
+        yield session
 
 
 @pytest.fixture(scope="module")
