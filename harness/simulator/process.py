@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STEP_MS_MAX = 1.0
 """Processing one element takes up to this long."""
+_POLL, _MESSAGE = -1, -2
+"""What a step can be besides reading a channel."""
 
 
 class ProcessKilled(BaseException):
@@ -105,13 +107,21 @@ class SimulatedSubtask:
         self.from_coordinator: Link | None = None
         self.to_coordinator: Link | None = None
         self._choices = choices
+        self._draw = choices.random
+        self._scheduler = world.scheduler
+        self._note = world.trace.add
         self._scheduled = False
         self._poll_at = 0.0
+        self._processed_nothing = True
 
     # --- ports ----------------------------------------------------------------------------------------------
 
     def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe: tell the world, and die here if that killed this process."""
+        if point is ProtocolPoint.RECORDS_PROCESSED:
+            if not (self._processed_nothing or self.world.records_watched):
+                return  # by far the most frequent point, and nobody waits for it
+            self._processed_nothing = False
         self.world.point_reached(point, self.text, self.attempt, checkpoint)
         if not self.alive:
             raise ProcessKilled
@@ -181,10 +191,13 @@ class SimulatedSubtask:
         except ProcessKilled:
             return
         except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
-            self._trace("failed", repr(error))
-            self.world.note_failure(self.name, error)
-            self.send(SubtaskFailed(self.world.attempt_number(self.attempt), self.subtask, repr(error)))
-            self.leave()
+            self._die_of(error)
+
+    def _die_of(self, error: Exception) -> None:
+        self._trace("failed", repr(error))
+        self.world.note_failure(self.name, error)
+        self.send(SubtaskFailed(self.world.attempt_number(self.attempt), self.subtask, repr(error)))
+        self.leave()
 
     # --- steps ----------------------------------------------------------------------------------------------
 
@@ -192,10 +205,11 @@ class SimulatedSubtask:
         """Make sure that a step comes if there is anything to do."""
         if not self._scheduled and self.alive and self.opened:
             self._scheduled = True
-            scheduler = self.world.scheduler
-            scheduler.at(scheduler.now + self._choices.random() * STEP_MS_MAX, self._step)
+            scheduler = self._scheduler
+            scheduler.at(scheduler.now + self._draw() * STEP_MS_MAX, self._step)
 
     def _step(self, _: Any) -> None:
+        """Do one thing. Written flat: thousands of schedules a minute pass through here."""
         self._scheduled = False
         driver = self.driver
         if not self.alive or driver is None:
@@ -203,20 +217,42 @@ class SimulatedSubtask:
         choices = self._enabled(driver)
         if not choices:
             return
-        choice = choices[int(self._choices.random() * len(choices))] if len(choices) > 1 else choices[0]
-        self._do(driver, choice)
-        if self.alive:
+        choice = choices[int(self._draw() * len(choices))] if len(choices) > 1 else choices[0]
+        now = self._scheduler.now
+        try:
+            if choice >= 0:
+                is_data, element = self.inputs[choice].take()
+                if is_data:
+                    self._note((now, self.name, "data", choice))
+                    driver.on_data(choice, element)
+                else:
+                    self._note((now, self.name, "control", (choice, element)))
+                    driver.on_control(choice, element)
+            elif choice == _POLL:
+                self._note((now, self.name, "poll", None))
+                self._poll(driver)
+            else:
+                message = self.mailbox.popleft()
+                self._note((now, self.name, "message", message))
+                driver.on_message(message)
+                if isinstance(message, FinishSubtask):
+                    self.leave()
+        except ProcessKilled:
+            return
+        except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+            self._die_of(error)
+        if self._has_work(driver):
             self.wake()
 
     def _enabled(self, driver: SubtaskDriver) -> list[int]:
-        """List what may come next: -2 a message, -1 the source, otherwise a channel number."""
-        choices = [-2] if self.mailbox else []
+        """List what may come next: a channel number, ``_POLL``, or ``_MESSAGE``."""
+        choices = [_MESSAGE] if self.mailbox else []
         for channel in self.outputs:
             if channel.occupied >= channel.capacity:
                 return choices
         if not driver.exhausted:
-            if self.world.scheduler.now >= self._poll_at:
-                choices.append(-1)
+            if self._scheduler.now >= self._poll_at:
+                choices.append(_POLL)
             return choices
         blocked = driver.blocked
         for number, channel in enumerate(self.inputs):
@@ -224,24 +260,13 @@ class SimulatedSubtask:
                 choices.append(number)
         return choices
 
-    def _do(self, driver: SubtaskDriver, choice: int) -> None:
-        if choice == -2:
-            message = self.mailbox.popleft()
-            self._trace("message", message)
-            self.guarded(driver.on_message, message)
-            if isinstance(message, FinishSubtask):
-                self.leave()
-        elif choice == -1:
-            self._trace("poll")
-            self.guarded(self._poll, driver)
-        else:
-            is_data, element = self.inputs[choice].take()
-            if is_data:
-                self._trace("data", choice)
-                self.guarded(driver.on_data, choice, element)
-            else:
-                self._trace("control", (choice, element))
-                self.guarded(driver.on_control, choice, element)
+    def _has_work(self, driver: SubtaskDriver) -> bool:
+        """Tell whether another step may find something to do; arrivals and freed channels wake the process."""
+        if self.mailbox:
+            return True
+        if not driver.exhausted:
+            return self._scheduler.now >= self._poll_at
+        return any([channel.queue for channel in self.inputs])
 
     def _poll(self, driver: SubtaskDriver) -> None:
         wait_ms = driver.poll_source()

@@ -1,12 +1,11 @@
-"""The trace: the scheduler's steps, one line each, and a digest that two runs of one plan share.
+"""The trace: the scheduler's steps, one line each. Two runs of one plan have the same.
 
-A line has the columns time (virtual ms), actor, step, details. Lines are rendered late: a trial that is valid
-pays for its digest only.
+A line has the columns time (virtual ms), actor, step, details. Lines are rendered late, and messages briefly: by
+their kind, checkpoint and subtask, which is what one searches for.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 
@@ -21,10 +20,20 @@ class Trace:
     def lines(self) -> tuple[str, ...]:
         """Return every step as ``time actor step details``."""
         return tuple(
-            f"{time:10.3f} {actor} {step}" + (f" {details}" if details is not None else "")
-            for time, actor, step, details in self._steps
+            [
+                f"{time:10.3f} {actor} {step}"
+                if details is None
+                else f"{time:10.3f} {actor} {step} {_brief(details)}"
+                for time, actor, step, details in self._steps
+            ]
         )
 
-    def digest(self) -> str:
-        """Return a hash of all lines."""
-        return hashlib.sha256("\n".join(self.lines()).encode()).hexdigest()[:32]
+
+def _brief(details: Any) -> str:
+    kind = type(details)
+    if details is None or kind is int or kind is str or kind is bool:
+        return str(details)
+    if kind is tuple:
+        return " ".join([_brief(part) for part in details])
+    named = [getattr(details, name, None) for name in ("checkpoint", "subtask")]
+    return " ".join([kind.__name__, *(str(value) for value in named if value is not None)])
