@@ -142,13 +142,23 @@ class _Campaign:
                 try:
                     with interrupts.during_trial():
                         directory = self._directory.open_trial(number)
-                        result = execute(plan, self._system, directory, self._checkers, number)
+                        result = self._run(plan, directory, number)
                 except KeyboardInterrupt:
                     self._directory.forget(number)
                     return False
                 self._book(result)
                 progress.update(self._tally.trials, self._tally.invalid, self._tally.unknown)
         return not interrupts.requested
+
+    def _run(self, plan: TrialPlan, directory: Path, number: int) -> TrialResult:
+        """Run one trial; of a drawn plan, once more without the faults whose moment never came."""
+        result = execute(plan, self._system, directory, self._checkers, number)
+        drawn = not self._configuration.trial
+        if drawn and Capability.DETERMINISTIC_REPLAY in self._system.capabilities:
+            fitted = without_unreachable_faults(plan, result.record)
+            if fitted is not None:
+                return execute(fitted, self._system, directory, self._checkers, number)
+        return result
 
     def _book(self, result: TrialResult) -> None:
         record = result.record
@@ -210,3 +220,22 @@ def _under(budget: Budget, plans: Iterator[TrialPlan], started: float) -> Iterat
     while budget.allows(done, time.monotonic() - started):
         yield from islice(plans, 1)
         done += 1
+
+
+def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPlan | None:
+    """Return a drawn plan without the faults that never became due, or None if there are none.
+
+    Whoever draws a fault can only guess whether the run will come to its moment. Where runs are deterministic, a
+    run without a fault that did not fire takes the very same steps, so the smaller plan says what really happened.
+    A plan that somebody wrote is never changed: its unfired fault makes the trial UNKNOWN (CAM-3).
+    """
+    kept = tuple(
+        fault
+        for fault, booked in zip(plan.faults, record.faults, strict=True)
+        if booked.outcome != "not_fired"
+    )
+    dropped = len(plan.faults) - len(kept)
+    if not dropped or record.verdict is not Verdict.UNKNOWN:
+        return None
+    note = f"{plan.note} {dropped} drawn faults dropped: their moment never came".strip()
+    return msgspec.structs.replace(plan, faults=kept, note=note)

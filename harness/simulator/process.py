@@ -266,7 +266,7 @@ class SimulatedSubtask:
             return True
         if not driver.exhausted:
             return self._scheduler.now >= self._poll_at
-        return any([channel.queue for channel in self.inputs])
+        return any(channel.queue for channel in self.inputs)
 
     def _poll(self, driver: SubtaskDriver) -> None:
         wait_ms = driver.poll_source()
