@@ -161,7 +161,9 @@ def _evenly_wide(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(
         plan,
         topology=msgspec.structs.replace(plan.topology, keyed=width, sinks=width),
-        network=msgspec.structs.replace(plan.network, slow_channel=None if slow is None else slow % (2 * width)),
+        network=msgspec.structs.replace(
+            plan.network, slow_channel=None if slow is None else slow % (2 * width)
+        ),
     )
 
 

@@ -28,6 +28,7 @@ PARQUET_BATCH_ROWS = 2_048
 def subtask_names(plan: TrialPlan) -> tuple[str, ...]:
     """Return the subtasks of the plan's job, upstream first, without building it."""
     topology = plan.topology
+    widths: tuple[tuple[str, int], ...]
     if workload_named(plan.workload.name).spec.stateful:
         widths = (("source", topology.sources), ("totals", topology.keyed), ("sink", topology.sinks))
     else:

@@ -33,7 +33,7 @@ from harness.suts.reference_jobs import (
     parquet_source,
     subtask_names,
 )
-from harness.suts.snapshot_views import open_checkpoint, view_storage
+from harness.suts.snapshot_views import open_checkpoint, open_restored, view_storage
 from harness.suts.spark_targets import SparkTargets
 from harness.suts.system import Capability, NemesisHooks
 from harness.workloads import flights
@@ -82,7 +82,7 @@ class _Watcher(JobObserver):
         self._graph = graph
         self._storage = storage
         self._components = components_of(plan)
-        self.books = RunRecorder(now_ms=self.now_ms, open_snapshot=self._open)
+        self.books = RunRecorder(self.now_ms, self._open, self._open_restored)
         self.nemesis: NemesisHooks | None = None
         self.runner: SparkJobRunner | None = None
         self.epoch_ms = 0.0
@@ -98,6 +98,9 @@ class _Watcher(JobObserver):
 
     def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
         return open_checkpoint(completed, self._graph, self._storage, self._components)
+
+    def _open_restored(self, checkpoint: int) -> SnapshotView:
+        return open_restored(checkpoint, self._graph, self._storage, self._components)
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         self.books.attempt_started(attempt, restored_checkpoint)

@@ -197,9 +197,7 @@ SubtaskCommand = (
 class SubtaskMachine:
     """The checkpoint machine of one subtask of one attempt. ``handle`` is the only door."""
 
-    def __init__(
-        self, name: str, channels: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE
-    ) -> None:
+    def __init__(self, name: str, channels: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE) -> None:
         """Take the subtask's name (for the story), its number of input channels (0: a source), and the mode."""
         self._name = name
         self.aligner = self.new_aligner(channels, mode) if channels else None
