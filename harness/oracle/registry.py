@@ -13,6 +13,7 @@ from harness.oracle.faults_fired import FaultsFired
 from harness.oracle.no_garbage import NoGarbage
 from harness.oracle.progress import Progress
 from harness.oracle.reachability import Reachability
+from harness.oracle.sequential_model import SequentialSpec
 from harness.oracle.snapshot_formula import SnapshotFormula
 from harness.oracle.trial_input import TrialInput
 from harness.plan import TrialPlan
@@ -34,7 +35,7 @@ def checkers_for(
     """
     trial_input = TrialInput(workload if workload is not None else workload_named(plan.workload.name), plan)
     chosen: list[Checker] = []
-    exact = is_exact(plan, trial_input)
+    exact = is_exact(plan, trial_input.spec)
     chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
@@ -43,11 +44,11 @@ def checkers_for(
     return tuple(chosen)
 
 
-def is_exact(plan: TrialPlan, trial_input: TrialInput) -> bool:
+def is_exact(plan: TrialPlan, spec: SequentialSpec) -> bool:
     """Tell whether output and snapshots must be exact: always, but for a shuffle in at-least-once mode.
 
     Without checkpoints the mode means nothing, and without a shuffle no subtask has a second channel to wait
     for (ALO-3).
     """
     at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
-    return not at_least_once or not trial_input.spec.stateful
+    return not at_least_once or not spec.stateful
