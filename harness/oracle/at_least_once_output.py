@@ -20,8 +20,10 @@ covered by n. So attempt after attempt the running totals of a key lead from V_i
 count one row, and each row adds exactly its own record to the totals before it. Of that *main chain*, the part from
 V_i to V_i+1 consists of every record between S_i and S_i+1 once, and of early records behind S_i+1, none twice.
 Rows beside the main chain are those that a sink took early: their record is behind some restored S_n, their count
-is above that of V_n, and they too add their record to a row before them, or to V_n. (With several sinks that row
-may have gone to another sink, later, and be lost with the attempt: then only record and count are compared.)
+is above that of V_n, and no attempt makes two rows of one count. They form chains of their own, one per restored
+checkpoint, each from its V_n on: as many of these rows lead on from given totals as led there or began there. (With
+several sinks the next row of a chain may have gone to another sink, later, and be lost with the attempt: then
+records and counts are compared, and not the totals.)
 
 Everything else is INVALID. Of a job that did not finish, rows may be missing, so there the records and their number
 are judged, and not the chain.
@@ -29,6 +31,7 @@ are judged, and not the chain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -189,8 +192,7 @@ class _Evidence:
                 return
             taken_ids = {id(row) for row in taken}
             left = [row for row in left if id(row) not in taken_ids]
-        for row in left:
-            self._judge_early(key, row, rows)
+        self._judge_early(key, left)
 
     def _totals_at(self, cut: Cut | None, key: Key) -> tuple[int, ...]:
         zero = (0,) * self._width
@@ -204,21 +206,36 @@ class _Evidence:
         carried = self._cuts[-1].surplus(key, self._width) if self._cuts else [0] * self._width
         return tuple(a + b for a, b in zip(whole, carried, strict=True))
 
-    def _judge_early(self, key: Key, row: OutputRow, rows: Sequence[OutputRow]) -> None:
-        """Judge a row beside the main chain: a sink must have taken it early, before a restored checkpoint."""
+    def _judge_early(self, key: Key, rows: Sequence[OutputRow]) -> None:
+        """Judge the rows beside the main chain: a sink took them early, ahead of its part of a checkpoint."""
+        states = {cut.checkpoint: self._totals_at(cut, key) for cut in self._cuts}
         count_index = self._input.spec.count_index
-        before = row.before
-        for cut in self._cuts:
-            state = self._totals_at(cut, key)
-            if not cut.is_behind(row.record) or row.count <= state[count_index]:
+        bases = Counter(states.values())
+        followed = Counter(row.before for row in rows)
+        reached = Counter(row.totals for row in rows)
+        at_count = Counter(row.count for row in rows)
+        for row in rows:
+            behind = [
+                states[cut.checkpoint]
+                for cut in self._cuts
+                if cut.is_behind(row.record) and states[cut.checkpoint][count_index] < row.count
+            ]
+            began = sum(state[count_index] < row.count for state in states.values())
+            if not behind:
+                why = f"no restored checkpoint ({self._names() or 'there was none'}) explains that"
+            elif at_count[row.count] > began:
+                why = (
+                    f"{at_count[row.count]} such rows have that count, and {began} attempts can have made one"
+                )
+            elif not self._several_sinks and followed[row.before] > reached[row.before] + bases[row.before]:
+                why = f"nothing led to {list(row.before)}, neither a restored checkpoint nor another such row"
+            else:
                 continue
-            if self._several_sinks or before == state or any(other.totals == before for other in rows):
-                return
-        self._note(
-            "unexplained",
-            f"id {row.identifier} ({row.record}) came with {list(row.totals)} beside the running totals of its "
-            f"key, and no restored checkpoint ({self._names() or 'there was none'}) explains that",
-        )
+            self._note(
+                "unexplained",
+                f"id {row.identifier} ({row.record}) came with {list(row.totals)} beside the running totals of "
+                f"its key, and {why}",
+            )
 
     def _note(self, kind: str, example: str) -> None:
         self.counts[kind] += 1
