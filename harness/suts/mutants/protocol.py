@@ -167,7 +167,7 @@ class _FirstBarrierTracker(BarrierTracker):
 
 
 class SnapshotsAtTheFirstBarrier(SubtaskMachine):
-    """TCK-01: at-least-once mode does not wait for the barriers of the other channels."""
+    """AO-01: at-least-once mode does not wait for the barriers of the other channels."""
 
     def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
         """Return a tracker that is too quick."""

@@ -229,7 +229,7 @@ def _mutants() -> Iterator[Mutant]:
         ),
     )
     yield Mutant(
-        "TCK-01",
+        "AO-01",
         "ALO-1",
         "At-least-once mode snapshots at the first barrier and does not wait for the other channels.",
         "planted here, no public report",
