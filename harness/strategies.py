@@ -243,7 +243,9 @@ def _draw_fault(
 ) -> ScheduledFault:
     kind = draw(st.sampled_from(kinds))
     trigger: At | After
-    if _chance(draw, profile.timed_per_mille):
+    # A second timed one might come while nothing runs, because the first just struck.
+    already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
+    if _chance(draw, profile.timed_per_mille) and not already_timed:
         earliest, latest = profile.timed_ms
         latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches_per_source))
         trigger = At(time_ms=_between(draw, (earliest, latest)))

@@ -45,8 +45,8 @@ class SometimesDuplicates:
         else:
             verdict = Verdict.UNKNOWN
             summary = (
-                f"no duplicate was seen in {self.trials} trials in at-least-once mode, so it was not shown that "
-                "the mode differs from exactly-once; run more trials, slow one of several input channels, and "
-                "kill after a completed checkpoint"
+                f"no duplicate was seen in all {self.trials} of the trials in at-least-once mode, so it was not "
+                "shown that the mode differs from exactly-once; run more trials, slow one of several input "
+                "channels, and kill after a completed checkpoint"
             )
         return Finding("sometimes-duplicates", ("ALO-2",), verdict, summary, counts)
