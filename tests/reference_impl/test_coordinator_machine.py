@@ -280,3 +280,22 @@ def test_recovery_with_several_in_flight_starts_from_the_latest_completed() -> N
     job.machine.handle(ev.AttemptStopped(job.now, job.machine.attempt))
     [deploy] = job.tick(7, "restart")
     assert deploy.restore is not None and deploy.restore.checkpoint == 1
+
+
+def test_what_a_failed_attempt_had_aborted_is_discarded_once_more_after_it() -> None:
+    """A subtask may have stored its part after the first discard, and died before it heard of the abort."""
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.tick(10)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
+    job.fail()
+    job.machine.handle(ev.AttemptStopped(job.now, job.machine.attempt))
+    job.tick(7, "restart")
+    job.run()
+    job.tick(10)
+    number = max(job.machine.pending)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(number)
+    job.tick(10)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) not in job.complete(max(job.machine.pending)), (
+        "once is enough"
+    )

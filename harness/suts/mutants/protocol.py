@@ -140,7 +140,7 @@ class RestoresTheUncommitted(CoordinatorMachine):
         self._uncommitted = doomed[-1].complete(now_ms) if len(self.pending) > 1 and doomed else None
         kept = self._uncommitted.checkpoint if self._uncommitted is not None else None
         commands = super().abort_on_failure(now_ms, reason, failed)
-        self._abandoned = [abandoned for abandoned in self._abandoned if abandoned != kept]
+        self._aborted = [aborted for aborted in self._aborted if aborted != kept]
         return tuple(command for command in commands if command != _discards(kept))
 
     def handle(self, event: Any) -> Commands:
