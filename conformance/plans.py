@@ -67,7 +67,10 @@ SCALES: dict[str, Scale] = {
         timeout_ms_min=20_000,
         executors_min=3,
         wall_s=60,
-        profiles=(("standard", "spark-kill"), ("heavy", "spark-kill"), ("faultless", "spark-kill")),
+        profiles=(
+            *(("standard", "spark-kill"), ("heavy", "spark-kill")),
+            *(("faultless", "spark-kill"), ("at-least-once", "spark-kill")),
+        ),
     ),
 }
 """World -> scale."""
@@ -124,9 +127,11 @@ def _scaled_fault(scheduled: ScheduledFault, factor: int) -> ScheduledFault:
 def profile_for(name: str, world: str) -> Profile:
     """Return the profile that a world draws from when a property asks for ``name``.
 
-    ``faultless`` stays without faults in every world.
+    ``faultless`` stays without faults in every world, and ``at-least-once`` in its mode.
     """
     profile = profile_named(dict(scale_of(world).profiles).get(name, name))
+    if name == "at-least-once":
+        return replace(profile, modes=("at_least_once",))
     return replace(profile, faults=(0, 0)) if name == "faultless" else profile
 
 

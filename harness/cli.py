@@ -151,6 +151,7 @@ def campaign(
             "checkpoints_completed": record.checkpoints_completed,
             "run_directory": str(path),
             "interrupted": record.interrupted,
+            "findings": [finding.summary for finding in record.findings],
         },
     )
     raise typer.Exit(_campaign_exit_code(record))

@@ -50,6 +50,7 @@ class CheckpointPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     mode: str = "exactly_once"
+    """``exactly_once`` or ``at_least_once``."""
     interval_ms: int = 15
     timeout_ms: int = 2_000
     min_pause_ms: int = 0

@@ -42,7 +42,7 @@ _AT_LEAST: tuple[tuple[str, int], ...] = (
 """Smallest sensible value of each number, by key path."""
 
 _ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("checkpoints.mode", ("exactly_once",)),
+    ("checkpoints.mode", ("exactly_once", "at_least_once")),
     ("restart.strategy", ("none", "fixed_delay")),
     ("state_backend", ("heap",)),
 )

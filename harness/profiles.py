@@ -50,6 +50,10 @@ class Profile:
     tiny_inputs_per_mille: int = 80
     """How many plans have an input of no record or of exactly one."""
     records_per_second: tuple[int | None, ...] = (None,)
+    modes: tuple[str, ...] = ("exactly_once",)
+    """Checkpointing modes."""
+    max_concurrent: Range = (1, 3)
+    """Most checkpoints in flight at once (BAR-4)."""
     interval_ms: Range = (20, 120)
     timeouts_ms: tuple[int, ...] = (150, 400, 2_000)
     min_pause_ms: tuple[int, ...] = (0, 0, 10, 50)
@@ -59,6 +63,8 @@ class Profile:
     """How many plans have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
     latency_ms_max: Range = (0, 10)
     slow_channel_per_mille: int = 200
+    slow_channel_into_keyed: bool = False
+    """Whether the slow channel is always one of those between sources and keyed subtasks."""
     slow_factors: tuple[int, ...] = (5, 20)
     channel_capacities: tuple[int, ...] = (1, 2, 8, 32)
     restart_delay_ms: Range = (0, 40)
@@ -87,6 +93,7 @@ PROFILES: tuple[Profile, ...] = (
         sinks=(1, 1),
         batches=(1, 6),
         faults=(0, 1),
+        max_concurrent=(1, 1),
         late_async_per_mille=0,
         slow_channel_per_mille=0,
         timeouts_ms=(2_000,),
@@ -114,6 +121,23 @@ PROFILES: tuple[Profile, ...] = (
         ),
     ),
     Profile(
+        name="at-least-once",
+        description="At-least-once mode with one slow channel of several, and faults: duplicates do happen.",
+        modes=("at_least_once",),
+        sources=(2, 3),
+        batches=(4, 16),
+        tiny_inputs_per_mille=20,
+        records_per_second=(None, 600),
+        interval_ms=(8, 40),
+        min_pause_ms=(0,),
+        late_async_per_mille=50,
+        latency_ms_max=(1, 6),
+        slow_channel_per_mille=1_000,
+        slow_channel_into_keyed=True,
+        faults=(1, 3),
+        restore_per_mille=900,
+    ),
+    Profile(
         name="spark-kill",
         description="For a real cluster: executors and workers killed at protocol points, seconds a trial.",
         sources=(2, 2),
@@ -126,6 +150,7 @@ PROFILES: tuple[Profile, ...] = (
         start_offset=(0, 0),
         tiny_inputs_per_mille=0,
         records_per_second=(400,),
+        max_concurrent=(1, 1),
         interval_ms=(300, 600),
         timeouts_ms=(10_000,),
         min_pause_ms=(0,),

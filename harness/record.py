@@ -146,6 +146,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     configuration: dict[str, Any] = {}
     """The whole campaign file, defaults spelled out."""
     interrupted: bool = False
+    findings: tuple[Finding, ...] = ()
+    """What only all trials together can show, for instance that duplicates do occur (ALO-2)."""
     failing: tuple[int, ...] = ()
     """Trials that were not valid, worst first."""
     shrunk: dict[str, str] = {}

@@ -22,6 +22,7 @@ from faults.packages import PACKAGES, FaultKind
 from faults.vocabulary import COORDINATOR_POINTS, After, At, CrashCoordinator, ProtocolPoint, ScheduledFault
 from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import Profile, Range
+from harness.workloads.registry import workload_named
 
 SubtaskNames = Callable[[TrialPlan], Sequence[str]]
 """Tells the subtasks of a plan's job, sources first and sinks last; a system's ``subtasks``."""
@@ -68,6 +69,10 @@ class _Job:
     sinks: tuple[str, ...]
 
     @property
+    def shuffles(self) -> bool:
+        return workload_named(self.plan.workload.name).spec.stateful
+
+    @property
     def all(self) -> tuple[str, ...]:
         return self.sources + self.keyed + self.sinks
 
@@ -82,6 +87,8 @@ class _Job:
         if point is ProtocolPoint.RECORDS_PROCESSED:
             return self.sources if self.batches_per_source else ()
         if point in _ALIGNMENT:
+            if not self.shuffles:
+                return ()  # one input, one sender: there is nothing to wait for
             keyed = self.keyed if len(self.sources) > 1 else ()
             if point is ProtocolPoint.ALIGNMENT_STARTED:
                 return keyed  # a sink may get all its barriers at once, with nothing left to wait for
@@ -130,7 +137,7 @@ def trial_plans(
     ``targets`` are the kinds of target that the system exposes (``executor``, ``worker``, ``coordinator``);
     None means all. ``adjust`` is applied before faults are drawn, so that their aims fit the adjusted plan.
     """
-    plan = adjust(_draw_without_faults(draw, profile))
+    plan = _evenly_wide(adjust(_draw_without_faults(draw, profile)))
     kinds = _kinds(profile, targets)
     count = _between(draw, profile.faults) if kinds else 0
     job = _job(plan, subtasks(plan))
@@ -143,6 +150,21 @@ def trial_plans(
         plan.restart, attempts_max=max(plan.restart.attempts_max, RESTARTS_PER_FAULT * count)
     )
     return msgspec.structs.replace(plan, faults=tuple(schedule), restart=restart)
+
+
+def _evenly_wide(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with every vertex as wide as the source if its workload has no shuffle (ALO-3)."""
+    if workload_named(plan.workload.name).spec.stateful:
+        return plan
+    width = plan.topology.sources
+    slow = plan.network.slow_channel
+    return msgspec.structs.replace(
+        plan,
+        topology=msgspec.structs.replace(plan.topology, keyed=width, sinks=width),
+        network=msgspec.structs.replace(
+            plan.network, slow_channel=None if slow is None else slow % (2 * width)
+        ),
+    )
 
 
 def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
@@ -189,6 +211,8 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         # A little beyond the timeout: some checkpoints expire and are acknowledged late, most complete.
         async_ms_max = timeout_ms + timeout_ms // 10
     return CheckpointPlan(
+        mode=draw(st.sampled_from(profile.modes)),
+        max_concurrent=_between(draw, profile.max_concurrent),
         interval_ms=_between(draw, profile.interval_ms),
         timeout_ms=timeout_ms,
         min_pause_ms=draw(st.sampled_from(profile.min_pause_ms)),
@@ -198,7 +222,9 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
 
 
 def _draw_network(draw: st.DrawFn, profile: Profile, topology: TopologyPlan) -> NetworkPlan:
-    channels = topology.sources * topology.keyed + topology.keyed * topology.sinks
+    channels = topology.sources * topology.keyed
+    if not profile.slow_channel_into_keyed:
+        channels += topology.keyed * topology.sinks
     slow = _chance(draw, profile.slow_channel_per_mille)
     return NetworkPlan(
         latency_ms_max=_between(draw, profile.latency_ms_max),
@@ -217,7 +243,9 @@ def _draw_fault(
 ) -> ScheduledFault:
     kind = draw(st.sampled_from(kinds))
     trigger: At | After
-    if _chance(draw, profile.timed_per_mille):
+    # A second timed one might come while nothing runs, because the first just struck.
+    already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
+    if _chance(draw, profile.timed_per_mille) and not already_timed:
         earliest, latest = profile.timed_ms
         latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches_per_source))
         trigger = At(time_ms=_between(draw, (earliest, latest)))

@@ -18,6 +18,8 @@ class CheckpointMode(StrEnum):
 
     EXACTLY_ONCE = "exactly_once"
     """Aligned barriers (ALN-1)."""
+    AT_LEAST_ONCE = "at_least_once"
+    """Barriers hold nothing back (ALO-1): no waiting, and records may be counted twice after a recovery."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,10 @@ def _disagreements(run: Run) -> list[str]:
         for name, said, found in pairs
         if said != found
     ]
+    notices += [
+        f"All trials together: {finding.summary} ({', '.join(finding.clauses)})."
+        for finding in campaign.findings
+    ]
     unchecked = [trial.trial for trial in run.trials if not trial.findings]
     if unchecked:
         listed = ", ".join(map(str, unchecked[:10])) + (", ..." if len(unchecked) > 10 else "")

@@ -15,7 +15,8 @@ SUITE = Path(__file__).parents[1]
 SUBJECTS = sorted(path.stem for path in SUITE.glob("test_*.py"))
 
 BUILT = (
-    *("BAR-1", "BAR-2", "BAR-3", "BAR-5", "ALN-1", "ALN-2", "ALN-3"),
+    *("BAR-1", "BAR-2", "BAR-3", "BAR-4", "BAR-5", "ALN-1", "ALN-2", "ALN-3"),
+    *("ALO-1", "ALO-2", "ALO-3"),
     *("COO-1", "COO-2", "COO-3", "COO-4", "COO-7"),
     *("REC-1", "REC-2", "REC-3", "REC-6", "SRC-1", "SNK-1"),
     *("SNP-1", "SNP-2", "SNP-3", "STA-3", "CAM-3"),

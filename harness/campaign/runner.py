@@ -19,9 +19,10 @@ from harness.campaign.interrupts import Interrupts, caught
 from harness.campaign.plans import campaign_plans
 from harness.campaign.progress import CampaignProgress
 from harness.campaign.run_directory import RunDirectory
+from harness.campaign.sometimes import SometimesDuplicates
 from harness.environment import environment
 from harness.oracle.checker import Checker
-from harness.oracle.verdict import Verdict
+from harness.oracle.verdict import Finding, Verdict
 from harness.plan import TrialPlan
 from harness.record import RECORD_VERSION, CampaignRecord, TrialRecord
 from harness.suts.system import Capability, SystemUnderTest
@@ -45,6 +46,7 @@ class Tally:
     faults_fired: int = 0
     recoveries: int = 0
     checkpoints_completed: int = 0
+    sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[TrialRecord] = field(default_factory=list)
 
@@ -68,13 +70,23 @@ class Tally:
         self.faults_fired += record.faults_fired
         self.recoveries += record.recoveries
         self.checkpoints_completed += record.checkpoints_completed
+        self.sometimes_duplicates.add(record)
         if record.verdict is not Verdict.VALID:
             self.failing.append((record.trial, record.verdict))
         if record.verdict is Verdict.INVALID and len(self.to_shrink) < SHRUNK_MAX:
             self.to_shrink.append(record)
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what only all trials together can show."""
+        finding = self.sometimes_duplicates.finding()
+        return () if finding is None else (finding,)
+
     def verdict(self) -> Verdict:
-        """Return the campaign's verdict: the worst trial's, and UNKNOWN if all planned faults stayed away."""
+        """Return the campaign's verdict: the worst trial's or finding's.
+
+        It is UNKNOWN at best if all planned faults stayed away.
+        """
         verdicts = [
             verdict
             for verdict, count in (
@@ -84,6 +96,7 @@ class Tally:
             )
             if count
         ]
+        verdicts.extend(finding.verdict for finding in self.findings)
         if self.faults_planned and not self.faults_fired:
             verdicts.append(Verdict.UNKNOWN)
         return Verdict.worst(verdicts)
@@ -207,6 +220,7 @@ class _Campaign:
             environment=environment(),
             configuration=msgspec.json.decode(msgspec.json.encode(self._configuration)),
             interrupted=interrupted,
+            findings=tally.findings,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),
         )

@@ -84,6 +84,10 @@ _CHANCES: dict[str, Callable[[TrialContext], bool]] = {
     "COO-3": _aborted,
     "SNP-2": _aborted,
     "ALN-1": _completed,
+    "ALO-1": _completed,
+    "ALO-2": _recovered,
+    "ALO-3": _recovered,
+    "BAR-2": _completed,
     "COO-1": _completed,
     "COO-4": _completed,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from harness.oracle.at_least_once_output import AtLeastOnceOutput
+from harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots
 from harness.oracle.checker import Checker
 from harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from harness.oracle.exactly_once_output import ExactlyOnceOutput
@@ -11,6 +13,7 @@ from harness.oracle.faults_fired import FaultsFired
 from harness.oracle.no_garbage import NoGarbage
 from harness.oracle.progress import Progress
 from harness.oracle.reachability import Reachability
+from harness.oracle.sequential_model import SequentialSpec
 from harness.oracle.snapshot_formula import SnapshotFormula
 from harness.oracle.trial_input import TrialInput
 from harness.plan import TrialPlan
@@ -18,8 +21,8 @@ from harness.suts.system import Capability
 from harness.workloads.registry import workload_named
 from harness.workloads.workload import Workload
 
-EXACTLY_ONCE = "exactly_once"
-"""The checkpointing mode whose output and snapshots are exact."""
+AT_LEAST_ONCE = "at_least_once"
+"""The checkpointing mode in which records may be counted twice after a recovery (ALO-2)."""
 
 
 def checkers_for(
@@ -32,12 +35,20 @@ def checkers_for(
     """
     trial_input = TrialInput(workload if workload is not None else workload_named(plan.workload.name), plan)
     chosen: list[Checker] = []
-    exact = plan.checkpoints.mode == EXACTLY_ONCE
-    if exact:
-        chosen.append(ExactlyOnceOutput(trial_input))
+    exact = is_exact(plan, trial_input.spec)
+    chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
-        if exact:
-            chosen.append(SnapshotFormula(trial_input))
+        chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
         chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability()]
     chosen += [Progress(trial_input), FaultsFired()]
     return tuple(chosen)
+
+
+def is_exact(plan: TrialPlan, spec: SequentialSpec) -> bool:
+    """Tell whether output and snapshots must be exact: always, but for a shuffle in at-least-once mode.
+
+    Without checkpoints the mode means nothing, and without a shuffle no subtask has a second channel to wait
+    for (ALO-3).
+    """
+    at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
+    return not at_least_once or not spec.stateful

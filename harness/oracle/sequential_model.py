@@ -40,6 +40,8 @@ class SequentialSpec:
     id_column: str
     key_columns: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+    stateful: bool = True
+    """False: no operator keeps state, so a checkpoint holds positions only, and there is no shuffle (ALO-3)."""
 
     def __post_init__(self) -> None:
         """Refuse a model without a key or without exactly one count."""

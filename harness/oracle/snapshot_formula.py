@@ -1,7 +1,9 @@
 """The snapshot formula: S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint.
 
 Each checkpoint is judged by itself, not only after a recovery (ALN-2): the source prefixes up to its
-positions are folded by the sequential model and compared with the state that it holds, key by key.
+positions are folded by the sequential model and compared with the state that it holds, key by key. Checkpoints of
+one attempt are compared with one another too: a barrier never overtakes an earlier one, so positions never go back
+from one id to the next (BAR-2).
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ class SnapshotFormula:
     """Every checkpoint that was opened holds the fold of exactly the records before its barriers."""
 
     name = "snapshot-formula"
-    clauses = ("ALN-2", "BAR-1", "STA-3")
+    clauses: tuple[str, ...] = ("ALN-2", "BAR-1", "BAR-2", "STA-3")
+    promise = "the fold of their prefix"
+    """What checkpoints are, in the words of a summary."""
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input whose prefixes are folded."""
@@ -43,15 +47,18 @@ class SnapshotFormula:
         unopened = [checkpoint for checkpoint in completed if checkpoint not in opened]
         problems: list[str] = []
         wrong = 0
-        for view in views:
-            found = list(self._problems(view, context.subtasks))
+        earlier: dict[int, SnapshotView] = {}
+        for view in sorted(views, key=lambda view: view.checkpoint):
+            found = list(self._problems(view, context))
+            found.extend(_going_back(earlier.get(view.attempt), view))
+            earlier[view.attempt] = view
             wrong += bool(found)
             problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
         counts = {"checkpoints": len(views), "wrong": wrong, "not_opened": len(unopened)}
         if wrong:
             verdict, summary = (
                 Verdict.INVALID,
-                f"{wrong} of {len(views)} checkpoints are not the fold of their prefix",
+                f"{wrong} of {len(views)} checkpoints are not {self.promise}",
             )
         elif unopened:
             verdict = Verdict.UNKNOWN
@@ -59,18 +66,20 @@ class SnapshotFormula:
                 f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
             )
         elif views:
-            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are the fold of their prefix"
+            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are {self.promise}"
         else:
             verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(problems))
 
-    def _problems(self, view: SnapshotView, subtasks: tuple[str, ...]) -> Iterator[str]:
+    def _problems(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
         """Say what is wrong with one checkpoint; nothing if it is right."""
         if view.problem is not None:
             yield f"it could not be opened: {view.problem}"
             return
         parts = set(view.subtasks)
-        yield from (f"subtask {subtask} has no part in it" for subtask in subtasks if subtask not in parts)
+        yield from (
+            f"subtask {subtask} has no part in it" for subtask in context.subtasks if subtask not in parts
+        )
         positions = {split_name(split): position for split, position in view.positions.items()}
         misplaced = list(self._misplaced(positions))
         if misplaced:
@@ -82,7 +91,18 @@ class SnapshotFormula:
             yield f"more than one operator holds keyed state: {names}"
             return
         state = stateful[0][1] if stateful else {}
-        yield from _differences(self._input.prefix.up_to(positions), state)
+        yield from self._compare(view, context, positions, state)
+
+    def _compare(
+        self,
+        view: SnapshotView,
+        context: TrialContext,
+        positions: Mapping[str, int],
+        state: Mapping[str, list[Any]],
+    ) -> Iterator[str]:
+        """Say where the state is not what the positions ask for; a job without state must hold none."""
+        expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
+        yield from _differences(expected, state)
 
     def _misplaced(self, positions: Mapping[str, int]) -> Iterator[str]:
         """Say which splits have no position, or one outside the split."""
@@ -97,11 +117,22 @@ class SnapshotFormula:
         yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
 
 
+def _going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:
+    """Say which splits were further on in an earlier checkpoint of the same attempt."""
+    for name, position in view.positions.items():
+        before = earlier.positions.get(name, 0) if earlier is not None else 0
+        if earlier is not None and position < before:
+            yield (
+                f"split {name} is at {position}, but was at {before} in the earlier checkpoint "
+                f"{earlier.checkpoint}: one barrier overtook the other"
+            )
+
+
 def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[str]:
     """Say for which keys a checkpoint's state is not the expected one."""
     matched = 0
     for text, accumulators in state.items():
-        key = _key(text)
+        key = key_of_text(text)
         want = expected.get(key)
         if want is None:
             yield f"key {text} holds {accumulators}, but no record of it lies before the barriers"
@@ -110,7 +141,7 @@ def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[s
         if not same_accumulators(want, accumulators):
             yield f"key {text} holds {accumulators}; the records before the barriers give {want}"
     if matched < len(expected):
-        present = {_key(text) for text in state}
+        present = {key_of_text(text) for text in state}
         yield from (
             f"key {msgspec.json.encode(list(key)).decode()} is missing; "
             f"the records before the barriers give {want}"
@@ -120,7 +151,7 @@ def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[s
 
 
 @lru_cache(maxsize=4096)
-def _key(text: str) -> Key:
+def key_of_text(text: str) -> Key:
     """Return the key that a JSON text of key values means; raises ValueError if it is no JSON list."""
     try:
         return tuple(msgspec.json.decode(text, type=list[Any]))

@@ -141,7 +141,13 @@ class SimulatedSubtask:
 
     def buffered_bytes(self) -> int:
         """Estimate the bytes that wait in held channels: the row plane counts elements of 64 bytes."""
-        return sum(64 * len(channel.queue) for channel in self.inputs)
+        if self.driver is None:
+            return 0
+        return sum(
+            64 * len(channel.queue)
+            for channel, held in zip(self.inputs, self.driver.blocked, strict=True)
+            if held
+        )
 
     # --- life -----------------------------------------------------------------------------------------------
 

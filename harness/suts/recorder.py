@@ -35,6 +35,8 @@ class RunRecorder:
     now_ms: Callable[[], float]
     """Milliseconds since the trial's start."""
     open_snapshot: Callable[[CompletedCheckpoint], SnapshotView]
+    open_restored: Callable[[int], SnapshotView] | None = None
+    """Opens a checkpoint by its number: one that completed unseen, because the coordinator died over it."""
     epoch_ms: float = 0.0
     """The trial's start on the runtime's clock, in whose times metrics come."""
     operations: list[Operation] = field(default_factory=list)
@@ -59,6 +61,9 @@ class RunRecorder:
         """A deployment begins."""
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
         self.note("attempt", Outcome.INVOKE, {"attempt": attempt, "restored_checkpoint": restored_checkpoint})
+        seen = any(view.checkpoint == restored_checkpoint for view in self.views)
+        if restored_checkpoint is not None and not seen and self.open_restored is not None:
+            self.views.append(self.open_restored(restored_checkpoint))
 
     def attempt_running(self, attempt: int) -> None:
         """Every subtask runs."""

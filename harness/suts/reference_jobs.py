@@ -6,10 +6,11 @@ from pathlib import Path
 
 from harness.errors import UsageProblem
 from harness.plan import TrialPlan
+from harness.workloads.registry import workload_named
 from harness.workloads.workload import SplitData, Workload
 from reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, RestartConfig
 from reference_impl.operators.api import Source
-from reference_impl.operators.functions import Aggregate, Count, Emission, Sum
+from reference_impl.operators.functions import Aggregate, Count, Emission, Row, Sum
 from reference_impl.operators.graph import JobGraph
 from reference_impl.operators.job import StreamJob
 from reference_impl.operators.sinks import FileSink
@@ -27,7 +28,11 @@ PARQUET_BATCH_ROWS = 2_048
 def subtask_names(plan: TrialPlan) -> tuple[str, ...]:
     """Return the subtasks of the plan's job, upstream first, without building it."""
     topology = plan.topology
-    widths = (("source", topology.sources), ("totals", topology.keyed), ("sink", topology.sinks))
+    widths: tuple[tuple[str, int], ...]
+    if workload_named(plan.workload.name).spec.stateful:
+        widths = (("source", topology.sources), ("totals", topology.keyed), ("sink", topology.sinks))
+    else:
+        widths = tuple((vertex, topology.sources) for vertex in ("source", "steps", "sink"))
     return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
 
 
@@ -85,8 +90,13 @@ def parquet_source(plan: TrialPlan, workload: Workload, directory: Path) -> Sour
 
 
 def build_graph(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph:
-    """Return the workload's job: source, hash by key, running aggregates per record, transactional sink."""
+    """Return the workload's job: source, hash by key, running aggregates per record, transactional sink.
+
+    A workload without state becomes source, flat map, filter and map, and sink, each subtask with one sender.
+    """
     spec, topology = workload.spec, plan.topology
+    if not spec.stateful:
+        return _graph_without_shuffle(plan, workload, source)
     aggregates: dict[str, Aggregate] = {
         aggregate.name: Count() if aggregate.column is None else Sum(aggregate.column)
         for aggregate in spec.aggregates
@@ -105,3 +115,29 @@ def build_graph(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph
         .sink(FileSink(OUTPUT), parallelism=topology.sinks, name="sink", chain=False)
         .build()
     )
+
+
+def _graph_without_shuffle(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph:
+    """Return the job of ``passthrough``: flat map, filter and map, forwarded to the sink (ALO-3)."""
+    width = plan.topology.sources
+    return (
+        StreamJob(workload.name, max_parallelism=max(width, plan.topology.max_parallelism))
+        .source(source, parallelism=width, name="source")
+        .flat_map(_twice, name="steps", uid="twice")
+        .filter(_is_unmarked, uid="unmarked")
+        .map(_as_output_row, uid="output_row")
+        .sink(FileSink(OUTPUT), parallelism=width, name="sink", chain=False)
+        .build()
+    )
+
+
+def _twice(row: Row) -> tuple[Row, Row]:
+    return {**row, "marked": False}, {**row, "marked": True}
+
+
+def _is_unmarked(row: Row) -> bool:
+    return not row["marked"]
+
+
+def _as_output_row(row: Row) -> Row:
+    return {"id": row["id"], "count": 1, "sum": row["value"] or 0}

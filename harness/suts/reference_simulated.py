@@ -22,7 +22,7 @@ from harness.suts.reference_jobs import (
     job_config,
     subtask_names,
 )
-from harness.suts.snapshot_views import open_checkpoint, view_storage
+from harness.suts.snapshot_views import open_checkpoint, open_restored, view_storage
 from harness.suts.system import Capability, NemesisHooks
 from harness.workloads.registry import workload_named
 from harness.workloads.workload import read_splits
@@ -109,7 +109,7 @@ class _Recorder:
         self._graph = graph
         self._components = components
         self._world: SimulatedWorld | None = None
-        self.books = RunRecorder(now_ms=self._now_ms, open_snapshot=self._open)
+        self.books = RunRecorder(self._now_ms, self._open, self._open_restored)
 
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
@@ -118,9 +118,14 @@ class _Recorder:
         return self._world.scheduler.now if self._world is not None else 0.0
 
     def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
+        return open_checkpoint(completed, self._graph, self._storage(), self._components)
+
+    def _open_restored(self, checkpoint: int) -> SnapshotView:
+        return open_restored(checkpoint, self._graph, self._storage(), self._components)
+
+    def _storage(self) -> FileCheckpointStorage:
         assert self._world is not None
-        storage = FileCheckpointStorage(self._world.read_only_files(), self._graph.name, CHECKPOINTS)
-        return open_checkpoint(completed, self._graph, storage, self._components)
+        return FileCheckpointStorage(self._world.read_only_files(), self._graph.name, CHECKPOINTS)
 
 
 def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> History:

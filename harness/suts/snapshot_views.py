@@ -9,6 +9,7 @@ import msgspec
 
 from harness.oracle.history import SnapshotView, StorageView
 from reference_impl.errors import OperatingError
+from reference_impl.ids import CheckpointId
 from reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec
 from reference_impl.operators.encoding import decode_accumulator, decode_key
 from reference_impl.operators.graph import JobGraph
@@ -66,6 +67,17 @@ def open_checkpoint(
         subtasks=tuple(str(part.subtask) for part in completed.snapshots),
         problem=problem,
     )
+
+
+def open_restored(
+    checkpoint: int, graph: JobGraph, storage: FileCheckpointStorage, components: Components
+) -> SnapshotView:
+    """Open a checkpoint by its number; one whose metadata cannot be read is a view with a ``problem``."""
+    try:
+        completed = storage.load(CheckpointId(checkpoint))
+    except OperatingError as error:
+        return SnapshotView(checkpoint, 0, {}, {}, problem=str(error))
+    return open_checkpoint(completed, graph, storage, components)
 
 
 def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from harness.errors import UsageError
 from harness.workloads.flights import Flights
 from harness.workloads.keyed_totals import KeyedTotals
+from harness.workloads.passthrough import Passthrough
 from harness.workloads.workload import Workload
 
 _FACTORIES: dict[str, Callable[[], Workload]] = {
     KeyedTotals.name: KeyedTotals,
     Flights.name: Flights,
+    Passthrough.name: Passthrough,
 }
 
 

@@ -61,6 +61,9 @@ from reference_impl.protocol.recovery import RestartStrategy, plan_recovery
 
 Commands = tuple[CoordinatorCommand, ...]
 
+ABORTED_MAX = 64
+"""Latest aborted checkpoints of an attempt that are discarded once more after it; older aborts were long heard of."""
+
 
 class CoordinatorMachine:
     """Coordinates one job. ``handle`` is the only door."""
@@ -89,9 +92,11 @@ class CoordinatorMachine:
         self._consuming: dict[SubtaskId, None] = {}
         self._committing: dict[SubtaskId, None] = {}
         self._final: CheckpointId | None = None
+        self._aborted: list[CheckpointId] = []
+        """What this attempt aborted, the latest ones: a subtask that dies before it hears of it leaves its files."""
         self._abandoned: list[CheckpointId] = []
-        """Checkpoints of failed attempts. A process of such an attempt may write on until it learns of its end,
-        so they are discarded once more when a later checkpoint completes."""
+        """Checkpoints that failed attempts aborted. A process of such an attempt may write on until it learns of its
+        end, so they are discarded once more when a later checkpoint completes."""
         self._story: list[tuple[CoordinatorEvent, Commands]] = []
 
     def handle(self, event: CoordinatorEvent) -> Commands:
@@ -137,6 +142,8 @@ class CoordinatorMachine:
     def _deploy(self) -> Commands:
         self.attempt = AttemptNumber(self.attempt + 1)
         self.state = JobState.DEPLOYING
+        self._abandoned.extend(self._aborted)
+        self._aborted = []
         self._stopped = False
         self._failure = ""
         self._final = None
@@ -176,7 +183,6 @@ class CoordinatorMachine:
         ``failed`` is the subtask that failed, where one is known.
         """
         doomed = [pending for pending in self.pending.values() if not pending.completing]
-        self._abandoned.extend(pending.checkpoint for pending in doomed)
         return tuple(command for pending in doomed for command in self._abort(pending, now_ms, reason))
 
     def _on_stopped(self, event: AttemptStopped) -> Commands:
@@ -303,6 +309,7 @@ class CoordinatorMachine:
 
     def _abort(self, pending: PendingCheckpoint, now_ms: float, reason: str) -> Commands:
         del self.pending[pending.checkpoint]
+        self._aborted = [*self._aborted, pending.checkpoint][-ABORTED_MAX:]
         self._last_end_ms = now_ms
         return (
             NotifyAborted(pending.attempt, pending.checkpoint, reason),

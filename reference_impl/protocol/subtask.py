@@ -11,7 +11,10 @@ Theory of operation. A checkpoint passes through a subtask in these steps, each 
 releases what is held. A source ignores a trigger that is not newer than its last (an overtaken trigger must not
 emit an old barrier). The end of all inputs leads to ``EndInput`` once; barriers still pass afterwards.
 
-Whether records flow is never decided here: the aligner's ``blocked`` list is all that the shell asks (BAR-5).
+Whether records flow is never decided here: the aligner's ``blocked`` list is all that the shell asks (BAR-5). The
+mode decides which aligner that is: one that holds channels back (``alignment``), or one that only counts barriers
+(``tracking``, ALO-1). Several checkpoints may pass at once (BAR-4): synchronous parts follow one another, stores
+overlap, and outcomes come in any order.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from reference_impl.config import CheckpointMode
 from reference_impl.errors import ProtocolError
 from reference_impl.ids import CheckpointId
 from reference_impl.protocol.alignment import (
@@ -30,6 +34,7 @@ from reference_impl.protocol.alignment import (
     BarrierAligner,
 )
 from reference_impl.protocol.messages import CheckpointBarrier
+from reference_impl.protocol.tracking import BarrierTracker
 
 # --- events -------------------------------------------------------------------------------------------------
 
@@ -192,16 +197,20 @@ SubtaskCommand = (
 class SubtaskMachine:
     """The checkpoint machine of one subtask of one attempt. ``handle`` is the only door."""
 
-    def __init__(self, name: str, channels: int) -> None:
-        """Take the subtask's name (for the story) and its number of input channels; 0 makes it a source."""
+    def __init__(self, name: str, channels: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE) -> None:
+        """Take the subtask's name (for the story), its number of input channels (0: a source), and the mode."""
         self._name = name
-        self.aligner = BarrierAligner(channels) if channels else None
+        self.aligner = self.new_aligner(channels, mode) if channels else None
         self.blocked: list[bool] = self.aligner.blocked if self.aligner else []
         self._last_triggered = 0
         self._syncing: CheckpointId | None = None
         self._storing: list[CheckpointId] = []
         self._open_inputs = [True] * max(channels, 1)
         self._story: list[tuple[SubtaskEvent, tuple[SubtaskCommand, ...]]] = []
+
+    def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
+        """Return what the mode asks for: an aligner, or a tracker that holds nothing back (ALO-1)."""
+        return BarrierTracker(channels) if mode is CheckpointMode.AT_LEAST_ONCE else BarrierAligner(channels)
 
     def handle(self, event: SubtaskEvent) -> tuple[SubtaskCommand, ...]:
         """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
@@ -225,10 +234,14 @@ class SubtaskMachine:
     def _on_trigger(self, event: TriggerReceived) -> tuple[SubtaskCommand, ...]:
         if self.aligner is not None:
             raise self._illegal(event, "only a source is triggered")
-        if event.barrier.checkpoint <= self._last_triggered:
+        if self.is_overtaken(event.barrier.checkpoint):
             return ()
         self._last_triggered = event.barrier.checkpoint
         return self._take(event.barrier)
+
+    def is_overtaken(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether a source's trigger comes too late: barriers leave in the order of their ids (BAR-2)."""
+        return checkpoint <= self._last_triggered
 
     def _on_barrier(self, event: BarrierArrived) -> tuple[SubtaskCommand, ...]:
         if self.aligner is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reference_impl.config import JobConfig
+from reference_impl.config import CheckpointMode, JobConfig
 from reference_impl.errors import OperatingError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane, OperatorContext
@@ -134,8 +134,11 @@ class SubtaskDriver:
         """Whether the job is over and the process may leave."""
         self.exhausted = not self.is_source
         """Whether a source has no more records."""
+        checkpoints = deployment.config.checkpoints
         self.machine = components.subtask_machine(
-            str(deployment.subtask), 0 if self.is_source else len(graph.inputs_of(deployment.subtask))
+            str(deployment.subtask),
+            0 if self.is_source else len(graph.inputs_of(deployment.subtask)),
+            CheckpointMode.EXACTLY_ONCE if checkpoints is None else checkpoints.mode,
         )
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""

@@ -19,6 +19,7 @@ from harness.oracle.history import End, History
 from harness.oracle.verdict import Verdict
 from harness.plan import TrialPlan
 from harness.plan_io import read_plan
+from harness.suts.reference_simulated import ReferenceSimulated
 from harness.trial import run_trial
 from tests.harness.fake_system import TABLE, CrashingChecker, FakeSystem, TableChecker, interrupting, slowly
 
@@ -135,3 +136,35 @@ def test_replay_in_a_nondeterministic_simulator_names_the_first_differing_line(t
 
 def test_the_first_difference_may_be_the_end_of_a_trace() -> None:
     assert "line 2 is '(end)', there it is 'b'" in first_difference(("a",), ("a", "b"))
+
+
+AT_LEAST_ONCE = {
+    "trials": 6,
+    "profile": "at-least-once",
+    "topology": {"sources": 2, "keyed": 2},
+    "workload": {"batches": 12, "batch_records": 2, "records_per_second": 600, "start_offset": 0},
+}
+
+
+def test_a_campaign_in_at_least_once_mode_counts_its_duplicates(tmp_path: Path) -> None:
+    record = run_campaign(configuration(**AT_LEAST_ONCE), ReferenceSimulated(), tmp_path / "run")
+    [finding] = record.findings
+    assert (record.verdict, finding.verdict, finding.clauses) == (Verdict.VALID, Verdict.VALID, ("ALO-2",))
+    assert finding.counts["duplicates"] > 0
+
+
+def test_a_campaign_in_at_least_once_mode_that_saw_no_duplicate_is_unknown(tmp_path: Path) -> None:
+    calm = AT_LEAST_ONCE | {
+        "topology": {"sources": 1, "keyed": 1, "sinks": 1},
+        "network": {"slow_channel": 0},
+    }
+    record = run_campaign(configuration(**calm), ReferenceSimulated(), tmp_path / "run")
+    assert (record.valid, record.verdict) == (6, Verdict.UNKNOWN)
+    [finding] = open_run_directory(tmp_path / "run").campaign.findings
+    assert (finding.verdict, finding.counts["duplicates"]) == (Verdict.UNKNOWN, 0)
+    assert "no duplicate was seen in all 6 of the trials" in finding.summary
+
+
+def test_a_campaign_in_exactly_once_mode_owes_no_duplicates(tmp_path: Path) -> None:
+    record = run_campaign(configuration(trials=2), ReferenceSimulated(), tmp_path / "run")
+    assert record.findings == ()

@@ -154,6 +154,14 @@ def test_splits_may_be_shown_by_file_name() -> None:
     assert judge(right_view(PLAN, 1, HALF, positions=positions)).verdict is Verdict.VALID
 
 
+def test_positions_that_go_back_within_an_attempt_are_invalid() -> None:
+    back = right_view(PLAN, 2, positions_at(PLAN, 0.25))
+    finding = judge(right_view(PLAN, 1, HALF), back)
+    assert finding.verdict is Verdict.INVALID
+    assert "one barrier overtook the other" in finding.examples[0]
+    assert judge(right_view(PLAN, 1, HALF), msgspec.structs.replace(back, attempt=2)).verdict is Verdict.VALID
+
+
 @given(data=st.data())
 def test_snapshots_at_any_positions_in_any_order_are_valid(data: st.DataObject) -> None:
     workload = WorkloadPlan(batches=3, batch_records=2, keys=2, start_offset=data.draw(st.integers(0, 2)))
@@ -164,6 +172,7 @@ def test_snapshots_at_any_positions_in_any_order_are_valid(data: st.DataObject) 
             plan,
             number,
             {s.name: data.draw(st.integers(s.start_offset, len(s.rows)), label=s.name) for s in splits},
+            attempt=number,  # within one attempt positions never go back
         )
         for number in range(1, data.draw(st.integers(1, 4)) + 1)
     ]

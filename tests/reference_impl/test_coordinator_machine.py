@@ -230,3 +230,72 @@ def test_metadata_of_a_checkpoint_that_is_not_pending_is_illegal() -> None:
 def test_a_configuration_that_cannot_work_cannot_be_constructed() -> None:
     with pytest.raises(UsageError, match="interval"):
         CheckpointConfig(interval_ms=0)
+
+
+def test_no_more_checkpoints_are_in_flight_than_configured_and_the_next_follows_an_end() -> None:
+    job = running(max_concurrent=2)
+    assert kinds(job.tick(10)) == ["SendTrigger", "SetTimer", "SetTimer"]
+    assert kinds(job.tick(10)) == ["SendTrigger", "SetTimer"], "the third waits for a slot, not for a time"
+    assert job.tick(10) == ()
+    assert list(job.machine.pending) == [1, 2]
+    assert "SendTrigger" in kinds(job.complete(1))
+    assert list(job.machine.pending) == [2, 3]
+
+
+def test_a_newer_checkpoint_that_completes_first_subsumes_the_older_one_in_flight() -> None:
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.tick(10)
+    commands = job.complete(2)
+    [aborted] = [command for command in commands if isinstance(command, ev.NotifyAborted)]
+    assert (aborted.checkpoint, aborted.reason) == (1, "subsumed by checkpoint 2")
+    assert kinds(job.ack(1, SOURCE)) == ["DiscardSnapshot"], "what comes late of it is removed"
+    assert [completed.checkpoint for completed in job.machine.completed] == [2]
+
+
+def test_metadata_that_becomes_durable_out_of_order_leaves_the_newest_to_be_restored() -> None:
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.tick(10)
+    writes = []
+    for checkpoint in (1, 2):
+        job.ack(checkpoint, SOURCE)
+        writes.extend(job.ack(checkpoint, COUNT))
+    job.machine.handle(ev.MetadataWritten(job.now, writes[1].completed))
+    commands = job.machine.handle(ev.MetadataWritten(job.now, writes[0].completed))
+    assert ev.DiscardCheckpoint(CheckpointId(1)) in commands, "one is retained, and it is the newest"
+    assert [completed.checkpoint for completed in job.machine.completed] == [2]
+
+
+def test_recovery_with_several_in_flight_starts_from_the_latest_completed() -> None:
+    job = running(max_concurrent=3)
+    job.tick(10)
+    job.complete(1)
+    for _ in range(2):
+        job.tick(10)
+    job.ack(2, SOURCE)
+    job.ack(3, SOURCE)
+    aborted = [c.checkpoint for c in job.fail() if isinstance(c, ev.NotifyAborted)]
+    assert aborted == [2, 3]
+    job.machine.handle(ev.AttemptStopped(job.now, job.machine.attempt))
+    [deploy] = job.tick(7, "restart")
+    assert deploy.restore is not None and deploy.restore.checkpoint == 1
+
+
+def test_what_a_failed_attempt_had_aborted_is_discarded_once_more_after_it() -> None:
+    """A subtask may have stored its part after the first discard, and died before it heard of the abort."""
+    job = running(max_concurrent=2)
+    job.tick(10)
+    job.tick(10)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
+    job.fail()
+    job.machine.handle(ev.AttemptStopped(job.now, job.machine.attempt))
+    job.tick(7, "restart")
+    job.run()
+    job.tick(10)
+    number = max(job.machine.pending)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(number)
+    job.tick(10)
+    assert ev.DiscardCheckpoint(CheckpointId(1)) not in job.complete(max(job.machine.pending)), (
+        "once is enough"
+    )

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from reference_impl.ids import SubtaskId
+from reference_impl.config import CheckpointMode
+from reference_impl.ids import CheckpointId, SubtaskId
+from reference_impl.protocol.alignment import BarrierAligner
 from reference_impl.protocol.coordinator import Commands, CoordinatorMachine
-from reference_impl.protocol.messages import ChannelControl, SubtaskSnapshot
-from reference_impl.protocol.subtask import ForwardBarrier
+from reference_impl.protocol.coordinator_events import DeployAttempt, DiscardCheckpoint
+from reference_impl.protocol.messages import (
+    ChannelControl,
+    CompletedCheckpoint,
+    SubtaskSnapshot,
+    ToSubtask,
+    TriggerCheckpoint,
+)
+from reference_impl.protocol.subtask import ForwardBarrier, SubtaskMachine
+from reference_impl.protocol.tracking import BarrierTracker
 from reference_impl.runtime.ports import Payload
 from reference_impl.runtime.subtask_driver import SubtaskDriver
 
@@ -74,3 +85,92 @@ class CountsTheDeadAsDone(CoordinatorMachine):
                 if pending.fully_acknowledged:
                     commands += self.complete_when_acknowledged(pending, now_ms)
         return commands + super().abort_on_failure(now_ms, reason, failed)
+
+
+class RunsTriggersInThreadsOfTheirOwn(SubtaskDriver):
+    """AL-02: on the first source every second trigger is carried out some batches later; others overtake it."""
+
+    BATCHES_LATE = 2
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no trigger that is still to be carried out."""
+        super().__init__(*arguments)
+        self._late: list[TriggerCheckpoint] = []
+        self._polls_left = 0
+
+    def on_message(self, message: ToSubtask) -> None:
+        """Put an odd checkpoint's trigger aside."""
+        first = self.is_source and self.deployment.subtask.index == 0
+        if first and isinstance(message, TriggerCheckpoint) and message.checkpoint % 2 and not self.exhausted:
+            self._late.append(message)
+            self._polls_left = self.BATCHES_LATE
+            return
+        super().on_message(message)
+
+    def poll_source(self) -> float | None:
+        """Carry out what was put aside once enough batches were read, or the input has ended."""
+        wait_ms = super().poll_source()
+        self._polls_left -= 1
+        if self._late and (wait_ms is None or self._polls_left <= 0):
+            late, self._late = self._late, []
+            for message in late:
+                super().on_message(message)
+        return wait_ms
+
+
+class ExecutesOvertakenTriggers(SubtaskMachine):
+    """AL-02: a trigger is carried out although a newer one was before it."""
+
+    def is_overtaken(self, checkpoint: CheckpointId) -> bool:
+        """Never mind the order."""
+        return False
+
+
+class RestoresTheUncommitted(CoordinatorMachine):
+    """CO-10: recovery starts from the newest checkpoint in flight, complete or not."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with nothing in flight."""
+        super().__init__(*arguments)
+        self._uncommitted: CompletedCheckpoint | None = None
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Take the newest of several that were in flight, and keep its files."""
+        doomed = [pending for pending in self.pending.values() if not pending.completing and pending.parts]
+        self._uncommitted = doomed[-1].complete(now_ms) if len(self.pending) > 1 and doomed else None
+        kept = self._uncommitted.checkpoint if self._uncommitted is not None else None
+        commands = super().abort_on_failure(now_ms, reason, failed)
+        self._aborted = [aborted for aborted in self._aborted if aborted != kept]
+        return tuple(command for command in commands if command != _discards(kept))
+
+    def handle(self, event: Any) -> Commands:
+        """Deploy from it."""
+        commands = super().handle(event)
+        uncommitted = self._uncommitted
+        if uncommitted is None:
+            return commands
+        return tuple(
+            replace(command, restore=uncommitted) if isinstance(command, DeployAttempt) else command
+            for command in commands
+        )
+
+
+def _discards(checkpoint: CheckpointId | None) -> DiscardCheckpoint | None:
+    return DiscardCheckpoint(checkpoint) if checkpoint is not None else None
+
+
+class _FirstBarrierTracker(BarrierTracker):
+    """Finds the snapshot due as soon as any channel delivered the barrier."""
+
+    def snapshot_due(self, missing: int) -> bool:
+        return True
+
+
+class SnapshotsAtTheFirstBarrier(SubtaskMachine):
+    """AO-01: at-least-once mode does not wait for the barriers of the other channels."""
+
+    def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
+        """Return a tracker that is too quick."""
+        if mode is CheckpointMode.AT_LEAST_ONCE:
+            return _FirstBarrierTracker(channels)
+        return super().new_aligner(channels, mode)

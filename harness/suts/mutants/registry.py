@@ -72,6 +72,14 @@ _WITH_KILL = msgspec.structs.replace(
     _SIMULATED, faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", worker=True)
 )
 
+_AT_LEAST_ONCE = msgspec.structs.replace(
+    _SIMULATED,
+    workload=WorkloadPlan(batches=40, records_per_second=600),
+    checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=8, max_concurrent=3, async_ms_max=20),
+    network=NetworkPlan(slow_channel=0, slow_factor=6),
+)
+"""One of two channels into a keyed subtask is slow, and several checkpoints are in flight."""
+
 _SPARK = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=60, batch_records=200, keys=40, records_per_second=4_000),
     topology=TopologyPlan(executors=3),
@@ -189,6 +197,44 @@ def _mutants() -> Iterator[Mutant]:
         "FLINK-9269, FLINK-8699, bytewax f21f0f40",
         replace(product, state_backend=data.SnapshotsLiveTables),
         _SIMULATED,
+    )
+    yield Mutant(
+        "AL-02",
+        "BAR-2",
+        "Triggers overtake each other on one source, and the one that was overtaken is carried out late.",
+        "FLINK-2339, FLINK-17994",
+        replace(
+            product,
+            subtask_driver=protocol.RunsTriggersInThreadsOfTheirOwn,
+            subtask_machine=protocol.ExecutesOvertakenTriggers,
+        ),
+        # The other source's channel is slow, so that both barriers of the first are there before its second.
+        msgspec.structs.replace(
+            _AT_LEAST_ONCE,
+            topology=TopologyPlan(keyed=1),
+            network=NetworkPlan(slow_channel=1, slow_factor=10),
+        ),
+    )
+    yield Mutant(
+        "CO-10",
+        "REC-1",
+        "With several checkpoints in flight, recovery starts from the newest of them, which never completed.",
+        "risingwave #5364",
+        replace(product, coordinator_machine=protocol.RestoresTheUncommitted),
+        msgspec.structs.replace(
+            _SIMULATED,
+            workload=WorkloadPlan(batches=40, records_per_second=600),
+            checkpoints=CheckpointPlan(interval_ms=6, max_concurrent=3, async_ms_max=30),
+            faults=_kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2, worker=True),
+        ),
+    )
+    yield Mutant(
+        "AO-01",
+        "ALO-1",
+        "At-least-once mode snapshots at the first barrier and does not wait for the other channels.",
+        "planted here, no public report",
+        replace(product, subtask_machine=protocol.SnapshotsAtTheFirstBarrier),
+        _AT_LEAST_ONCE,
     )
 
 

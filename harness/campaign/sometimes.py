@@ -1,0 +1,52 @@
+"""What a campaign must have seen at least once: properties of all its trials together, not of any single one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.oracle.at_least_once_output import DUPLICATED, NAME
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import TrialRecord
+
+
+@dataclass(slots=True)
+class SometimesDuplicates:
+    """In at-least-once mode duplicates do occur; a campaign that saw none has not tested the mode (ALO-2)."""
+
+    trials: int = 0
+    """Trials whose output was judged as at-least-once."""
+    with_duplicates: int = 0
+    duplicates: int = 0
+
+    def add(self, record: TrialRecord) -> None:
+        """Count the duplicates of a finished trial, if it was judged in this mode."""
+        for finding in record.findings:
+            if finding.checker == NAME:
+                seen = finding.counts.get(DUPLICATED, 0)
+                self.trials += 1
+                self.with_duplicates += seen > 0
+                self.duplicates += seen
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if no trial was judged in this mode."""
+        if not self.trials:
+            return None
+        counts = {
+            "trials": self.trials,
+            "with_duplicates": self.with_duplicates,
+            "duplicates": self.duplicates,
+        }
+        if self.duplicates:
+            verdict = Verdict.VALID
+            summary = (
+                f"{self.with_duplicates} of {self.trials} trials in at-least-once mode had duplicates, "
+                f"{self.duplicates} in all"
+            )
+        else:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"no duplicate was seen in all {self.trials} of the trials in at-least-once mode, so it was not "
+                "shown that the mode differs from exactly-once; run more trials, slow one of several input "
+                "channels, and kill after a completed checkpoint"
+            )
+        return Finding("sometimes-duplicates", ("ALO-2",), verdict, summary, counts)

@@ -1,0 +1,242 @@
+"""At-least-once of the committed output: nothing is lost, and every duplicate is one that was to be expected (ALO-2).
+
+Two-sided: a system that counts twice where it may not is as wrong as one that loses. What may come twice follows
+from how the mode works. Let n be a checkpoint that an attempt was restored from, and S_n its positions.
+
+*Which records.* The restore replays the records at or after S_n, and no other. Whatever the attempt before had done
+with those is discarded, but for what got into snapshot n: records that came early, on channels that delivered
+barrier n before the others did. That happens in two places: at the keyed operator, whose *state* then counts them
+already, and at the sink, itself an operator with several inputs: rows that it took after barrier n on one channel
+and before barrier n on another are committed *with* n, and come again. An attempt emits one row per record at
+most. So the rows of a record number at most one, plus one for each checkpoint that was restored and has the record
+at or after its S_n; a checkpoint restored twice counts once, since what the attempt between had emitted belongs to
+no completed checkpoint. (How far the failed attempt had come is not in a history, so there is no upper bound but
+the end of the split.) A record before S_n, or one in a job that never recovered, may not come twice.
+
+*Which totals.* Let V_0 = 0, V_i be the state of a key in the i-th restored checkpoint, and V_end what the job ends
+with: the totals of the whole input plus the surplus that the last restored checkpoint held over the fold of its
+prefix (no barrier comes after the end, so no more is added). What an operator emitted before its barrier n is
+covered by n. So attempt after attempt the running totals of a key lead from V_i to V_i+1 without a gap: for each
+count one row, and each row adds exactly its own record to the totals before it. Of that *main chain*, the part from
+V_i to V_i+1 consists of every record between S_i and S_i+1 once, and of early records behind S_i+1, none twice.
+Rows beside the main chain are those that a sink took early: their record is behind some restored S_n, their count
+is above that of V_n, and no attempt makes two rows of one count. They form chains of their own, one per restored
+checkpoint, each from its V_n on: as many of these rows lead on from given totals as led there or began there. (With
+several sinks the next row of a chain may have gone to another sink, later, and be lost with the attempt: then
+records and counts are compared, and not the totals.)
+
+Everything else is INVALID. Of a job that did not finish, rows may be missing, so there the records and their number
+are judged, and not the chain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.history import End, Row
+from harness.oracle.progress import declined_cleanly
+from harness.oracle.recoveries import Cut, cut_of, restored_checkpoints
+from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of
+from harness.oracle.sequential_model import Key
+from harness.oracle.trial_input import InputRecord, TrialInput
+from harness.oracle.verdict import Finding, Verdict
+
+VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
+"""Counts that are a violation at any time; ``lost`` is one only if the job finished."""
+
+NAME = "at-least-once-output"
+DUPLICATED = "duplicated"
+"""Count of the rows beyond one per record that the mode allows: what a campaign must have seen (ALO-2)."""
+
+
+class AtLeastOnceOutput:
+    """Compares the committed output with the input and with what was restored."""
+
+    name = NAME
+    clauses = ("ALO-2", "ALO-1", "SNK-1", "REC-1")
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input that the output is compared with."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the committed rows of one trial."""
+        history = context.history
+        if history.output is None:
+            summary = "the committed rows were not read, so nothing can be said about them"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
+        views = {view.checkpoint: view for view in history.checkpoints}
+        restored = dict.fromkeys(n for n in restored_checkpoints(history).values() if n is not None)
+        unopened = [n for n in restored if n not in views]
+        if unopened:
+            summary = f"checkpoint {unopened[0]} was restored and never opened, so nothing can be expected"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
+        cuts = [cut_of(views[n], self._input) for n in sorted(restored)]
+        evidence = _Evidence(self._input, cuts, several_sinks=context.plan.topology.sinks > 1)
+        evidence.take(history.output, finished=history.end is End.FINISHED)
+        verdict, summary = _verdict(context, evidence)
+        return Finding(self.name, self.clauses, verdict, summary, evidence.counts, chosen(evidence.examples))
+
+
+def _verdict(context: TrialContext, evidence: _Evidence) -> tuple[Verdict, str]:
+    counts, end = evidence.counts, context.history.end
+    wrong = [f"{counts[name]} {name.replace('_', ' ')}" for name in VIOLATIONS if counts[name]]
+    if end is End.FINISHED and counts["lost"]:
+        wrong.insert(0, f"{counts['lost']} lost")
+    committed = f"{counts['committed']} rows committed for {counts['expected']} records"
+    if wrong:
+        return Verdict.INVALID, f"{', '.join(wrong)}; {committed}"
+    if evidence.undecided:
+        return Verdict.UNKNOWN, f"the order of rows is too ambiguous: {evidence.undecided}; {committed}"
+    duplicates = f"{counts[DUPLICATED]} duplicates, all of them to be expected"
+    if end is End.FINISHED or not counts["lost"]:
+        return Verdict.VALID, f"no record is lost; {duplicates}; {committed}"
+    if declined_cleanly(context):
+        return Verdict.VALID, f"the job gave up as its restart strategy says; {duplicates}; {committed}"
+    return Verdict.UNKNOWN, f"the job ended {end.value} with {committed}; {duplicates}"
+
+
+class _Evidence:
+    """Goes through the output once and counts what is wrong, with an example of each."""
+
+    def __init__(self, trial_input: TrialInput, cuts: Sequence[Cut], several_sinks: bool) -> None:
+        self._input = trial_input
+        self._cuts = cuts
+        self._several_sinks = several_sinks
+        self._width = len(trial_input.spec.aggregates)
+        names = ("expected", "committed", DUPLICATED, "lost", "carried", *VIOLATIONS)
+        self.counts = dict.fromkeys(names, 0)
+        self.examples: list[str] = []
+        self.undecided = ""
+
+    def take(self, output: Sequence[Row], finished: bool) -> None:
+        """Judge all rows."""
+        records = self._input.records
+        self.counts["expected"], self.counts["committed"] = len(records), len(output)
+        if self._cuts:
+            last, count = self._cuts[-1], self._input.spec.count_index
+            self.counts["carried"] = sum(last.surplus(key, self._width)[count] for key in last.state)
+        by_key: dict[Key, list[OutputRow]] = {}
+        times_seen: dict[Any, int] = {}
+        for row in output:
+            known = self._known(row)
+            if known is not None:
+                by_key.setdefault(known.record.key, []).append(known)
+                times_seen[known.identifier] = times_seen.get(known.identifier, 0) + 1
+        for identifier, record in records.items():
+            self._judge_number(identifier, record, times_seen.get(identifier, 0))
+        if finished:
+            for key in dict.fromkeys([*by_key, *self._totals]):
+                self._judge_key(key, by_key.get(key, []))
+
+    @property
+    def _totals(self) -> Mapping[Key, Sequence[int]]:
+        return self._input.totals
+
+    def _known(self, row: Row) -> OutputRow | None:
+        """Return a row of the input's records under the right key; note what is wrong with any other."""
+        spec = self._input.spec
+        try:
+            identifier, key = row[spec.id_column], spec.key_of(row)
+            totals = tuple(row[aggregate.name] or 0 for aggregate in spec.aggregates)
+        except KeyError as error:
+            self._note("unexpected", f"row {row} has no column {error}")
+            return None
+        record = self._input.records.get(identifier)
+        if record is None:
+            self._note("unexpected", f"id {identifier!r} is not in the input: row {row}")
+            return None
+        if key != record.key:
+            self._note(
+                "wrong_key", f"id {identifier} ({record}) came out under key {'/'.join(map(str, key))}"
+            )
+            return None
+        return OutputRow(identifier, record, totals, totals[spec.count_index])
+
+    def _judge_number(self, identifier: Any, record: InputRecord, seen: int) -> None:
+        """Compare how often a record came with how often it may have come."""
+        if not seen:
+            self._note("lost", f"id {identifier} ({record}) is not in the output")
+            return
+        self.counts[DUPLICATED] += seen - 1
+        behind = [cut.checkpoint for cut in self._cuts if cut.is_behind(record)]
+        if seen > 1 + len(behind):
+            if not self._cuts:
+                why = "no checkpoint was ever restored"
+            elif not behind:
+                why = f"it lies before the barriers of every restored checkpoint ({self._names()})"
+            else:
+                why = f"of the restored checkpoints only {', '.join(map(str, behind))} had it replayed"
+            self._note("unexplained", f"id {identifier} ({record}) came {seen} times, but {why}")
+
+    def _names(self) -> str:
+        return ", ".join(str(cut.checkpoint) for cut in self._cuts)
+
+    def _judge_key(self, key: Key, rows: list[OutputRow]) -> None:
+        """Follow the running totals of a key from attempt to attempt, and judge the rows beside them."""
+        left = list(rows)
+        ends = [*self._cuts, None]
+        for start, end in zip([None, *self._cuts], ends, strict=True):
+            first, goal = self._totals_at(start, key), self._end_totals(end, key)
+            try:
+                taken, problem = chain_of(left, first, goal, start, end, self._input.spec.count_index)
+            except ChainTooAmbiguous as error:
+                self.undecided = f"key {'/'.join(map(str, key))}: {error}"
+                return
+            if problem:
+                self._note("wrong_totals", f"key {'/'.join(map(str, key))}: {problem}")
+                return
+            taken_ids = {id(row) for row in taken}
+            left = [row for row in left if id(row) not in taken_ids]
+        self._judge_early(key, left)
+
+    def _totals_at(self, cut: Cut | None, key: Key) -> tuple[int, ...]:
+        zero = (0,) * self._width
+        return zero if cut is None else tuple(cut.state.get(key, zero))
+
+    def _end_totals(self, cut: Cut | None, key: Key) -> tuple[int, ...]:
+        """Return the totals at a checkpoint, or at the end: the whole input's, and what was carried in."""
+        if cut is not None:
+            return self._totals_at(cut, key)
+        whole = self._totals.get(key, [0] * self._width)
+        carried = self._cuts[-1].surplus(key, self._width) if self._cuts else [0] * self._width
+        return tuple(a + b for a, b in zip(whole, carried, strict=True))
+
+    def _judge_early(self, key: Key, rows: Sequence[OutputRow]) -> None:
+        """Judge the rows beside the main chain: a sink took them early, ahead of its part of a checkpoint."""
+        states = {cut.checkpoint: self._totals_at(cut, key) for cut in self._cuts}
+        count_index = self._input.spec.count_index
+        bases = Counter(states.values())
+        followed = Counter(row.before for row in rows)
+        reached = Counter(row.totals for row in rows)
+        at_count = Counter(row.count for row in rows)
+        for row in rows:
+            behind = [
+                states[cut.checkpoint]
+                for cut in self._cuts
+                if cut.is_behind(row.record) and states[cut.checkpoint][count_index] < row.count
+            ]
+            began = sum(state[count_index] < row.count for state in states.values())
+            if not behind:
+                why = f"no restored checkpoint ({self._names() or 'there was none'}) explains that"
+            elif at_count[row.count] > began:
+                why = (
+                    f"{at_count[row.count]} such rows have that count, and {began} attempts can have made one"
+                )
+            elif not self._several_sinks and followed[row.before] > reached[row.before] + bases[row.before]:
+                why = f"nothing led to {list(row.before)}, neither a restored checkpoint nor another such row"
+            else:
+                continue
+            self._note(
+                "unexplained",
+                f"id {row.identifier} ({row.record}) came with {list(row.totals)} beside the running totals of "
+                f"its key, and {why}",
+            )
+
+    def _note(self, kind: str, example: str) -> None:
+        self.counts[kind] += 1
+        self.examples.append(f"{kind.replace('_', ' ')}: {example}")

@@ -1,0 +1,70 @@
+"""Where the attempts of one history began: which checkpoints were restored, and what they held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from harness.oracle.history import History, Outcome, SnapshotView
+from harness.oracle.sequential_model import Key, Totals
+from harness.oracle.snapshot_formula import key_of_text
+from harness.oracle.trial_input import InputRecord, TrialInput
+from harness.workloads.workload import split_name
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A checkpoint, as the oracle reckons with it."""
+
+    checkpoint: int
+    positions: Mapping[str, int]
+    """Split -> records before the barrier (S_n)."""
+    state: Totals
+    """What the checkpoint holds per key; null sums are 0."""
+    fold: Totals
+    """What the records before the barriers give per key."""
+
+    def is_behind(self, record: InputRecord) -> bool:
+        """Tell whether a record lies at or after S_n: a restore of this checkpoint replays it."""
+        return record.offset >= self.positions.get(record.split, 0)
+
+    def surplus(self, key: Key, width: int) -> list[int]:
+        """Return how much more the checkpoint holds of a key than the records before its barriers give."""
+        zero = [0] * width
+        held, due = self.state.get(key, zero), self.fold.get(key, zero)
+        return [mine - theirs for mine, theirs in zip(held, due, strict=True)]
+
+
+def restored_checkpoints(history: History) -> dict[int, int | None]:
+    """Return attempt -> checkpoint that it was started from (None: from the beginning), in order."""
+    return {
+        operation.value["attempt"]: operation.value.get("restored_checkpoint")
+        for operation in history.operations
+        if operation.operation == "attempt" and operation.outcome is Outcome.INVOKE
+    }
+
+
+def cut_of(view: SnapshotView, trial_input: TrialInput) -> Cut:
+    """Return an opened checkpoint as a cut.
+
+    Raises ValueError if it has no position of some split of the input or could not be opened.
+    """
+    if view.problem is not None:
+        raise ValueError(f"checkpoint {view.checkpoint} could not be opened: {view.problem}")
+    positions = {split_name(split): position for split, position in view.positions.items()}
+    missing = [name for name in trial_input.extents if name not in positions]
+    if missing:
+        raise ValueError(f"checkpoint {view.checkpoint} has no position of split {missing[0]}")
+    fold = trial_input.prefix.up_to(positions)
+    return Cut(
+        view.checkpoint, positions, state_of(view), {key: list(values) for key, values in fold.items()}
+    )
+
+
+def state_of(view: SnapshotView) -> Totals:
+    """Return what a checkpoint holds per key, nulls as 0."""
+    return {
+        key_of_text(text): [0 if value is None else value for value in values]
+        for entries in view.state.values()
+        for text, values in entries.items()
+    }

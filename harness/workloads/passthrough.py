@@ -1,0 +1,52 @@
+"""A generated workload without shuffle and without state: every operator has one input with one sender (ALO-3).
+
+At-least-once mode counts a record twice only where a subtask waits for barriers of several channels. Here none
+does, so the output is exact in both modes, and the exactly-once checker judges it in both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from harness.oracle.sequential_model import Aggregate, SequentialSpec
+from harness.plan import TrialPlan
+from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
+from harness.workloads.workload import SplitData
+
+
+class Passthrough:
+    """Generated rows ``id, key, value``; per record one output row ``id, count, sum`` with count 1.
+
+    In the words of the keyed model, every record is a key of its own: a record that comes twice is a second row
+    of a key that has one record.
+    """
+
+    name = "passthrough"
+    description = (
+        "Read the splits; emit every record twice, the second time marked (flat map); drop the marked ones "
+        "(filter); turn each record that is left into a row with its `id`, `count` 1 and `sum` its value (map); "
+        "write the rows to a sink whose committed output is visible exactly once. Neither keys nor shuffles: "
+        "each step reads from the one step before it, on as many subtasks as the source has."
+    )
+    spec = SequentialSpec(
+        id_column="id",
+        key_columns=("id",),
+        aggregates=(Aggregate("count"), Aggregate("sum", "value")),
+        stateful=False,
+    )
+
+    @property
+    def input_directory(self) -> Path | None:
+        """Return None: the input is generated."""
+        return None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the input."""
+        return SCHEMA
+
+    def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
+        """Return the splits that ``keyed-totals`` has for the same plan."""
+        return KeyedTotals().splits(plan)
