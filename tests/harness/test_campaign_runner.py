@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
 from harness.campaign.configuration import CampaignConfiguration, configuration_from
 from harness.campaign.interrupts import Interrupts
 from harness.campaign.replay import first_difference, replay, sources_of
 from harness.campaign.run_directory import open_run_directory
-from harness.campaign.runner import VALID_KEPT, run_campaign
+from harness.campaign.runner import VALID_KEPT, run_campaign, without_unreachable_faults
 from harness.errors import NondeterminismError, OperatingError, UsageProblem
 from harness.oracle.checker import TrialContext, compose
 from harness.oracle.faults_fired import FaultsFired
@@ -168,3 +169,15 @@ def test_a_campaign_in_at_least_once_mode_that_saw_no_duplicate_is_unknown(tmp_p
 def test_a_campaign_in_exactly_once_mode_owes_no_duplicates(tmp_path: Path) -> None:
     record = run_campaign(configuration(trials=2), ReferenceSimulated(), tmp_path / "run")
     assert record.findings == ()
+
+
+def test_a_drawn_fault_whose_moment_never_came_is_dropped_from_its_plan_and_a_written_one_never() -> None:
+    fault = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.RESTORED, "totals[0]"))
+    plan = TrialPlan(faults=(fault,))
+    record = run_trial(plan, ReferenceSimulated(), Path())
+    assert record.verdict is Verdict.UNKNOWN
+    fitted = without_unreachable_faults(plan, record)
+    assert fitted is not None
+    assert fitted.faults == ()
+    assert "1 drawn fault" in fitted.note
+    assert without_unreachable_faults(fitted, run_trial(fitted, ReferenceSimulated(), Path())) is None

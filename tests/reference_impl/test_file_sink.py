@@ -311,6 +311,7 @@ class Job:
                         taken.append((checkpoint, position, take(sink, checkpoint)))
                     elif step in "cC" and taken:
                         self.latest = taken.pop()
+                        taken.clear()  # older ones are subsumed: a restore never goes back behind the newest
                         if step == "c":
                             completed(sink, self.latest[0])
                     elif step == "x":
