@@ -59,6 +59,12 @@ SystemOption = Annotated[
     str | None,
     typer.Option("--system", metavar="S", help="reference-simulated (the default) or reference-spark."),
 ]
+StateBackendOption = Annotated[
+    str | None,
+    typer.Option(
+        "--state-backend", metavar="NAME", help="heap (the default), rocksdb, or package.module:Factory."
+    ),
+]
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where the new run directory is created.")
 ]
@@ -115,6 +121,7 @@ def campaign(
         str | None, typer.Option("--budget", metavar="5m", help="Time instead of a number of trials.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the drawn plans.")] = None,
+    state_backend: StateBackendOption = None,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,11 +133,12 @@ def campaign(
       barrier-tck campaign --budget 5m --seed 7         as many as fit into five minutes
       barrier-tck campaign campaigns/flights.toml       a campaign file
       barrier-tck campaign --system reference-spark --trials 4
+      barrier-tck campaign --state-backend rocksdb      keyed state in RocksDB
     """
     from harness.campaign.run_directory import new_run_path
     from harness.campaign.runner import run_campaign
 
-    configuration = _configured(file, system, trials, budget, seed)
+    configuration = _configured(file, system, trials, budget, seed, state_backend)
     console = _console(as_json)
     with _opened(configuration.system, configuration.cluster) as deployed:
         path = new_run_path(out, configuration.name, datetime.now())
@@ -156,7 +164,12 @@ def campaign(
 
 
 def _configured(
-    file: Path | None, system: str | None, trials: int | None, budget: str | None, seed: int | None
+    file: Path | None,
+    system: str | None,
+    trials: int | None,
+    budget: str | None,
+    seed: int | None,
+    state_backend: str | None,
 ) -> CampaignConfiguration:
     """Read the campaign file, if any, and lay the options over it."""
     from harness.campaign.configuration import CampaignConfiguration, check_configuration, read_configuration
@@ -171,6 +184,8 @@ def _configured(
         changes["system"] = system
     if seed is not None:
         changes["seed"] = seed
+    if state_backend is not None:
+        changes["state_backend"] = state_backend
     configuration = msgspec.structs.replace(configuration, **changes)
     check_configuration(configuration, str(file) if file is not None else "the options")
     return configuration

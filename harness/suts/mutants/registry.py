@@ -24,7 +24,9 @@ from harness.plan import (
     WorkloadPlan,
 )
 from harness.suts.mutants import data, protocol
+from reference_impl.errors import UsageError
 from reference_impl.runtime.components import Components
+from reference_impl.state.registry import backend_named
 
 TRIES = 40
 """Plans per mutant and world; each catalogued bug shows within a few of them."""
@@ -197,11 +199,22 @@ MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _mutants()}
 
 
 def components_of(plan: TrialPlan) -> Components:
-    """Return the parts that a plan's runtime is built of; raises UsageProblem if its mutant is unknown."""
-    if plan.state_backend != "heap":
-        raise UsageProblem(f"state_backend {plan.state_backend!r} is not known; use 'heap'")
+    """Return the parts that a plan's runtime is built of.
+
+    Raises UsageProblem if its mutant or its state backend is unknown, or if the mutant is itself a backend and
+    the plan asks for another one.
+    """
     if plan.mutant is None:
-        return Components()
-    if plan.mutant not in MUTANTS:
+        components = Components()
+    elif plan.mutant in MUTANTS:
+        components = MUTANTS[plan.mutant].components
+    else:
         raise UsageProblem(f"mutant {plan.mutant!r} is not known; known are {', '.join(MUTANTS)}")
-    return MUTANTS[plan.mutant].components
+    if plan.state_backend == TrialPlan().state_backend:
+        return components
+    if components.state_backend is not Components().state_backend:
+        raise UsageProblem(f"mutant {plan.mutant!r} is a broken heap backend; leave state_backend at 'heap'")
+    try:
+        return replace(components, state_backend=backend_named(plan.state_backend))
+    except UsageError as error:
+        raise UsageProblem(str(error)) from error
