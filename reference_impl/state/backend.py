@@ -24,6 +24,7 @@ from typing import Generic, Protocol, TypeVar
 
 from reference_impl.ids import CheckpointId, KeyGroupRange
 from reference_impl.protocol.messages import StateHandle
+from reference_impl.state.checks import require_same_length
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -142,7 +143,7 @@ class KeyedStateStore(Protocol):
         """Learn that the checkpoint failed; release what was kept for it."""
 
     def close(self) -> None:
-        """Release everything: files, threads, memory. Closing twice is harmless."""
+        """Release everything: files, threads, memory. Unfinished snapshots are cancelled; twice is harmless."""
 
 
 class StateBackend(Protocol):
@@ -177,11 +178,14 @@ class BatchedStateStore:
 
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys, one ``get`` at a time."""
+        require_same_length(len(groups), len(keys))
         return [self.get(name, group, key) for group, key in zip(groups, keys, strict=True)]
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
     ) -> None:
         """Set many values, one ``put`` at a time."""
+        require_same_length(len(groups), len(keys))
+        require_same_length(len(groups), len(values))
         for group, key, value in zip(groups, keys, values, strict=True):
             self.put(name, group, key, value)

@@ -25,10 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import add
 from pathlib import Path
 from threading import Lock
-from typing import cast
 
 import msgspec
-from rocksdict import Checkpoint, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import Checkpoint, Options, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from reference_impl.ids import CheckpointId, KeyGroupRange
@@ -158,10 +157,7 @@ class RocksDBStateStore:
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the entries as they are now, in the order of their keys; later writes do not disturb it."""
         database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with _Failures("read from"):
-            # Raw mode: bytes only.
-            entries = cast("Iterator[tuple[bytes, bytes]]", database.items(from_key=prefix))
-        scan = _Scan(entries, prefix)
+        scan = _Scan(_entries_from(database, prefix), prefix)
         self._scans_begun += 1
         self._scans[self._scans_begun] = scan
         return scan
@@ -262,8 +258,7 @@ class _Scan:
     def __next__(self) -> tuple[bytes, bytes]:
         if self._entries is None:
             raise UsageError("a scan was continued after its store was closed")
-        with _Failures("read from"):
-            key, value = next(self._entries)
+        key, value = next(self._entries)
         if not key.startswith(self._prefix):
             self._entries = iter(())
             raise StopIteration
@@ -425,10 +420,7 @@ def _copy_groups(part: Path, database: Rdict, key_groups: KeyGroupRange) -> None
     try:
         batch = WriteBatch(raw_mode=True)
         with _Failures("copy restored state into"):
-            entries = cast(
-                "Iterator[tuple[bytes, bytes]]", source.items(from_key=_GROUP.pack(key_groups.start))
-            )
-            for key, value in entries:
+            for key, value in _entries_from(source, _GROUP.pack(key_groups.start)):
                 if key >= end:
                     break
                 batch.put(key, value)
@@ -478,11 +470,25 @@ def _close(database: Rdict) -> None:
         database.close()
 
 
-def _is_empty(database: Rdict) -> bool:
+def _entries_from(database: Rdict, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Return an iterator over the entries as they are now, from a key on."""
     with _Failures("read from"):
-        entries = database.iter()
-        entries.seek_to_first()
-        return not entries.valid()
+        position = database.iter()
+        position.seek(key)
+    return _entries_at(position)
+
+
+def _entries_at(position: RdictIter) -> Iterator[tuple[bytes, bytes]]:
+    """Yield entries to the end. The library's own iterators take damage for the end; this one asks."""
+    with _Failures("read from"):
+        while position.valid():
+            yield position.key(), position.value()
+            position.next()
+        position.status()
+
+
+def _is_empty(database: Rdict) -> bool:
+    return next(_entries_from(database, b""), None) is None
 
 
 def _make_directory(path: Path) -> None:
