@@ -61,9 +61,7 @@ SystemOption = Annotated[
 ]
 StateBackendOption = Annotated[
     str | None,
-    typer.Option(
-        "--state-backend", metavar="NAME", help="heap (the default), rocksdb, or package.module:Factory."
-    ),
+    typer.Option("--state-backend", metavar="NAME", help="heap, rocksdb, or package.module:Factory."),
 ]
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where the new run directory is created.")
@@ -133,12 +131,13 @@ def campaign(
       barrier-tck campaign --budget 5m --seed 7         as many as fit into five minutes
       barrier-tck campaign campaigns/flights.toml       a campaign file
       barrier-tck campaign --system reference-spark --trials 4
-      barrier-tck campaign --state-backend rocksdb      keyed state in RocksDB
+      barrier-tck campaign --state-backend rocksdb
     """
     from harness.campaign.run_directory import new_run_path
     from harness.campaign.runner import run_campaign
 
-    configuration = _configured(file, system, trials, budget, seed, state_backend)
+    options = {"system": system, "seed": seed, "state_backend": state_backend}
+    configuration = _configured(file, trials, budget, options)
     console = _console(as_json)
     with _opened(configuration.system, configuration.cluster) as deployed:
         path = new_run_path(out, configuration.name, datetime.now())
@@ -164,28 +163,17 @@ def campaign(
 
 
 def _configured(
-    file: Path | None,
-    system: str | None,
-    trials: int | None,
-    budget: str | None,
-    seed: int | None,
-    state_backend: str | None,
+    file: Path | None, trials: int | None, budget: str | None, options: dict[str, Any]
 ) -> CampaignConfiguration:
-    """Read the campaign file, if any, and lay the options over it."""
+    """Read the campaign file, if any, and lay the options that were given over it."""
     from harness.campaign.configuration import CampaignConfiguration, check_configuration, read_configuration
 
     configuration = CampaignConfiguration() if file is None else read_configuration(file)
     if trials is not None and budget is not None:
         raise UsageProblem("--trials and --budget are both given; keep one of the two")
-    changes: dict[str, Any] = {}
+    changes = {name: value for name, value in options.items() if value is not None}
     if trials is not None or budget is not None:
         changes |= {"trials": trials, "budget": budget}
-    if system is not None:
-        changes["system"] = system
-    if seed is not None:
-        changes["seed"] = seed
-    if state_backend is not None:
-        changes["state_backend"] = state_backend
     configuration = msgspec.structs.replace(configuration, **changes)
     check_configuration(configuration, str(file) if file is not None else "the options")
     return configuration
@@ -435,10 +423,10 @@ def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="throughput|simulation", help="Which benchmark.")],
+    name: Annotated[str, typer.Argument(metavar="throughput|simulation|state", help="Which benchmark.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Measure: throughput against Structured Streaming, or simulated schedules a second.
+    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends.
 
     Run it at the top of a checkout; benchmarks are not part of the installed package.
 
@@ -446,6 +434,7 @@ def bench(
     Examples:
       barrier-tck bench simulation
       barrier-tck bench throughput --json
+      barrier-tck bench state                           heap and RocksDB with a million keys
     """
     from harness.bench import BENCHMARKS, run_benchmark
     from harness.strict_input import nearest

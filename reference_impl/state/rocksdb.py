@@ -27,7 +27,7 @@ from pathlib import Path
 from threading import Lock
 
 import msgspec
-from rocksdict import Checkpoint, Options, Rdict, RdictIter, WriteBatch, WriteOptions
+from rocksdict import Checkpoint, Rdict, WriteBatch
 
 from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from reference_impl.ids import CheckpointId, KeyGroupRange
@@ -41,6 +41,14 @@ from reference_impl.state.backend import (
     StateWriter,
 )
 from reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
+from reference_impl.state.rocksdb_library import (
+    Failures,
+    close_database,
+    entries_from,
+    is_empty,
+    make_directory,
+    open_database,
+)
 from reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 from reference_impl.state.working_directory import remove_tree
 
@@ -96,7 +104,7 @@ class RocksDBStateBackend:
         checkpoints = working / _CHECKPOINTS
         if self._local_checkpoints is not None:
             checkpoints = Path(self._local_checkpoints) / working.parent.name / working.name
-        _make_directory(checkpoints)
+        make_directory(checkpoints)
         _require_one_file_system(working, checkpoints)
         database = _restored_database(working, restore, reader, scope.key_groups)
         return RocksDBStateStore(scope.key_groups, database, checkpoints)
@@ -138,26 +146,26 @@ class RocksDBStateStore:
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
         """Return the value, or None if there is none."""
         database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with _Failures("read from"):
+        with Failures("read from"):
             value: bytes | None = database.get(prefix + key)
         return value
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
         """Set the value; raises UsageError for a key group that is not the store's."""
         database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with _Failures("write to"):
+        with Failures("write to"):
             database.put(prefix + key, value)
 
     def delete(self, name: str, group: int, key: bytes) -> None:
         """Remove the value; a missing one is no error."""
         database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with _Failures("write to"):
+        with Failures("write to"):
             database.delete(prefix + key)
 
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the entries as they are now, in the order of their keys; later writes do not disturb it."""
         database, prefix = self._open(name), self._prefixes_of(name)[group]
-        scan = _Scan(_entries_from(database, prefix), prefix)
+        scan = _Scan(entries_from(database, prefix), prefix)
         self._scans_begun += 1
         self._scans[self._scans_begun] = scan
         return scan
@@ -167,7 +175,7 @@ class RocksDBStateStore:
         require_same_length(len(groups), len(keys))
         database, prefixes = self._open(name), self._prefixes_of(name)
         wanted = list(map(add, map(prefixes.__getitem__, groups), keys))
-        with _Failures("read from"):
+        with Failures("read from"):
             return database.get(wanted) if wanted else []  # type: ignore[return-value]
 
     def put_many(
@@ -179,7 +187,7 @@ class RocksDBStateStore:
         database, prefixes = self._open(name), self._prefixes_of(name)
         batch = WriteBatch(raw_mode=True)
         put = batch.put
-        with _Failures("write to"):
+        with Failures("write to"):
             for prefix, key, value in zip(map(prefixes.__getitem__, groups), keys, values, strict=True):
                 put(prefix + key, value)
             database.write(batch)
@@ -189,13 +197,13 @@ class RocksDBStateStore:
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         """Flush, link the files into a local checkpoint; the future uploads and removes it (SNP-1, SNP-4)."""
         database = self._open("")
-        if _is_empty(database):
+        if is_empty(database):
             return FinishedSnapshot(())
         self._snapshots_taken += 1
         number = self._snapshots_taken
         directory = self._checkpoints / f"{number}-of-checkpoint-{checkpoint}"
         try:
-            with _Failures("take a local checkpoint of"):
+            with Failures("take a local checkpoint of"):
                 # With the log off, what is not flushed is in no file.
                 database.flush(wait=True)
                 Checkpoint(database).create_checkpoint(str(directory))
@@ -224,7 +232,7 @@ class RocksDBStateStore:
         for _, scan in sorted(self._scans.items()):
             # An iterator keeps the database open.
             scan.close()
-        _close(database)
+        close_database(database)
 
     @staticmethod
     def _cancel(futures: list[DeferredSnapshot[tuple[StateHandle, ...]]]) -> None:
@@ -337,7 +345,7 @@ def _restored_database(
     if snapshots:
         # The first snapshot's files become the database; only what others hold has to be copied over.
         _download(snapshots[0], reader, path)
-    database = _open_database(path)
+    database = open_database(path)
     try:
         if snapshots:
             _drop_foreign_groups(database, snapshots[0][0].key_groups, key_groups)
@@ -347,7 +355,7 @@ def _restored_database(
             _copy_groups(part, database, snapshot[0].key_groups.intersection(key_groups))
             remove_tree(part)
     except BaseException:
-        _close(database)
+        close_database(database)
         raise
     return database
 
@@ -397,7 +405,7 @@ def _read_index(handle: StateHandle, content: bytes) -> list[tuple[str, str]]:
 
 
 def _download(snapshot: _Snapshot, reader: StateReader, target: Path) -> None:
-    _make_directory(target)
+    make_directory(target)
     for name, handle in snapshot[1]:
         content = reader.read(handle)
         try:
@@ -407,7 +415,7 @@ def _download(snapshot: _Snapshot, reader: StateReader, target: Path) -> None:
 
 
 def _drop_foreign_groups(database: Rdict, held: KeyGroupRange, kept: KeyGroupRange) -> None:
-    with _Failures("write to"):
+    with Failures("write to"):
         if held.start < kept.start:
             database.delete_range(_GROUP.pack(held.start), _GROUP.pack(kept.start))
         if kept.end < held.end:
@@ -415,12 +423,12 @@ def _drop_foreign_groups(database: Rdict, held: KeyGroupRange, kept: KeyGroupRan
 
 
 def _copy_groups(part: Path, database: Rdict, key_groups: KeyGroupRange) -> None:
-    source = _open_database(part)
+    source = open_database(part)
     end = _GROUP.pack(key_groups.end)
     try:
         batch = WriteBatch(raw_mode=True)
-        with _Failures("copy restored state into"):
-            for key, value in _entries_from(source, _GROUP.pack(key_groups.start)):
+        with Failures("copy restored state into"):
+            for key, value in entries_from(source, _GROUP.pack(key_groups.start)):
                 if key >= end:
                     break
                 batch.put(key, value)
@@ -429,73 +437,7 @@ def _copy_groups(part: Path, database: Rdict, key_groups: KeyGroupRange) -> None
                     batch = WriteBatch(raw_mode=True)
             database.write(batch)
     finally:
-        _close(source)
-
-
-# --- the database -------------------------------------------------------------------------------------------
-
-
-class _Failures:
-    """Turns what rocksdict raises into StorageError. Its one class for every failure is ``Exception``."""
-
-    def __init__(self, action: str) -> None:
-        self._action = action
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, KeyError | TypeError | ValueError):
-            raise UsageError(f"keys and values are bytes: {error}") from error
-        if type(error) is Exception:
-            family = CorruptStateError if str(error).startswith("Corruption") else StorageError
-            raise family(f"cannot {self._action} the RocksDB database: {error}") from error
-
-
-def _open_database(path: Path) -> Rdict:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_keep_log_file_num(1)
-    without_log = WriteOptions()
-    # The stub calls this a method; it is an attribute.
-    without_log.disable_wal = True  # type: ignore[method-assign, assignment]
-    with _Failures(f"open {path} as"):
-        database = Rdict(str(path), options)
-    database.set_write_options(without_log)
-    return database
-
-
-def _close(database: Rdict) -> None:
-    with _Failures("close"):
-        database.close()
-
-
-def _entries_from(database: Rdict, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Return an iterator over the entries as they are now, from a key on."""
-    with _Failures("read from"):
-        position = database.iter()
-        position.seek(key)
-    return _entries_at(position)
-
-
-def _entries_at(position: RdictIter) -> Iterator[tuple[bytes, bytes]]:
-    """Yield entries to the end. The library's own iterators take damage for the end; this one asks."""
-    with _Failures("read from"):
-        while position.valid():
-            yield position.key(), position.value()
-            position.next()
-        position.status()
-
-
-def _is_empty(database: Rdict) -> bool:
-    return next(_entries_from(database, b""), None) is None
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot create {path}: {error}") from error
+        close_database(source)
 
 
 def _require_one_file_system(working: Path, checkpoints: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from reference_impl.errors import StorageError
 from reference_impl.state.backend import StateBackend, StateCapability
@@ -60,10 +58,11 @@ class WorkingDirectory:
 
 def remove_tree(path: Path) -> None:
     """Remove a directory, which may be gone already or vanish meanwhile; raises StorageError."""
-
-    def not_missing(_function: Callable[..., Any], name: str, problem: Any) -> None:
-        error = problem[1]
-        if not isinstance(error, FileNotFoundError):
-            raise StorageError(f"cannot remove {name}: {error}") from error
-
-    shutil.rmtree(path, onerror=not_missing)
+    while path.exists():
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            # Somebody else removes it too, a file at a time: go on with what is left.
+            continue
+        except OSError as error:
+            raise StorageError(f"cannot remove {path}: {error}") from error

@@ -19,7 +19,7 @@ from reference_impl.operators.process import KeyedProcess, Row
 from reference_impl.operators.rows import RowPlane
 from reference_impl.protocol.messages import OperatorSnapshot
 from reference_impl.state.backend import KeyedStateStore
-from reference_impl.state.keyed import KeyedStates
+from reference_impl.state.keyed import AggregatingCell, KeyedStates, NamedState
 from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.filesystem import LocalFileSystem
 from tests.reference_impl.state_worlds import ALL, StateWorld
@@ -82,7 +82,7 @@ def test_five_states_of_one_operator_behave_like_five_dicts(
     items = states.list("l", int)
     mapped = states.map("m", str, int)
     reduced = states.reducing("r", int, max)
-    folded = states.aggregating(
+    folded: NamedState[AggregatingCell[int, tuple[int, int], float]] = states.aggregating(
         "a", tuple[int, int], lambda: (0, 0), lambda total, new: (total[0] + new, total[1] + 1), mean
     )
     model: dict[str, dict[Any, Any]] = {name: {} for name in "vlmra"}
@@ -259,7 +259,7 @@ def test_both_operators_survive_a_change_of_parallelism(world: StateWorld) -> No
     snapshots = [operator.snapshot(CheckpointId(1)).run() for operator in chain.operators]
     chain.close()
     found: list[Any] = []
-    parts = []
+    parts: list[OperatorSnapshot] = []
     for groups in (KeyGroupRange(0, 3), KeyGroupRange(3, 8)):
         part = Chain(world, RowPlane(), groups, snapshots)
         for group in groups:

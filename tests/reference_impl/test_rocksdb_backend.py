@@ -14,6 +14,7 @@ import pytest
 
 from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from reference_impl.ids import CheckpointId, KeyGroupRange
+from reference_impl.protocol.messages import StateHandle
 from reference_impl.state import rocksdb
 from reference_impl.state.backend import StateScope
 from reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
@@ -121,7 +122,7 @@ def test_damage_that_only_rocksdb_can_see_is_not_taken_for_the_end_of_the_state(
 
 
 def test_an_open_that_fails_half_way_leaves_nothing_open(world: StateWorld) -> None:
-    handles = []
+    handles: list[StateHandle] = []
     for part in (KeyGroupRange(0, 4), KeyGroupRange(4, 8)):
         store = world.store(part)
         store.put("a", part.start, b"k", os.urandom(500))
@@ -174,7 +175,7 @@ def test_local_checkpoints_on_another_file_system_are_refused_at_open(
 
     backend = RocksDBStateBackend(str(elsewhere))
     with monkeypatch.context() as patched:
-        patched.setattr(rocksdb.os, "stat", stat)
+        patched.setattr(os, "stat", stat)
         with pytest.raises(UsageError, match="LOC-10"):
             backend.open(scope, [], world.storage)
     store = backend.open(scope, [], world.storage)
@@ -200,9 +201,12 @@ def test_a_failing_local_disk_fails_the_checkpoint_only(world: StateWorld) -> No
 
 def test_values_that_are_no_bytes_are_the_callers_mistake(world: StateWorld) -> None:
     store = world.store()
-    for wrong in (lambda: store.put("a", 0, b"k", "v"), lambda: store.put("a", 0, "k", b"v")):  # type: ignore[arg-type]
-        with pytest.raises(UsageError, match="bytes"):
-            wrong()
+    with pytest.raises(UsageError, match="bytes"):
+        store.put("a", 0, b"k", "v")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="bytes"):
+        store.put("a", 0, "k", b"v")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="bytes"):
+        store.put_many("a", [0], [b"k"], ["v"])  # type: ignore[list-item]
 
 
 def test_many_snapshots_with_compactions_between_them_stay_as_they_were(world: StateWorld) -> None:
