@@ -23,10 +23,9 @@ from harness.plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from harness.suts.backends import require_state_backend
 from harness.suts.mutants import data, protocol
-from reference_impl.errors import UsageError
 from reference_impl.runtime.components import Components
-from reference_impl.state.registry import backend_named
 
 TRIES = 40
 """Plans per mutant and world; each catalogued bug shows within a few of them."""
@@ -214,7 +213,4 @@ def components_of(plan: TrialPlan) -> Components:
         return components
     if components.state_backend is not Components().state_backend:
         raise UsageProblem(f"mutant {plan.mutant!r} is a broken heap backend; leave state_backend at 'heap'")
-    try:
-        return replace(components, state_backend=backend_named(plan.state_backend))
-    except UsageError as error:
-        raise UsageProblem(str(error)) from error
+    return replace(components, state_backend=require_state_backend(plan.state_backend))
