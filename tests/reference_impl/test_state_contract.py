@@ -284,6 +284,21 @@ def test_rescaling_gives_each_entry_to_the_owner_of_its_key_group(
     assert together == model
 
 
+def test_entries_of_a_former_owner_do_not_return_when_parts_are_joined_again(world: StateWorld) -> None:
+    """One store, split in two, each half emptied by its owner, joined: neither half brings the other's back."""
+    whole = world.store()
+    whole.put_many("a", list(range(8)), [b"k"] * 8, [b"old"] * 8)
+    handles = world.snapshot(whole).run()
+    parts: list[StateHandle] = []
+    for part in (KeyGroupRange(0, 4), KeyGroupRange(4, 8)):
+        store = world.store(part, handles)
+        for group in part:
+            store.delete("a", group, b"k")
+        store.put("b", part.start, b"k", b"new")
+        parts.extend(world.snapshot(store).run())
+    assert world.held(parts) == {("b", 0, b"k"): b"new", ("b", 4, b"k"): b"new"}
+
+
 def test_an_emptied_state_is_restored_as_empty(world: StateWorld) -> None:
     store = world.store()
     store.put("a", 0, b"k", b"1")
