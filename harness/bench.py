@@ -10,18 +10,19 @@ from typing import Any
 
 from harness.errors import EnvironmentProblem
 
-BENCHMARKS = ("throughput", "simulation")
+BENCHMARKS = {"throughput": "throughput", "simulation": "simulation", "state": "state_backends"}
+"""Name on the command line -> module below ``benchmarks``."""
 
 Progress = Callable[[str], None]
 """Told a sentence whenever a benchmark comes to something new."""
 
 
 def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
-    """Run ``benchmarks.<name>`` and return its numbers, units in the names.
+    """Run a benchmark by its name and return its numbers, units in the names.
 
     Raises EnvironmentProblem if the benchmarks cannot be imported, that is outside a checkout.
     """
-    module_name = f"benchmarks.{name}"
+    module_name = f"benchmarks.{BENCHMARKS[name]}"
     here = str(Path.cwd())
     if here not in sys.path:  # an installed command does not look where it is run
         sys.path.append(here)

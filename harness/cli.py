@@ -59,6 +59,10 @@ SystemOption = Annotated[
     str | None,
     typer.Option("--system", metavar="S", help="reference-simulated (the default) or reference-spark."),
 ]
+StateBackendOption = Annotated[
+    str | None,
+    typer.Option("--state-backend", metavar="NAME", help="heap, rocksdb, or package.module:Factory."),
+]
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Where the new run directory is created.")
 ]
@@ -115,6 +119,7 @@ def campaign(
         str | None, typer.Option("--budget", metavar="5m", help="Time instead of a number of trials.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the drawn plans.")] = None,
+    state_backend: StateBackendOption = None,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -126,11 +131,13 @@ def campaign(
       barrier-tck campaign --budget 5m --seed 7         as many as fit into five minutes
       barrier-tck campaign campaigns/flights.toml       a campaign file
       barrier-tck campaign --system reference-spark --trials 4
+      barrier-tck campaign --state-backend rocksdb
     """
     from harness.campaign.run_directory import new_run_path, require_place
     from harness.campaign.runner import run_campaign
 
-    configuration = _configured(file, system, trials, budget, seed)
+    options = {"system": system, "seed": seed, "state_backend": state_backend}
+    configuration = _configured(file, trials, budget, options)
     console = _console(as_json)
     require_place(out)
     with _opened(configuration.system, configuration.cluster) as deployed:
@@ -158,21 +165,17 @@ def campaign(
 
 
 def _configured(
-    file: Path | None, system: str | None, trials: int | None, budget: str | None, seed: int | None
+    file: Path | None, trials: int | None, budget: str | None, options: dict[str, Any]
 ) -> CampaignConfiguration:
-    """Read the campaign file, if any, and lay the options over it."""
+    """Read the campaign file, if any, and lay the options that were given over it."""
     from harness.campaign.configuration import CampaignConfiguration, check_configuration, read_configuration
 
     configuration = CampaignConfiguration() if file is None else read_configuration(file)
     if trials is not None and budget is not None:
         raise UsageProblem("--trials and --budget are both given; keep one of the two")
-    changes: dict[str, Any] = {}
+    changes = {name: value for name, value in options.items() if value is not None}
     if trials is not None or budget is not None:
         changes |= {"trials": trials, "budget": budget}
-    if system is not None:
-        changes["system"] = system
-    if seed is not None:
-        changes["seed"] = seed
     configuration = msgspec.structs.replace(configuration, **changes)
     check_configuration(configuration, str(file) if file is not None else "the options")
     return configuration
@@ -422,10 +425,10 @@ def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="throughput|simulation", help="Which benchmark.")],
+    name: Annotated[str, typer.Argument(metavar="throughput|simulation|state", help="Which benchmark.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Measure: throughput against Structured Streaming, or simulated schedules a second.
+    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends.
 
     Run it at the top of a checkout; benchmarks are not part of the installed package.
 
@@ -433,6 +436,7 @@ def bench(
     Examples:
       barrier-tck bench simulation
       barrier-tck bench throughput --json
+      barrier-tck bench state                           heap and RocksDB with a million keys
     """
     from harness.bench import BENCHMARKS, run_benchmark
     from harness.strict_input import nearest

@@ -104,6 +104,7 @@ class TrialPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsPlan = LimitsPlan()
     faults: tuple[ScheduledFault, ...] = ()
     state_backend: str = "heap"
+    """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     mutant: str | None = None
     """Id of a planted bug (``harness.suts.mutants``); None: the product as it is."""
     note: str = ""

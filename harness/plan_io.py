@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,12 @@ _AT_LEAST: tuple[tuple[str, int], ...] = (
 _ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("checkpoints.mode", ("exactly_once", "at_least_once")),
     ("restart.strategy", ("none", "fixed_delay")),
-    ("state_backend", ("heap",)),
 )
 """Names that a plan may use, by key path. What is added to the product is added here."""
+
+STATE_BACKENDS = ("heap", "rocksdb")
+"""Backends by their short names; any other is a target, ``package.module:Factory``."""
+_TARGET = re.compile(r"[\w.]+:\w+")
 
 
 def plan_from(value: object, source: str, path: str = "") -> TrialPlan:
@@ -79,6 +83,11 @@ def check_values(plan: TrialPlan, source: str) -> None:
         name = _value_at(plan, path)
         if name not in allowed:
             raise UsageProblem(f"{source}: {path} is {name!r}{nearest(str(name), allowed)}")
+    if plan.state_backend not in STATE_BACKENDS and not _TARGET.fullmatch(plan.state_backend):
+        raise UsageProblem(
+            f"{source}: state_backend is {plan.state_backend!r}{nearest(plan.state_backend, STATE_BACKENDS)} "
+            "(another backend is named package.module:Factory)"
+        )
     if plan.topology.keyed > plan.topology.max_parallelism:
         raise UsageProblem(
             f"{source}: topology.keyed is {plan.topology.keyed}, above topology.max_parallelism "

@@ -21,6 +21,7 @@ from harness.plan import TrialPlan
 from harness.plan_io import check_values
 from harness.profiles import Profile, profile_named
 from harness.strict_input import convert, nearest, read_toml
+from harness.suts.backends import require_state_backend
 from harness.suts.registry import DEFAULT_SYSTEM, require_system
 
 CONFIGURATION_VERSION = 1
@@ -92,6 +93,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     weights: dict[str, int] = {}
     """Fault kind -> weight (``executor``, ``worker``, ``coordinator``), replacing the profile's."""
     state_backend: str = "heap"
+    """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     workload: Section = {}
     topology: Section = {}
     checkpoints: Section = {}
@@ -173,6 +175,7 @@ def check_configuration(configuration: CampaignConfiguration, source: str) -> No
             raise UsageProblem(f"{source}: trial[{index}].repeat is {trial.repeat}; it must be 1 or more")
     try:
         require_system(configuration.system)
+        require_state_backend(configuration.state_backend)
         profile_named(configuration.profile)
         configuration.the_budget()
         plan = configuration.adjusted(TrialPlan())

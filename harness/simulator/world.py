@@ -10,7 +10,9 @@ attempts overlap (a zombie period); after a crash of the coordinator its subtask
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from faults.vocabulary import ProtocolPoint as FaultPoint
@@ -27,11 +29,12 @@ from reference_impl.config import JobConfig
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint
+from reference_impl.protocol.messages import AcknowledgeCheckpoint, CancelSubtask, CompletedCheckpoint
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorObserver, CoordinatorPorts
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
+from reference_impl.state.backend import StateCapability
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 _FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
@@ -121,7 +124,7 @@ class SimulatedCoordinator:
     def receive(self, message: Any) -> None:
         """Take a message of a subtask."""
         if self.alive:
-            self._trace("receive", message)
+            self._trace("receive", self.world.traced(message))
             self.guarded(self.driver.on_message, message)
 
     def lost(self, process: SimulatedSubtask) -> None:
@@ -175,6 +178,14 @@ class SimulatedWorld:
         # By identity: hashing an enum member costs more than all the rest of passing a point.
         self._watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
         self.records_watched = FaultPoint.RECORDS_PROCESSED in watched
+        capabilities = components.state_backend().capabilities
+        self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
+        self._working = (
+            tempfile.TemporaryDirectory(prefix="barrier-tck-world-")
+            if StateCapability.LOCAL_FILES in capabilities
+            else None
+        )
+        self._killed: list[SimulatedSubtask] = []
         self._first_running_ms: float | None = None
         self.first_record_ms: dict[int, float] = {}
         """Attempt -> when its first batch was processed."""
@@ -188,6 +199,29 @@ class SimulatedWorld:
         self.nemesis.bind(SimulatedTargets(self), self.scheduler.now_ms)
         self.scheduler.at(0.0, self._start, self.coordinator)
         return self.scheduler.run(float(self.plan.limits.virtual_ms))
+
+    def release(self) -> None:
+        """Release what killed and still living processes hold outside the simulation: their local files.
+
+        Call it last: it does what those processes would no longer do. Twice is harmless.
+        """
+        if self._working is None:
+            return
+        for process in (*self._killed, *self._everyone):
+            if process.driver is not None:
+                process.driver.close()
+        self._working.cleanup()
+
+    def traced(self, message: Any) -> Any:
+        """Return a message as the trace shows it: without what differs between two runs of one plan."""
+        if self._files_repeat or not isinstance(message, AcknowledgeCheckpoint):
+            return message
+        operators = tuple(replace(part, handles=()) for part in message.snapshot.operators)
+        return replace(
+            message,
+            snapshot=replace(message.snapshot, operators=operators),
+            metrics=replace(message.metrics, bytes_written=0),
+        )
 
     def stop_if_over(self) -> None:
         """End the run if the job has ended and its last process has left."""
@@ -268,6 +302,7 @@ class SimulatedWorld:
             storage=FileCheckpointStorage(files, self.graph.name, self.config.storage_root),
             files=files,
             buffered_bytes=process.buffered_bytes,
+            working_root=self._working.name if self._working is not None else None,
         )
         driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
         return driver
@@ -325,6 +360,8 @@ class SimulatedWorld:
         """Kill one process; the coordinator notices after a latency."""
         self.trace.add((self.scheduler.now, process.name, "killed", None))
         process.kill()
+        if self._working is not None:
+            self._killed.append(process)
         self.stop_if_over()
         delay = self.network_random.random() * self.latency_ms
         self.scheduler.at(self.scheduler.now + delay, self._notice, process)

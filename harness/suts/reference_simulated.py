@@ -84,19 +84,22 @@ class ReferenceSimulated:
         recorder = _Recorder(graph, components)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
         recorder.follow(world)
-        in_time = world.run()
-        books = recorder.books
-        history = _history(world, books, in_time)
-        return SimulatedOutcome(
-            history=history,
-            attempts=books.attempts(),
-            checkpoints=books.checkpoints(),
-            snapshots=tuple(books.snapshots),
-            subtasks=tuple(str(subtask) for subtask in graph.subtasks),
-            duration_ms=world.scheduler.now,
-            world=world,
-            measurements=_measure(world),
-        )
+        try:
+            in_time = world.run()
+            books = recorder.books
+            history = _history(world, books, in_time)
+            return SimulatedOutcome(
+                history=history,
+                attempts=books.attempts(),
+                checkpoints=books.checkpoints(),
+                snapshots=tuple(books.snapshots),
+                subtasks=tuple(str(subtask) for subtask in graph.subtasks),
+                duration_ms=world.scheduler.now,
+                world=world,
+                measurements=_measure(world),
+            )
+        finally:
+            world.release()
 
     def close(self) -> None:
         """Do nothing: no trial leaves anything."""

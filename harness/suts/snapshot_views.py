@@ -9,13 +9,14 @@ import msgspec
 
 from harness.oracle.history import SnapshotView, StorageView
 from reference_impl.errors import OperatingError
-from reference_impl.ids import CheckpointId
+from reference_impl.ids import CheckpointId, SubtaskId
 from reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec
 from reference_impl.operators.encoding import decode_accumulator, decode_key
 from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import CompletedCheckpoint
+from reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot
 from reference_impl.runtime.components import Components
 from reference_impl.state.backend import StateScope
+from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 
@@ -47,16 +48,11 @@ def open_checkpoint(
                 if snapshot is None:
                     problem = f"{part.subtask} has no snapshot of operator {spec.uid}"
                     continue
-                groups = graph.key_groups_of(part.subtask)
-                scope = StateScope(graph.name, part.subtask.vertex, spec.uid, part.subtask.index, 0, groups)
-                store = components.state_backend().open(scope, snapshot.handles, storage)
-                for group in groups:
-                    for key, value in store.scan(AGGREGATE_STATE, group):
-                        text = _key_text(list(decode_key(key))).decode()
-                        if text in entries:
-                            problem = f"key {text} of {spec.uid} is in two subtasks' parts"
-                        entries[text] = list(decode_accumulator(value))
-                store.close()
+                for key, value in _entries_of(graph, part.subtask, spec.uid, snapshot, storage, components):
+                    text = _key_text(list(decode_key(key))).decode()
+                    if text in entries:
+                        problem = f"key {text} of {spec.uid} is in two subtasks' parts"
+                    entries[text] = list(decode_accumulator(value))
     except OperatingError as error:
         problem = str(error)
     return SnapshotView(
@@ -78,6 +74,30 @@ def open_restored(
     except OperatingError as error:
         return SnapshotView(checkpoint, 0, {}, {}, problem=str(error))
     return open_checkpoint(completed, graph, storage, components)
+
+
+def _entries_of(
+    graph: JobGraph,
+    subtask: SubtaskId,
+    uid: str,
+    snapshot: OperatorSnapshot,
+    storage: FileCheckpointStorage,
+    components: Components,
+) -> list[tuple[bytes, bytes]]:
+    """Read one operator's entries through the backend, as a restore would (ALN-2)."""
+    backend, groups = components.state_backend(), graph.key_groups_of(subtask)
+    working = WorkingDirectory(backend)
+    try:
+        scope = StateScope(
+            graph.name, subtask.vertex, uid, subtask.index, 0, groups, working.of_operator(uid)
+        )
+        store = backend.open(scope, snapshot.handles, storage)
+        try:
+            return [entry for group in groups for entry in store.scan(AGGREGATE_STATE, group)]
+        finally:
+            store.close()
+    finally:
+        working.close()
 
 
 def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:

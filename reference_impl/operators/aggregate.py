@@ -11,7 +11,7 @@ from reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorCo
 from reference_impl.operators.functions import Aggregate, Emission
 from reference_impl.protocol.messages import OperatorSnapshot, StateHandle
 from reference_impl.runtime.ports import Payload
-from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateScope
+from reference_impl.state.backend import KeyedStateStore, SnapshotFuture
 from reference_impl.state.snapshots import CompositeSnapshot
 
 AGGREGATE_STATE = "aggregate"
@@ -57,16 +57,7 @@ class KeyedAggregate:
         """Open the store with the restored files and fill the table from it (REC-1)."""
         spec = self._spec
         self._context = context
-        handles = restored.handles if restored is not None else ()
-        scope = StateScope(
-            context.job,
-            context.subtask.vertex,
-            self.uid,
-            context.subtask.index,
-            context.attempt,
-            context.key_groups,
-        )
-        self._store = context.state_backend.open(scope, handles, context.reader)
+        self._store = context.open_store(self.uid, restored)
         self._table = self._plane.accumulators(spec.key, spec.aggregates, spec.carry, context.max_parallelism)
         entries = [
             (int(group), key, value)

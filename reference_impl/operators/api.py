@@ -6,14 +6,21 @@ or Arrow) is behind ``DataPlane``, of which there are two implementations that m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
 from reference_impl.runtime.ports import Payload
-from reference_impl.state.backend import SnapshotFuture, StateBackend, StateReader, StateWriter
+from reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateBackend,
+    StateReader,
+    StateScope,
+    StateWriter,
+)
 from reference_impl.storage.filesystem import FileSystem
 
 
@@ -41,6 +48,22 @@ class OperatorContext:
     """The file system that sinks write to (rooted at the file system's root, not at the sink's directory)."""
     write_through: bool = False
     """Keyed operators flush their accumulators to the store after every batch, not only at barriers."""
+    working_directory: Callable[[str], str | None] = lambda _uid: None
+    """Makes an operator's local directory, if the state backend needs one."""
+
+    def open_store(self, uid: str, restored: OperatorSnapshot | None) -> KeyedStateStore:
+        """Open the keyed state of one operator, with what a checkpoint held of it (REC-1)."""
+        scope = StateScope(
+            self.job,
+            self.subtask.vertex,
+            uid,
+            self.subtask.index,
+            self.attempt,
+            self.key_groups,
+            self.working_directory(uid),
+        )
+        handles = restored.handles if restored is not None else ()
+        return self.state_backend.open(scope, handles, self.reader)
 
 
 class Operator(Protocol):

@@ -69,6 +69,7 @@ from reference_impl.runtime.ports import (
 )
 from reference_impl.runtime.routing import Router
 from reference_impl.runtime.snapshotting import SnapshotInProgress
+from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.checkpoint_storage import CheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 
@@ -100,6 +101,8 @@ class SubtaskPorts:
     """Where sources read and sinks write."""
     buffered_bytes: Callable[[], int] = lambda: 0
     """Bytes that wait in the input channels that are held back now (ALN-3)."""
+    working_root: str | None = None
+    """Local directory for the files of state backends; None: the system's temporary directory."""
 
 
 class _Writers:
@@ -143,6 +146,8 @@ class SubtaskDriver:
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
+        state_backend = components.state_backend()
+        self._working = WorkingDirectory(state_backend, ports.working_root)
         self._context = OperatorContext(
             job=deployment.job,
             subtask=deployment.subtask,
@@ -150,11 +155,12 @@ class SubtaskDriver:
             attempt=deployment.attempt,
             key_groups=graph.key_groups_of(deployment.subtask),
             max_parallelism=graph.max_parallelism,
-            state_backend=components.state_backend(),
+            state_backend=state_backend,
             reader=ports.storage,
             writers=_Writers(ports.storage, deployment),
             output_files=ports.files,
             write_through=deployment.config.write_through,
+            working_directory=self._working.of_operator,
         )
         self.reader = None
         if vertex.source is not None:
@@ -235,10 +241,13 @@ class SubtaskDriver:
         for snapshot in self._snapshots.values():
             snapshot.cancel()
         self._snapshots.clear()
-        for operator in self.operators:
-            operator.close()
-        if self.reader is not None:
-            self.reader.close()
+        try:
+            for operator in self.operators:
+                operator.close()
+            if self.reader is not None:
+                self.reader.close()
+        finally:
+            self._working.close()
 
     # --- records --------------------------------------------------------------------------------------------
 

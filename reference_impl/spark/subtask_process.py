@@ -108,6 +108,14 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
         server.close()
 
 
+def local_directory() -> str | None:
+    """Return Spark's directory for local files, which goes with the application even if this process is killed.
+
+    None where Spark named none.
+    """
+    return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+
+
 def executor_of_this_process() -> Executor:
     """Find the executor above this Python worker among its ancestors; in local mode that is the driver."""
     for process in psutil.Process().parents():
@@ -213,6 +221,7 @@ class _SubtaskRun:
             storage=FileCheckpointStorage(files, deployment.job, deployment.config.storage_root),
             files=files,
             buffered_bytes=self._buffered_bytes,
+            working_root=local_directory(),
         )
         factory = program.components.subtask_driver or SubtaskDriver
         driver: SubtaskDriver = factory(deployment, program.graph, program.plane(), ports, program.components)

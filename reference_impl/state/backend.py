@@ -8,18 +8,57 @@ reads and writes follow; at a barrier ``store.snapshot(n, writer)`` does the syn
 ``SnapshotFuture``; its ``run()`` does the asynchronous part, elsewhere and later, and gives the handles. Changes
 made after ``snapshot`` returned never show in it (SNP-1). Then either ``confirm(n)`` or ``abort(n)`` follows, in
 any order with other checkpoints; ``close()`` ends it.
+
+Errors (``reference_impl.errors``). A backend raises StorageError if a disk fails: a snapshot that raises it fails
+its checkpoint, any other call fails the subtask. It raises CorruptStateError, naming the file, if a restored file
+is not what its snapshot wrote; SnapshotCancelled from a ``run`` that was cancelled; and UsageError for a call that
+the caller got wrong: a foreign key group, sequences out of step, a closed store. Anything else is a bug.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from reference_impl.ids import CheckpointId, KeyGroupRange
 from reference_impl.protocol.messages import StateHandle
+from reference_impl.state.checks import require_same_length
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
+
+
+class StateCapability(Enum):
+    """What a backend says it can do beyond the contract. Each is a promise that tests hold it to.
+
+    The value is the name in reports; ``sentence`` is the promise.
+    """
+
+    ASYNCHRONOUS_SNAPSHOTS = "asynchronous-snapshots"
+    """``snapshot`` only captures the state; serialising and writing happen in ``run``."""
+    CONCURRENT_SNAPSHOTS = "concurrent-snapshots"
+    """Several snapshots of one store may be unfinished at once, and finish in any order."""
+    ORDERED_SCAN = "ordered-scan"
+    """``scan`` gives the entries in ascending order of their keys' bytes."""
+    LOCAL_FILES = "local-files"
+    """The store keeps files in the scope's working directory, and nowhere else; it gets one only with this."""
+    DETERMINISTIC_FILES = "deterministic-files"
+    """The same calls in the same order write files with the same bytes."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the promise in one sentence."""
+        return _PROMISES[self]
+
+
+_PROMISES = {
+    StateCapability.ASYNCHRONOUS_SNAPSHOTS: "Serialising and writing happen after the synchronous part.",
+    StateCapability.CONCURRENT_SNAPSHOTS: "Several snapshots may be unfinished at once and finish in any order.",
+    StateCapability.ORDERED_SCAN: "Scans give entries in ascending order of their keys' bytes.",
+    StateCapability.LOCAL_FILES: "State is kept in files below the working directory and nowhere else.",
+    StateCapability.DETERMINISTIC_FILES: "The same calls in the same order write files with the same bytes.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +71,9 @@ class StateScope:
     subtask_index: int
     attempt: int
     key_groups: KeyGroupRange
+    working_directory: str | None = None
+    """An empty local directory of this store alone, removed after ``close``; None unless the backend declares
+    LOCAL_FILES. It is scratch space: after a crash nobody reads it."""
 
 
 class StateWriter(Protocol):
@@ -101,7 +143,7 @@ class KeyedStateStore(Protocol):
         """Learn that the checkpoint failed; release what was kept for it."""
 
     def close(self) -> None:
-        """Release everything: files, threads, memory. Closing twice is harmless."""
+        """Release everything: files, threads, memory. Unfinished snapshots are cancelled; twice is harmless."""
 
 
 class StateBackend(Protocol):
@@ -111,8 +153,16 @@ class StateBackend(Protocol):
     def name(self) -> str:
         """Return a short name for reports."""
 
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        """Return what the backend declares; constant. The empty set claims the bare contract."""
+
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
-        """Open a store that holds the entries of the handles that lie in the scope's key groups."""
+        """Open a store that holds the entries of the handles that lie in the scope's key groups.
+
+        The handles are those of one or more snapshots, each snapshot's in the order in which its ``run`` gave
+        them. Raises StorageError or CorruptStateError; nothing stays open then.
+        """
 
 
 class BatchedStateStore:
@@ -128,11 +178,14 @@ class BatchedStateStore:
 
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys, one ``get`` at a time."""
+        require_same_length(len(groups), len(keys))
         return [self.get(name, group, key) for group, key in zip(groups, keys, strict=True)]
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
     ) -> None:
         """Set many values, one ``put`` at a time."""
+        require_same_length(len(groups), len(keys))
+        require_same_length(len(groups), len(values))
         for group, key, value in zip(groups, keys, values, strict=True):
             self.put(name, group, key, value)

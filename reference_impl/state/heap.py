@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from operator import itemgetter
 from threading import Lock
 
@@ -34,10 +33,12 @@ from reference_impl.protocol.messages import StateHandle
 from reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
+    StateCapability,
     StateReader,
     StateScope,
     StateWriter,
 )
+from reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
 from reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 
 Table = dict[bytes, bytes]
@@ -66,6 +67,17 @@ class HeapStateBackend:
         """Return ``heap``."""
         return "heap"
 
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        """Return what the backend declares."""
+        return frozenset(
+            {
+                StateCapability.ASYNCHRONOUS_SNAPSHOTS,
+                StateCapability.CONCURRENT_SNAPSHOTS,
+                StateCapability.DETERMINISTIC_FILES,
+            }
+        )
+
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Open a store with the entries of the handles that lie in the scope's key groups (RSC-1).
 
@@ -73,7 +85,7 @@ class HeapStateBackend:
         """
         store = self.new_store(scope)
         wanted = [handle for handle in restore if len(handle.key_groups.intersection(scope.key_groups))]
-        _refuse_overlaps(wanted)
+        refuse_overlaps(wanted)
         for handle in wanted:
             for name, group, table in read_snapshot(handle, reader.read(handle), scope.key_groups):
                 store.adopt(name, group, table)
@@ -94,7 +106,7 @@ class _ReadableTables(dict[int, Table]):
         self._key_groups = key_groups
 
     def __missing__(self, group: int) -> Table:
-        _require_in_range(group, self._key_groups)
+        require_in_range(group, self._key_groups)
         return {}
 
 
@@ -187,15 +199,15 @@ class HeapStateStore:
 
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys; ``groups`` and ``keys`` run in step."""
-        _require_same_length(len(groups), len(keys))
+        require_same_length(len(groups), len(keys))
         return list(map(dict.get, map(self._states[name].readable.__getitem__, groups), keys))
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
     ) -> None:
         """Set many values; the three sequences run in step."""
-        _require_same_length(len(groups), len(keys))
-        _require_same_length(len(groups), len(values))
+        require_same_length(len(groups), len(keys))
+        require_same_length(len(groups), len(values))
         tables = map(self._states[name].writable.__getitem__, groups)
         for table, key, value in zip(tables, keys, values, strict=True):
             table[key] = value
@@ -235,7 +247,7 @@ class HeapStateStore:
 
     def writable_copy(self, state: _State, group: int) -> Table:
         """Return a table to write in place: the present one, or a copy if a pinned snapshot shares it."""
-        _require_in_range(group, self._key_groups)
+        require_in_range(group, self._key_groups)
         group = int(group)
         table = state.readable.get(group)
         if table is None:
@@ -382,27 +394,3 @@ def _read_index(view: memoryview) -> tuple[list[_IndexEntry], int]:
     if version != _VERSION:
         raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
     return _decode_index(view[index_offset : -_FOOTER.size]), index_offset
-
-
-def _refuse_overlaps(handles: Sequence[StateHandle]) -> None:
-    by_start = sorted(handles, key=lambda handle: (handle.key_groups.start, handle.path))
-    for first, second in pairwise(by_start):
-        if second.key_groups.start < first.key_groups.end:
-            raise CorruptStateError(
-                f"{first.path} and {second.path} overlap: they hold the key groups {first.key_groups} and "
-                f"{second.key_groups}, but a key group has one owner (RSC-1)"
-            )
-
-
-def _require_in_range(group: int, key_groups: KeyGroupRange) -> None:
-    if not key_groups.start <= group < key_groups.end:
-        raise UsageError(
-            f"key group {group} is not in the store's range {key_groups}; another subtask owns it"
-        )
-
-
-def _require_same_length(first: int, second: int) -> None:
-    if first != second:
-        raise UsageError(
-            f"key groups, keys and values must run in step, but their lengths are {first} and {second}"
-        )

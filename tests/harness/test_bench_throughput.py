@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import state_backends
 from benchmarks.throughput import (
     AIMED_SECONDS,
     choose_cores,
@@ -32,7 +34,7 @@ from benchmarks.throughput_data import (
     write_input,
 )
 from benchmarks.throughput_sides import CORES, Run, seconds_of
-from harness.bench import run_benchmark
+from harness.bench import BENCHMARKS, run_benchmark
 from harness.errors import EnvironmentProblem
 
 SHAPE = InputShape(rows=600, keys=17, files=3, spread=1_000)
@@ -50,6 +52,21 @@ def rows_of(totals: Totals) -> list[tuple[int, int, int]]:
 
 def made(side: str, rows: int, seconds: float, passes: int = 1) -> Run:
     return Run(side, rows, seconds, passes, 5)
+
+
+def test_the_state_benchmark_measures_every_shipped_backend_the_same() -> None:
+    told: list[str] = []
+    numbers = state_backends.run(lambda what, share: told.append(what), keys=3_000)
+    measured = {name.partition("_")[2] for name in numbers if name.startswith("heap_")}
+    assert {"first_sync_ms", "put_many_per_second", "get_many_per_second", "restore_seconds"} <= measured
+    assert {name.partition("_")[2] for name in numbers if name.startswith("rocksdb_")} == measured
+    assert all(value > 0 for value in numbers.values())
+    assert len(told) == 2
+
+
+def test_every_benchmark_on_the_command_line_is_a_module() -> None:
+    for module in BENCHMARKS.values():
+        assert callable(importlib.import_module(f"benchmarks.{module}").run)
 
 
 # --- input and ground truth -----------------------------------------------------------------------------------

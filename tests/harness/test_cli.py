@@ -82,6 +82,8 @@ def test_a_campaign_exits_with_its_verdict(
         (["replay", "nowhere"], "nowhere does not exist"),
         (["report", "nowhere"], "nowhere"),
         (["bench", "thruput"], "did you mean 'throughput'"),
+        (["campaign", "--state-backend", "rocksbd"], "did you mean 'rocksdb'"),
+        (["campaign", "--state-backend", "no_such_module:Backend"], "does not import"),
         (["mutants", "--world", "spork"], "did you mean 'spark'"),
         (["mutants", "--only", "ZZ-99"], "ZZ-99"),
         (["campaign", "--out", "/proc/nowhere", "--trials", "1"], "--out"),

@@ -132,3 +132,13 @@ def test_a_taken_master_port_exits_with_3_and_says_so(
         assert cli.run(["campaign", str(file), "--out", str(tmp_path / "out")]) == 3
     assert str(port) in capsys.readouterr().err
     assert not (tmp_path / "out").exists(), "nothing half-written"
+
+
+def test_a_campaign_file_chooses_the_state_backend_of_every_plan() -> None:
+    target = "examples.minimal_backend.backend:SortedDictBackend"
+    for name in ("rocksdb", target):
+        configuration = configuration_from({"state_backend": name, "trial": [{}]}, "test")
+        plans = islice(campaign_plans(configuration, FakeSystem()), 2)
+        assert [plan.state_backend for plan in plans] == [name, name]
+    with pytest.raises(UsageProblem, match="no callable 'Sorted'"):
+        configuration_from({"state_backend": "examples.minimal_backend.backend:Sorted"}, "test")

@@ -13,7 +13,7 @@ from harness.record import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "echo_system" / "echo.py"
-CHAPTERS = sorted((ROOT / "docs" / "guide").glob("*.md"))
+CHAPTERS = sorted((ROOT / "docs" / "guide").glob("0*.md"))
 
 
 def verdicts(record: TrialRecord) -> dict[str, Verdict]:

@@ -47,3 +47,15 @@ def test_an_unknown_mutant_or_backend_is_refused() -> None:
         components_of(TrialPlan(mutant="AL-99"))
     with pytest.raises(UsageProblem, match="heap"):
         components_of(TrialPlan(state_backend="heep"))
+    with pytest.raises(UsageProblem, match="broken heap backend"):
+        components_of(TrialPlan(mutant="BE-01", state_backend="rocksdb"))
+
+
+def test_a_plan_chooses_the_state_backend_also_for_a_mutant() -> None:
+    plain = components_of(TrialPlan(state_backend="rocksdb"))
+    assert plain.state_backend().name == "rocksdb"
+    mutant = components_of(TrialPlan(mutant="AL-01", state_backend="rocksdb"))
+    assert mutant.state_backend().name == "rocksdb"
+    assert mutant.subtask_driver is MUTANTS["AL-01"].components.subtask_driver
+    outside = components_of(TrialPlan(state_backend="examples.minimal_backend.backend:SortedDictBackend"))
+    assert outside.state_backend().name == "sorted-dict"

@@ -31,6 +31,8 @@ def test_every_plan_survives_the_way_through_json(plan: TrialPlan) -> None:
         ({"workload": {"batches": "3"}}, ["workload.batches", "int", "str"]),
         ({"workload": {"batches": -3}}, ["workload.batches is -3", "0 or more"]),
         ({"checkpoints": {"mode": "exactly_onc"}}, ["checkpoints.mode", "did you mean 'exactly_once'"]),
+        ({"state_backend": "rocksb"}, ["state_backend is 'rocksb'", "did you mean 'rocksdb'"]),
+        ({"state_backend": "my backend:x"}, ["state_backend", "package.module:Factory"]),
         ({"version": PLAN_VERSION + 1}, [f"version {PLAN_VERSION + 1}", "newer"]),
         ({"topology": {"keyed": 17}}, ["topology.keyed is 17", "max_parallelism"]),
         (

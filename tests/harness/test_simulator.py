@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,31 @@ def test_the_same_plan_gives_the_same_trace_and_another_seed_another(tmp_path: P
     assert first == again
     assert len(first) > 200
     assert run(msgspec.structs.replace(PLAN, seed=1), tmp_path).trace != first
+
+
+@pytest.mark.parametrize("kill", [True, False])
+def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(tmp_path: Path, kill: bool) -> None:
+    plan = msgspec.structs.replace(PLAN, state_backend="rocksdb", faults=(KILL,) if kill else ())
+    before = _open_and_temporary()
+    outcome = run(plan, tmp_path)
+    assert outcome.history.end is End.FINISHED
+    assert outcome.history.checkpoints and all(view.problem is None for view in outcome.history.checkpoints)
+    assert any(view.state["totals"] for view in outcome.history.checkpoints)
+    assert run(plan, tmp_path).trace == outcome.trace
+    assert _open_and_temporary() == before
+
+
+def _open_and_temporary() -> tuple[list[str], list[str]]:
+    links = [os.path.realpath(path) for path in Path("/proc/self/fd").iterdir()]
+    temporary = Path(tempfile.gettempdir())
+    worlds = [str(p) for p in temporary.glob("barrier-tck-world-*") if p.stat().st_uid == os.getuid()]
+    return [link for link in links if "barrier-tck-" in link], worlds
+
+
+def test_any_backend_runs_in_the_simulator(tmp_path: Path) -> None:
+    target = "examples.minimal_backend.backend:SortedDictBackend"
+    plan = msgspec.structs.replace(PLAN, state_backend=target)
+    assert run_trial(plan, ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])

@@ -23,6 +23,7 @@ from harness.plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from harness.suts.backends import require_state_backend
 from harness.suts.mutants import data, protocol
 from reference_impl.runtime.components import Components
 
@@ -243,11 +244,19 @@ MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _mutants()}
 
 
 def components_of(plan: TrialPlan) -> Components:
-    """Return the parts that a plan's runtime is built of; raises UsageProblem if its mutant is unknown."""
-    if plan.state_backend != "heap":
-        raise UsageProblem(f"state_backend {plan.state_backend!r} is not known; use 'heap'")
+    """Return the parts that a plan's runtime is built of.
+
+    Raises UsageProblem if its mutant or its state backend is unknown, or if the mutant is itself a backend and
+    the plan asks for another one.
+    """
     if plan.mutant is None:
-        return Components()
-    if plan.mutant not in MUTANTS:
+        components = Components()
+    elif plan.mutant in MUTANTS:
+        components = MUTANTS[plan.mutant].components
+    else:
         raise UsageProblem(f"mutant {plan.mutant!r} is not known; known are {', '.join(MUTANTS)}")
-    return MUTANTS[plan.mutant].components
+    if plan.state_backend == TrialPlan().state_backend:
+        return components
+    if components.state_backend is not Components().state_backend:
+        raise UsageProblem(f"mutant {plan.mutant!r} is a broken heap backend; leave state_backend at 'heap'")
+    return replace(components, state_backend=require_state_backend(plan.state_backend))

@@ -1,0 +1,26 @@
+"""State backends as the harness's user names them: in a plan, a campaign file, or on the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.errors import UsageProblem
+from reference_impl.errors import UsageError
+from reference_impl.state.backend import StateBackend
+from reference_impl.state.registry import backend_named
+
+
+def require_state_backend(name: str) -> Callable[[], StateBackend]:
+    """Return what makes the backend; raises UsageProblem, with what to change, if there is none of this name.
+
+    The module of a ``package.module:Factory`` is imported, so a campaign asks before it starts or writes anything.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:  # an installed command does not look where it is run
+        sys.path.append(here)
+    try:
+        return backend_named(name)
+    except UsageError as error:
+        raise UsageProblem(str(error)) from error

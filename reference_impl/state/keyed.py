@@ -1,0 +1,290 @@
+"""Typed state over a keyed store: value, list, map, reducing and aggregating state (STA-1).
+
+``KeyedStates`` belongs to one operator and names its states; ``state.of(group, key)`` gives the cell of one key.
+A cell is a view: it holds nothing, so any number of them may exist and none needs closing. Each (name, key) is
+one entry of the store, so a list or a map is read and written whole: meant for what fits a record, not for a
+table. An empty list or map is no entry.
+
+Values cross to the store as MessagePack, by msgspec: dataclasses, Structs, tuples, containers and scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from reference_impl.errors import CorruptStateError, UsageError
+from reference_impl.state.backend import KeyedStateStore
+
+ValueT = TypeVar("ValueT")
+KeyT = TypeVar("KeyT")
+InputT = TypeVar("InputT")
+OutputT = TypeVar("OutputT")
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Codec(Generic[ValueT]):
+    """Turns values of one type into bytes and back."""
+
+    def __init__(self, state: str, of_type: Any) -> None:
+        """Take the state's name, for messages, and the type; raises UsageError if msgspec cannot do the type."""
+        self.state = state
+        self.of_type = of_type
+        try:
+            self._decode = msgspec.msgpack.Decoder(of_type).decode
+        except TypeError as error:
+            raise UsageError(f"state {state!r} cannot hold values of type {of_type!r}: {error}") from error
+
+    def encode(self, value: ValueT) -> bytes:
+        """Return the bytes; raises UsageError, with the value, if it is not of the type."""
+        try:
+            data = _encode(value)
+            # What could not be read back must not be written: the mistake is here, not at the restore.
+            self._decode(data)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+            raise UsageError(f"state {self.state!r} cannot hold {value!r}: {error}") from error
+        return data
+
+    def decode(self, data: bytes) -> ValueT:
+        """Return the value; raises CorruptStateError if the bytes are none of this type."""
+        try:
+            value: ValueT = self._decode(data)
+        except msgspec.MsgspecError as error:
+            raise CorruptStateError(
+                f"state {self.state!r} holds {data[:40]!r}, which is no {self.of_type!r}: {error}"
+            ) from error
+        return value
+
+
+class _Cell(Generic[ValueT]):
+    """One entry of a store."""
+
+    __slots__ = ("_codec", "_group", "_key", "_store")
+
+    def __init__(self, store: KeyedStateStore, codec: Codec[ValueT], group: int, key: bytes) -> None:
+        self._store = store
+        self._codec = codec
+        self._group = group
+        self._key = key
+
+    def clear(self) -> None:
+        """Remove what the key has; nothing is no error."""
+        self._store.delete(self._codec.state, self._group, self._key)
+
+    def _load(self) -> ValueT | None:
+        data = self._store.get(self._codec.state, self._group, self._key)
+        return None if data is None else self._codec.decode(data)
+
+    def _save(self, value: ValueT) -> None:
+        self._store.put(self._codec.state, self._group, self._key, self._codec.encode(value))
+
+
+class ValueCell(_Cell[ValueT]):
+    """One value of a key."""
+
+    __slots__ = ()
+
+    def get(self) -> ValueT | None:
+        """Return the value, or None if there is none."""
+        return self._load()
+
+    def set(self, value: ValueT) -> None:
+        """Set the value."""
+        self._save(value)
+
+
+class ListCell(_Cell[list[ValueT]]):
+    """A list of a key."""
+
+    __slots__ = ()
+
+    def get(self) -> list[ValueT]:
+        """Return a copy of the list, in the order of adding; empty if there is none."""
+        return self._load() or []
+
+    def add(self, *values: ValueT) -> None:
+        """Append values."""
+        self.set([*self.get(), *values])
+
+    def set(self, values: list[ValueT]) -> None:
+        """Replace the list."""
+        if values:
+            self._save(values)
+        else:
+            self.clear()
+
+
+class MapCell(_Cell[dict[KeyT, ValueT]]):
+    """A map of a key."""
+
+    __slots__ = ()
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return the value at a key of the map, or None."""
+        return self.items().get(key)
+
+    def put(self, key: KeyT, value: ValueT) -> None:
+        """Set the value at a key of the map."""
+        self.set({**self.items(), key: value})
+
+    def remove(self, key: KeyT) -> None:
+        """Remove a key of the map; a missing one is no error."""
+        items = self.items()
+        if key in items:
+            del items[key]
+            self.set(items)
+
+    def items(self) -> dict[KeyT, ValueT]:
+        """Return a copy of the map, in the order in which keys were first put."""
+        return self._load() or {}
+
+    def set(self, items: Mapping[KeyT, ValueT]) -> None:
+        """Replace the map."""
+        if items:
+            self._save(dict(items))
+        else:
+            self.clear()
+
+
+class ReducingCell(_Cell[ValueT]):
+    """All values added to a key, reduced to one of the same type."""
+
+    __slots__ = ("_reduce",)
+
+    def __init__(
+        self,
+        store: KeyedStateStore,
+        codec: Codec[ValueT],
+        group: int,
+        key: bytes,
+        reduce: Callable[[ValueT, ValueT], ValueT],
+    ) -> None:
+        """Take the entry and the function."""
+        super().__init__(store, codec, group, key)
+        self._reduce = reduce
+
+    def get(self) -> ValueT | None:
+        """Return the reduced value, or None if nothing was added."""
+        return self._load()
+
+    def add(self, value: ValueT) -> None:
+        """Reduce a value in."""
+        present = self._load()
+        self._save(value if present is None else self._reduce(present, value))
+
+
+class AggregatingCell(_Cell[ValueT], Generic[InputT, ValueT, OutputT]):
+    """All values added to a key, folded into an accumulator of another type."""
+
+    __slots__ = ("_functions",)
+
+    def __init__(
+        self,
+        store: KeyedStateStore,
+        codec: Codec[ValueT],
+        group: int,
+        key: bytes,
+        functions: tuple[
+            Callable[[], ValueT], Callable[[ValueT, InputT], ValueT], Callable[[ValueT], OutputT]
+        ],
+    ) -> None:
+        """Take the entry and the functions: create an accumulator, add to one, make a result of one."""
+        super().__init__(store, codec, group, key)
+        self._functions = functions
+
+    def get(self) -> OutputT | None:
+        """Return the result, or None if nothing was added."""
+        accumulator = self._load()
+        return None if accumulator is None else self._functions[2](accumulator)
+
+    def add(self, value: InputT) -> None:
+        """Fold a value in."""
+        create, add, _ = self._functions
+        accumulator = self._load()
+        self._save(add(create() if accumulator is None else accumulator, value))
+
+
+CellT = TypeVar("CellT", bound=_Cell[Any])
+
+
+class NamedState(Generic[CellT]):
+    """One named state of an operator, over all keys of the subtask."""
+
+    def __init__(
+        self, store: KeyedStateStore, name: str, make: Callable[[KeyedStateStore, int, bytes], CellT]
+    ) -> None:
+        """Take the store, the name and what makes the cell of a key; ``KeyedStates`` calls this."""
+        self.name = name
+        self._store = store
+        self._make = make
+
+    def of(self, group: int, key: bytes) -> CellT:
+        """Return the cell of a key; ``group`` is the key's key group."""
+        return self._make(self._store, group, key)
+
+    def cells(self, group: int) -> Iterator[tuple[bytes, CellT]]:
+        """Iterate over the keys of a key group that have something, and their cells."""
+        for key, _ in self._store.scan(self.name, group):
+            yield key, self._make(self._store, group, key)
+
+
+class KeyedStates:
+    """The named states of one operator. Each name is given to one state."""
+
+    def __init__(self, store: KeyedStateStore) -> None:
+        """Take the operator's store, which it does not close."""
+        self._store = store
+        self._names: dict[str, None] = {}
+
+    def value(self, name: str, of_type: type[ValueT]) -> NamedState[ValueCell[ValueT]]:
+        """Name a state with one value a key. None is not a value: it stands for nothing there."""
+        codec: Codec[ValueT] = self._codec(name, of_type)
+        return NamedState(self._store, name, lambda store, group, key: ValueCell(store, codec, group, key))
+
+    def list(self, name: str, of_type: type[ValueT]) -> NamedState[ListCell[ValueT]]:
+        """Name a state with a list a key; ``of_type`` is that of an element."""
+        codec: Codec[list[ValueT]] = self._codec(name, list[of_type])  # type: ignore[valid-type]
+        return NamedState(self._store, name, lambda store, group, key: ListCell(store, codec, group, key))
+
+    def map(
+        self, name: str, key_type: type[KeyT], of_type: type[ValueT]
+    ) -> NamedState[MapCell[KeyT, ValueT]]:
+        """Name a state with a map a key; the map has keys and values of these types."""
+        codec: Codec[dict[KeyT, ValueT]] = self._codec(name, dict[key_type, of_type])  # type: ignore[valid-type]
+        return NamedState(self._store, name, lambda store, group, key: MapCell(store, codec, group, key))
+
+    def reducing(
+        self, name: str, of_type: type[ValueT], reduce: Callable[[ValueT, ValueT], ValueT]
+    ) -> NamedState[ReducingCell[ValueT]]:
+        """Name a state that keeps one value, reduced from all that were added."""
+        codec: Codec[ValueT] = self._codec(name, of_type)
+        return NamedState(
+            self._store, name, lambda store, group, key: ReducingCell(store, codec, group, key, reduce)
+        )
+
+    def aggregating(
+        self,
+        name: str,
+        accumulator_type: type[ValueT],
+        create: Callable[[], ValueT],
+        add: Callable[[ValueT, InputT], ValueT],
+        result: Callable[[ValueT], OutputT],
+    ) -> NamedState[AggregatingCell[InputT, ValueT, OutputT]]:
+        """Name a state that keeps an accumulator of all that were added; ``get`` gives the result of it."""
+        codec: Codec[ValueT] = self._codec(name, accumulator_type)
+        functions = (create, add, result)
+        return NamedState(
+            self._store, name, lambda store, group, key: AggregatingCell(store, codec, group, key, functions)
+        )
+
+    def _codec(self, name: str, of_type: Any) -> Codec[Any]:
+        if not name:
+            raise UsageError("a state needs a name")
+        if name in self._names:
+            raise UsageError(f"the state {name!r} is named twice in one operator; give each its own name")
+        codec: Codec[Any] = Codec(name, of_type)
+        self._names[name] = None
+        return codec

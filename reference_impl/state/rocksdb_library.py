@@ -1,0 +1,79 @@
+"""The RocksDB library as we use it: its options, its errors told apart, and iteration that notices damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rocksdict import Options, Rdict, RdictIter, WriteOptions
+
+from reference_impl.errors import CorruptStateError, StorageError, UsageError
+
+
+class Failures:
+    """Turns what rocksdict raises into StorageError. Its one class for every failure is ``Exception``."""
+
+    def __init__(self, action: str) -> None:
+        """Take what is being done, for the message: a verb that goes before the database."""
+        self._action = action
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        """Raise UsageError, CorruptStateError or StorageError in place of the library's errors."""
+        if isinstance(error, KeyError | TypeError | ValueError):
+            raise UsageError(f"keys and values are bytes: {error}") from error
+        if type(error) is Exception:
+            family = CorruptStateError if str(error).startswith("Corruption") else StorageError
+            raise family(f"cannot {self._action} the RocksDB database: {error}") from error
+
+
+def open_database(path: Path) -> Rdict:
+    """Open a database of bytes without a write-ahead log, creating it if need be; raises StorageError."""
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_keep_log_file_num(1)
+    without_log = WriteOptions()
+    # The stub calls this a method; it is an attribute.
+    without_log.disable_wal = True  # type: ignore[method-assign, assignment]
+    with Failures(f"open {path} as"):
+        database = Rdict(str(path), options)
+    database.set_write_options(without_log)
+    return database
+
+
+def close_database(database: Rdict) -> None:
+    """Close a database; its lock and files are free once no iterator is left."""
+    with Failures("close"):
+        database.close()
+
+
+def entries_from(database: Rdict, key: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Return an iterator over the entries as they are now, from a key on."""
+    with Failures("read from"):
+        position = database.iter()
+        position.seek(key)
+    return _entries_at(position)
+
+
+def _entries_at(position: RdictIter) -> Iterator[tuple[bytes, bytes]]:
+    """Yield entries to the end. The library's own iterators take damage for the end; this one asks."""
+    with Failures("read from"):
+        while position.valid():
+            yield position.key(), position.value()
+            position.next()
+        position.status()
+
+
+def is_empty(database: Rdict) -> bool:
+    """Tell whether there is no entry."""
+    return next(entries_from(database, b""), None) is None
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it; raises StorageError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot create {path}: {error}") from error

@@ -1,0 +1,223 @@
+"""What is the RocksDB backend's own: its files, what it releases, what it refuses; grain: one store."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from reference_impl.ids import CheckpointId, KeyGroupRange
+from reference_impl.protocol.messages import StateHandle
+from reference_impl.state import rocksdb
+from reference_impl.state.backend import StateScope
+from reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
+from reference_impl.state.working_directory import WorkingDirectory
+from tests.reference_impl.state_worlds import ALL, StateWorld, content
+
+ONE = CheckpointId(1)
+
+
+@pytest.fixture
+def world() -> Iterator[StateWorld]:
+    world = StateWorld("rocksdb")
+    yield world
+    world.close()
+
+
+def descriptors() -> list[str]:
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            continue  # the one that listed the directory
+    return found
+
+
+def test_the_local_checkpoint_is_made_of_hard_links(world: StateWorld) -> None:
+    store = world.store()
+    store.put("a", 0, b"k", b"1")
+    future = world.snapshot(store)
+    (local,) = world.local_checkpoints()
+    tables = list(Path(local).glob("*.sst"))
+    assert tables
+    for table in tables:
+        live = Path(local).parents[1] / "db" / table.name
+        assert os.path.samefile(table, live)
+    future.cancel()
+    assert world.local_checkpoints() == []
+
+
+def test_there_is_no_write_ahead_log_to_lose(world: StateWorld) -> None:
+    store = world.store()
+    store.put("a", 0, b"k", b"1" * 10_000)
+    logs = list(Path(world.root.name).glob("*/*/db/*.log"))
+    assert logs and all(log.stat().st_size == 0 for log in logs)
+
+
+def test_every_file_has_a_handle_and_the_index_comes_first(world: StateWorld) -> None:
+    store = world.store(KeyGroupRange(2, 5))
+    store.put("a", 3, b"k", b"1")
+    handles = world.snapshot(store).run()
+    assert world.storage.read(handles[0]).startswith(b"rockssnp")
+    assert len(handles) == len(world.storage.files()) > 3
+    assert all(handle.key_groups == KeyGroupRange(2, 5) for handle in handles)
+
+
+def test_a_snapshot_with_a_file_missing_is_refused(world: StateWorld) -> None:
+    store = world.store()
+    store.put("a", 0, b"k", b"1")
+    handles = world.snapshot(store).run()
+    for missing in handles[1:]:
+        with pytest.raises(CorruptStateError, match="not among the restored files"):
+            world.store(handles=[handle for handle in handles if handle is not missing])
+    with pytest.raises(CorruptStateError, match="is not the index"):
+        world.store(handles=handles[1:])
+    with pytest.raises(CorruptStateError, match="not once"):
+        world.store(handles=[*handles, *handles])
+
+
+def test_a_file_name_in_an_index_cannot_leave_the_directory(world: StateWorld) -> None:
+    index = b"rockssnp" + rocksdb._encode((1, [("../evil", "x")]))
+    handle = world.writer().write("index", [index], ALL)
+    with pytest.raises(CorruptStateError, match="no name of a file"):
+        world.store(handles=[handle])
+
+
+class _Damaged:
+    """Reads with one byte changed in every table, as if no checksum stood before RocksDB's own."""
+
+    def __init__(self, world: StateWorld) -> None:
+        self._world = world
+
+    def read(self, handle: Any) -> bytes:
+        content: bytes = self._world.storage.read(handle)
+        return content[:20] + b"?" + content[21:] if handle.path.endswith(".sst") else content
+
+
+def test_damage_that_only_rocksdb_can_see_is_not_taken_for_the_end_of_the_state(world: StateWorld) -> None:
+    store = world.store()
+    store.put("a", 0, b"k", os.urandom(500))
+    handles = world.snapshot(store).run()
+    working = WorkingDirectory(world.backend, world.root.name)
+    scope = StateScope("job", "v", "o", 0, 1, ALL, working.of_operator("o"))
+    damaged = world.backend.open(scope, list(handles), _Damaged(world))
+    for read in (
+        lambda: content(damaged),
+        lambda: damaged.get("a", 0, b"k"),
+        lambda: damaged.get_many("a", [0], [b"k"]),
+        lambda: damaged.snapshot(ONE, world.writer()),
+    ):
+        with pytest.raises(CorruptStateError, match="Corruption"):
+            read()
+    damaged.close()
+    working.close()
+
+
+def test_an_open_that_fails_half_way_leaves_nothing_open(world: StateWorld) -> None:
+    handles: list[StateHandle] = []
+    for part in (KeyGroupRange(0, 4), KeyGroupRange(4, 8)):
+        store = world.store(part)
+        store.put("a", part.start, b"k", os.urandom(500))
+        handles.extend(world.snapshot(store).run())
+        store.close()
+    before = len(descriptors())
+    working = WorkingDirectory(world.backend, world.root.name)
+    scope = StateScope("job", "v", "o", 0, 1, ALL, working.of_operator("o"))
+    with pytest.raises(CorruptStateError, match="Corruption"):
+        world.backend.open(scope, handles, _Damaged(world))  # the second part is read to be copied
+    assert len(descriptors()) == before
+    working.close()
+
+
+def test_closing_releases_descriptors_locks_and_threads(world: StateWorld) -> None:
+    world.store().close()  # RocksDB's own thread pool starts once and stays
+    gc.collect()
+    before, threads = len(descriptors()), threading.active_count()
+    store = world.store()
+    store.put("a", 0, b"k", b"1")
+    pending = world.snapshot(store)
+    scan = store.scan("a", 0)
+    store.close()
+    with pytest.raises(SnapshotCancelled):
+        pending.run()
+    with pytest.raises(UsageError, match="closed"):
+        next(scan)
+    assert len(descriptors()) == before
+    assert not [name for name in descriptors() if world.root.name in name]
+    assert threading.active_count() == threads
+
+
+def test_a_working_directory_is_asked_for_by_name() -> None:
+    with pytest.raises(UsageError, match="working_directory"):
+        RocksDBStateBackend().open(StateScope("j", "v", "o", 0, 1, ALL), [], StateWorld().storage)
+
+
+def test_local_checkpoints_on_another_file_system_are_refused_at_open(
+    world: StateWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working, elsewhere = tmp_path / "working" / "o", tmp_path / "elsewhere"
+    working.mkdir(parents=True)
+    scope = StateScope("j", "v", "o", 0, 1, ALL, str(working))
+    real = os.stat
+
+    def stat(path: Any, **options: Any) -> Any:
+        if str(path).startswith(str(elsewhere)):
+            return SimpleNamespace(st_dev=-1)
+        return real(path, **options)
+
+    backend = RocksDBStateBackend(str(elsewhere))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", stat)
+        with pytest.raises(UsageError, match="LOC-10"):
+            backend.open(scope, [], world.storage)
+    store = backend.open(scope, [], world.storage)
+    store.put("a", 0, b"k", b"1")
+    future = store.snapshot(ONE, world.writer())
+    assert list(elsewhere.glob("working/o/*"))
+    future.run()
+    assert not list(elsewhere.glob("working/o/*"))
+    store.close()
+
+
+def test_a_failing_local_disk_fails_the_checkpoint_only(world: StateWorld) -> None:
+    store = world.store()
+    assert isinstance(store, RocksDBStateStore)
+    store.put("a", 0, b"k", b"1")
+    present = store._checkpoints
+    store._checkpoints = present / "there" / "is" / "no" / "such"
+    with pytest.raises(StorageError, match="local checkpoint"):
+        world.snapshot(store)
+    store._checkpoints = present
+    assert world.held(world.snapshot(store).run()) == {("a", 0, b"k"): b"1"}
+
+
+def test_values_that_are_no_bytes_are_the_callers_mistake(world: StateWorld) -> None:
+    store = world.store()
+    with pytest.raises(UsageError, match="bytes"):
+        store.put("a", 0, b"k", "v")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="bytes"):
+        store.put("a", 0, "k", b"v")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="bytes"):
+        store.put_many("a", [0], [b"k"], ["v"])  # type: ignore[list-item]
+
+
+def test_many_snapshots_with_compactions_between_them_stay_as_they_were(world: StateWorld) -> None:
+    store = world.store()
+    assert isinstance(store, RocksDBStateStore)
+    taken = []
+    for number in range(6):
+        store.put_many("a", [0] * 50, [b"%d" % i for i in range(50)], [b"%d" % number] * 50)
+        store.delete("a", 0, b"%d" % number)
+        taken.append((world.snapshot(store), content(store)))
+    assert store._database is not None
+    store._database.compact_range(None, None)
+    for future, expected in reversed(taken):
+        assert world.held(future.run()) == expected
