@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from harness.certify.options import add_certify_command
 from harness.environment import environment
 from harness.errors import HarnessError, UsageProblem
 from harness.oracle.verdict import Verdict
@@ -443,6 +444,8 @@ def bench(
         console.print(f"  {key}: {value}", markup=False)
     _emit(as_json, numbers)
 
+
+add_certify_command(app, _console, _emit)
 
 # --- exit codes ---------------------------------------------------------------------------------------------
 

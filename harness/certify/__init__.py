@@ -1,1 +1,1 @@
-"""Certification of third-party state backends: properties by clause, run against a candidate in a process of its own."""
+"""Certification of third-party state backends: properties by clause, against a process of the candidate's own."""

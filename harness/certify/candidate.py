@@ -127,10 +127,10 @@ class Candidate:
     def post(self, request: wire.AnyRequest) -> None:
         """Send a request without waiting; the next thing to do is ``kill``, or to wait for the reply."""
         limit = self.limits.trial_s if isinstance(request, wire.Trial) else self.limits.call_s
-        self._link.settimeout(limit)
         try:
+            self._link.settimeout(limit)
             wire.send(self._link, request)
-        except (wire.Disconnected, TimeoutError) as error:
+        except (wire.Disconnected, OSError) as error:
             raise self._died(self._name(request), error) from error
 
     def kill(self) -> None:

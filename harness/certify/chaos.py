@@ -27,7 +27,9 @@ _TEXTS = {
 }
 _SPARK_PLANS = tuple(
     TrialPlan(
-        workload=WorkloadPlan("keyed-totals", batches=40, batch_records=50, keys=40, records_per_second=2_000),
+        workload=WorkloadPlan(
+            "keyed-totals", batches=40, batch_records=50, keys=40, records_per_second=2_000
+        ),
         topology=TopologyPlan(executors=3),
         checkpoints=CheckpointPlan(interval_ms=300, timeout_ms=20_000, retained=3),
         restart=RestartPlan(attempts_max=4, delay_ms=50),
@@ -38,7 +40,9 @@ _SPARK_PLANS = tuple(
 )
 
 
-def check_simulated(pool: Pool, seed: int, trials: int = SIMULATED_TRIALS) -> tuple[Outcome, TrialPlan | None]:
+def check_simulated(
+    pool: Pool, seed: int, trials: int = SIMULATED_TRIALS
+) -> tuple[Outcome, TrialPlan | None]:
     """Run drawn plans, with kills, in virtual time."""
     plans = draw_plans(seed, trials, profile_named("heavy"))
     return _check(SIMULATED, "reference-simulated", pool, plans, seed)
@@ -78,7 +82,10 @@ def _check(
                 ran, fired = ran + 1, fired + judged.faults_fired
                 if judged.verdict != "valid":
                     status = "failed" if judged.verdict == "invalid" else "unknown"
-                    reason, failing = f"trial {number} is {judged.verdict}: " + "; ".join(judged.problems), plan
+                    reason, failing = (
+                        f"trial {number} is {judged.verdict}: " + "; ".join(judged.problems),
+                        plan,
+                    )
                     break
                 if pool.remaining_s < 0:
                     status, reason = "unknown", "the total time was used up before all trials had run"
@@ -105,8 +112,6 @@ def _check(
         seed=seed,
     )
     return outcome, failing
-
-
 
 
 def skipped(name: str, reason: str) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -35,9 +35,7 @@ _VALUES = st.one_of(
 )
 _NAMES = st.sampled_from(NAMES)
 _STORES = st.sampled_from([0, 1])
-_FAULTS = st.builds(
-    Fault, st.integers(1, 6), st.sampled_from(["error", "short", "close"])
-)
+_FAULTS = st.builds(Fault, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
 
 
 @dataclass(slots=True)
@@ -76,7 +74,7 @@ class Hunt:
     def failed(self, session: Session, violation: Violation) -> None:
         """Remember the smallest failing sequence."""
         self._count(session)
-        session.abandon()
+        self.candidate = session.retire(violation)
         self.fatal += violation.fatal
         if self.first_failed_at is None:
             self.first_failed_at = time.monotonic()
@@ -198,7 +196,8 @@ class CertifyMachine(RuleBasedStateMachine):
         """Delete a key, more often than not one that exists."""
         present = sorted(self.the_session.stores[store].entries)
         if present and data.draw(st.integers(0, 3)):
-            name, group, key = data.draw(st.sampled_from(present))
+            entry: tuple[str, int, bytes] = data.draw(st.sampled_from(present))
+            name, group, key = entry
         else:
             group = self._group(data, store)
         self.play(steps.Delete(store, name, group, key))
@@ -272,6 +271,18 @@ class CertifyMachine(RuleBasedStateMachine):
         checkpoint = self._drawn(data, model.under_way("taken", "started", "completed"))
         if checkpoint is not None:
             self.play(*[steps.Cancel(store, checkpoint)] * (1 + twice))
+
+    @precondition(_may("notify"))
+    @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
+    def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
+        """Cancel before the asynchronous part begins (0), or in its middle; then let it come to its end."""
+        number = self.the_session.next_checkpoint
+        cancel = [steps.Cancel(store, number)] * (1 + twice)
+        self.play(steps.Snapshot(store, number))
+        if stop_at and not self.the_session.stores[store].under_way("started"):
+            self.play(steps.Start(store, number, stop_at), *cancel, steps.Finish(store, number))
+        else:
+            self.play(*cancel, steps.Run(store, number))
 
     @precondition(_may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
@@ -382,7 +393,7 @@ def hunt_with_machine(
 
 
 @contextlib.contextmanager
-def _quiet() -> object:
+def _quiet() -> Iterator[None]:
     """Keep Hypothesis from printing each step of the last example."""
     from hypothesis.reporting import with_reporter
 

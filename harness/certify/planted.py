@@ -24,7 +24,9 @@ class BackendMutant:
     """The property that is to catch it."""
 
 
-def _mutant(identifier: str, name: str, clause: str, source: str, description: str, caught_by: str) -> BackendMutant:
+def _mutant(
+    identifier: str, name: str, clause: str, source: str, description: str, caught_by: str
+) -> BackendMutant:
     return BackendMutant(identifier, f"{_MODULE}:{name}", clause, source, description, caught_by)
 
 

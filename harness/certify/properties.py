@@ -59,9 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """Name of the file that repeats it."""
 
 
-def _property(
-    name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object
-) -> Property:
+def _property(name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object) -> Property:
     return Property(name, level, tuple(clauses.split()), text, frozenset(moves.split()), **rest)  # type: ignore[arg-type]
 
 
@@ -182,7 +180,12 @@ PROPERTIES: tuple[Property, ...] = (
         "crash",
         "SNP-2",
         "Failed snapshots do not make the process grow (BE-07).",
-        fixed=(steps.Crowd(0, 1, 2000, 1024, 12), steps.Snapshot(0, 40), steps.Run(0, 40), steps.Verify(0, 40)),
+        fixed=(
+            steps.Crowd(0, 1, 2000, 1024, 12),
+            steps.Snapshot(0, 40),
+            steps.Run(0, 40),
+            steps.Verify(0, 40),
+        ),
     ),
     _property(
         "crashes-and-failures-mixed",
@@ -217,9 +220,7 @@ def check(one: Property, pool: Pool, seed: int, scale: float = 1.0) -> tuple[Out
         _play_fixed(one, hunt)
     else:
         examples = max(1, round(one.examples * scale))
-        hunt_with_machine(
-            hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale
-        )
+        hunt_with_machine(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale)
     status, reason = "passed", ""
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.certify import steps, wire
-from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Pool
+from harness.certify.candidate import Candidate, CandidateDied, CandidateError, CandidateRaised, Pool
 
 RANGES = ((0, 6), (6, 16))
 """Key groups of the two stores."""
@@ -96,6 +96,19 @@ class Session:
             self._pool.give_back(self.candidate)
             self.candidate = None
         shutil.rmtree(self._root, ignore_errors=True)
+
+    def retire(self, violation: Violation) -> Candidate | None:
+        """End after a violation; return the process if it can still be used: nothing in it runs or stands."""
+        standing = any(model.under_way("started") for model in self.stores)
+        if violation.fatal or standing or self.candidate is None:
+            self.abandon()
+            return None
+        try:
+            self.candidate.call(wire.Reset(str(self._root), str(self._root)))
+        except CandidateError:
+            self.abandon()
+            return None
+        return self.end()
 
     def verify_all(self, elsewhere: bool = False) -> None:
         """Compare both stores and every completed snapshot with the model."""
@@ -405,7 +418,7 @@ def _shown(value: bytes | None) -> str:
 def _compare(found: list[list[bytes]], wanted: Entries, name: str, group: int, what: str) -> None:
     """Compare the entries of one state in one key group; the message names the first difference."""
     expected = {key: value for (n, g, key), value in wanted.items() if (n, g) == (name, group)}
-    got = {key: value for key, value in found}
+    got = {entry[0]: entry[1] for entry in found}
     where = f"state {name!r}, key group {group}"
     if len(got) != len(found):
         raise Violation(f"{what}: {where} lists a key twice: {sorted(key for key, _ in found)!r}")
@@ -430,7 +443,9 @@ def _left_behind(before: wire.Held, after: wire.Held) -> list[str]:
     if after.children > 0:
         left.append(f"{after.children} child processes")
     if after.work_files:
-        left.append(f"{len(after.work_files)} files in the working directory, among them {after.work_files[:3]}")
+        left.append(
+            f"{len(after.work_files)} files in the working directory, among them {after.work_files[:3]}"
+        )
     if after.storage_files:
         left.append(f"{len(after.storage_files)} files in storage, among them {after.storage_files[:3]}")
     return left

@@ -205,9 +205,7 @@ def words(step: AnyStep) -> str:
             return f"{_at(step.store)}.scan({step.name!r}, {step.group})"
         case PutMany():
             shown = ", ".join(_short(value) for value in step.values)
-            return (
-                f"{_at(step.store)}.put_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r}, [{shown}])"
-            )
+            return f"{_at(step.store)}.put_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r}, [{shown}])"
         case GetMany():
             return f"{_at(step.store)}.get_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r})"
         case Snapshot(fault=None):

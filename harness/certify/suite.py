@@ -8,18 +8,19 @@ import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from harness.campaign.run_directory import write_atomically
 from harness.certify import chaos
-from harness.certify.candidate import CandidateDied, CandidateRaised, Limits, Pool
+from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Limits, Pool
 from harness.certify.certificate import (
     CERTIFICATE_VERSION,
     Certificate,
     Strength,
-    clause_results,
     achieved,
+    clause_results,
     verdict_of,
 )
 from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
@@ -57,7 +58,7 @@ def seed_of(seed: int, name: str) -> int:
     return zlib.crc32(f"{seed} {name}".encode())
 
 
-def probe(target: str, limits: Limits | None = None) -> dict[str, object]:
+def probe(target: str, limits: Limits | None = None) -> dict[str, Any]:
     """Make the backend once, in a process of its own; returns its name and capabilities.
 
     Raises UsageProblem if the target is no backend, CandidateDied or CandidateRaised if making it fails.
@@ -69,11 +70,9 @@ def probe(target: str, limits: Limits | None = None) -> dict[str, object]:
         pool.close()
 
 
-def _loaded(pool: Pool) -> dict[str, object]:
+def _loaded(pool: Pool) -> dict[str, Any]:
     candidate = None
     try:
-        from harness.certify.candidate import Candidate
-
         candidate = Candidate(pool.target, pool.limits)
         return candidate.load()
     except CandidateRaised as error:
@@ -108,7 +107,8 @@ def certify(
     began, started_at = time.monotonic(), datetime.now(UTC)
     pool = Pool(target, limits, TOTAL_S[level])
     outcomes: list[Outcome] = []
-    name, capabilities = "", ()
+    name = ""
+    capabilities: tuple[str, ...] = ()
 
     def add(outcome: Outcome) -> None:
         outcomes.append(outcome)
@@ -120,7 +120,7 @@ def certify(
         except (CandidateDied, CandidateRaised) as error:
             add(_cannot_be_made(str(error)))
         else:
-            name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])  # type: ignore[arg-type]
+            name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
             _require_capabilities(target, capabilities, require)
             add(Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
         _run_levels(level, seed, pool, directory, spark, scale, outcomes, add)
@@ -142,7 +142,8 @@ def certify(
         seconds=round(time.monotonic() - began, 2),
         started_at=started_at.isoformat(timespec="seconds"),
         environment=environment(),
-        strength=strength or Strength(measured=False, note="not measured in this run: --strength measures it"),
+        strength=strength
+        or Strength(measured=False, note="not measured in this run: --strength measures it"),
         log=log,
     )
 
@@ -158,7 +159,9 @@ def _require_capabilities(target: str, declared: tuple[str, ...], required: tupl
     missing = [name for name in required if name not in declared]
     if missing:
         has = ", ".join(declared) or "none"
-        raise UsageProblem(f"{target} does not declare the capabilities {', '.join(missing)}; it declares {has}")
+        raise UsageProblem(
+            f"{target} does not declare the capabilities {', '.join(missing)}; it declares {has}"
+        )
 
 
 def _run_levels(

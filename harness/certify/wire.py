@@ -247,7 +247,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_request = msgspec.msgpack.Decoder(AnyRequest).decode  # type: ignore[var-annotated]
+decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 

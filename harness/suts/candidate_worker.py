@@ -234,7 +234,7 @@ class Worker:
             store.close()
         return wire.Reply()
 
-    def _do_resources(self, request: wire.Resources) -> wire.Reply:  # noqa: ARG002 - one shape for all
+    def _do_resources(self, request: wire.Resources) -> wire.Reply:
         gc.collect()
         process = psutil.Process()
         ours = threading.active_count()
@@ -273,7 +273,7 @@ def _imported(target: str) -> Callable[[], StateBackend]:
     module, _, name = ALIASES.get(target, target).partition(":")
     try:
         found = importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 - a module can raise anything while it is imported
+    except Exception as error:
         text = "".join(traceback.format_exception_only(error)).strip()
         raise _Refused("import", f"{target!r} cannot be imported: {text}") from error
     try:

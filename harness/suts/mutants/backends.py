@@ -10,7 +10,13 @@ from reference_impl.errors import StorageError
 from reference_impl.ids import CheckpointId, KeyGroupRange
 from reference_impl.protocol.messages import StateHandle
 from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateReader, StateScope, StateWriter
-from reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore, read_snapshot, serialised
+from reference_impl.state.heap import (
+    CapturedState,
+    HeapStateBackend,
+    HeapStateStore,
+    read_snapshot,
+    serialised,
+)
 from reference_impl.state.snapshots import DeferredSnapshot
 
 __all__ = [
@@ -74,7 +80,10 @@ class _HoardingStore(HeapStateStore):
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         inner = super().snapshot(checkpoint, writer)
-        self._registered[checkpoint] = [(name, dict(state.readable)) for name, state in self._states.items()]
+        self._registered[checkpoint] = [
+            (name, {group: dict(table) for group, table in state.readable.items()})
+            for name, state in self._states.items()
+        ]
 
         def write() -> tuple[StateHandle, ...]:
             handles = inner.run()
@@ -188,5 +197,3 @@ class _Stubborn:
 
     def cancel(self) -> None:
         self._cancelled.append(True)
-
-
