@@ -11,13 +11,16 @@ import collections
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
@@ -200,6 +203,8 @@ class Pool:
         self.target = target
         self.limits = limits or Limits()
         self._deadline = time.monotonic() + total_s
+        self.directory = Path(tempfile.mkdtemp(prefix="barrier-tck-certify-"))
+        """Holds the directories of all sessions; removed by ``close``."""
         self._started: list[Candidate] = []
         self._spare: Candidate | None = None
         self.log = ""
@@ -229,6 +234,7 @@ class Pool:
         for candidate in list(self._started):
             self.give_back(candidate)
         self._spare = None
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def _start(self) -> Candidate:
         candidate = Candidate(self.target, self.limits)

@@ -51,6 +51,8 @@ class Hunt:
     failure: tuple[tuple[steps.AnyStep, ...], str] | None = None
     fatal: int = 0
     first_failed_at: float | None = None
+    shrink_s: float = SHRINK_S_MAX
+    """How long a failing sequence is made smaller; 0: that it fails is all that is asked."""
     kinds: dict[str, int] = field(default_factory=dict)
     """How often each kind of step was played."""
 
@@ -59,7 +61,7 @@ class Hunt:
         """Tell whether no more is learnt: shrinking took its time, or the total time is used up."""
         if self.pool.remaining_s < 0 or self.fatal >= FATAL_MAX:
             return True
-        return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > SHRINK_S_MAX
+        return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
 
     def begin(self) -> Session:
         """Start an example in the process that is there."""
@@ -195,9 +197,9 @@ class CertifyMachine(RuleBasedStateMachine):
     def delete(self, data: st.DataObject, store: int, name: str, key: bytes) -> None:
         """Delete a key, more often than not one that exists."""
         present = sorted(self.the_session.stores[store].entries)
-        if present and data.draw(st.integers(0, 3)):
-            entry: tuple[str, int, bytes] = data.draw(st.sampled_from(present))
-            name, group, key = entry
+        existing: int = data.draw(st.integers(0, 3))
+        if present and existing:
+            name, group, key = data.draw(st.sampled_from(present))
         else:
             group = self._group(data, store)
         self.play(steps.Delete(store, name, group, key))

@@ -39,8 +39,11 @@ def add_certify_command(
             bool, typer.Option("--spark/--no-spark", help="Level chaos: also on a local Spark cluster.")
         ] = True,
         strength: Annotated[
-            bool, typer.Option("--strength", help="Also run the suite's planted bugs, for the certificate.")
-        ] = False,
+            bool,
+            typer.Option(
+                "--strength/--no-strength", help="Run the suite's planted bugs, for the certificate."
+            ),
+        ] = True,
         call_timeout: Annotated[
             float, typer.Option("--call-timeout", metavar="S", help="Seconds that one call may take.")
         ] = 20.0,

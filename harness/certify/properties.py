@@ -212,10 +212,12 @@ class Failure(msgspec.Struct, frozen=True):
     version: int = 1
 
 
-def check(one: Property, pool: Pool, seed: int, scale: float = 1.0) -> tuple[Outcome, Failure | None]:
-    """Hunt one property; ``scale`` multiplies the number of examples."""
+def check(
+    one: Property, pool: Pool, seed: int, scale: float = 1.0, shrink: bool = True
+) -> tuple[Outcome, Failure | None]:
+    """Hunt one property; ``scale`` multiplies the number of examples, ``shrink`` makes a failure small."""
     began = time.monotonic()
-    hunt = Hunt(pool)
+    hunt = Hunt(pool) if shrink else Hunt(pool, shrink_s=0.0)
     if one.fixed:
         _play_fixed(one, hunt)
     else:
@@ -225,7 +227,7 @@ def check(one: Property, pool: Pool, seed: int, scale: float = 1.0) -> tuple[Out
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None
     if hunt.failure is not None:
-        sequence, violation = _without_needless_steps(pool, *hunt.failure, hunt.fatal > 0)
+        sequence, violation = _without_needless_steps(pool, *hunt.failure, hunt.fatal > 0 or not shrink)
         failure = Failure(pool.target, one.name, violation, sequence)
         status, reason = "failed", violation
     elif pool.remaining_s < 0:

@@ -68,7 +68,7 @@ class Session:
     def __init__(self, pool: Pool, candidate: Candidate | None = None) -> None:
         """Open both stores, empty, in the given process or in a new one."""
         self._pool = pool
-        self._root = Path(tempfile.mkdtemp(prefix="barrier-tck-certify-"))
+        self._root = Path(tempfile.mkdtemp(prefix="session-", dir=pool.directory))
         self.candidate = candidate
         self.stores = (StoreModel(), StoreModel())
         self.attempt = 0

@@ -142,8 +142,7 @@ def certify(
         seconds=round(time.monotonic() - began, 2),
         started_at=started_at.isoformat(timespec="seconds"),
         environment=environment(),
-        strength=strength
-        or Strength(measured=False, note="not measured in this run: --strength measures it"),
+        strength=strength or Strength(measured=False, note="not measured in this run"),
         log=log,
     )
 
@@ -185,10 +184,19 @@ def _run_levels(
                     add(chaos.skipped(name, reason))
             continue
         for one in own:
+            if _cannot_open(outcomes):
+                reason = "no store could be opened, see above"
+                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+                continue
             outcome, failure = check(one, pool, seed_of(seed, one.name), scale)
             add(_saved(outcome, failure, directory))
         if level == "chaos":
             _run_chaos(seed, pool, directory, spark, add)
+
+
+def _cannot_open(outcomes: list[Outcome]) -> bool:
+    """Tell whether a property failed before its first step: so would all others, each with its time limit."""
+    return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
 
 
 def _run_chaos(seed: int, pool: Pool, directory: Path | None, spark: bool, add: Progress) -> None:

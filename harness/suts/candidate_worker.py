@@ -6,10 +6,12 @@ forked copy loses the connection, memory and file sizes are limited, and the cer
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
 import resource
+import signal
 import socket
 import sys
 import tempfile
@@ -33,6 +35,7 @@ from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
 ALIASES = {"heap": "reference_impl.state.heap:HeapStateBackend"}
 """Backends of ours by a short name."""
+_PR_SET_PDEATHSIG = 1
 THREADS_END_S = 2.0
 """A thread that was asked to end may take this long before it counts as left behind."""
 _ERRORS: tuple[tuple[type[Exception], str], ...] = (
@@ -331,6 +334,11 @@ def _files_below(directory: str) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()))
 
 
+def _die_with_parent() -> None:
+    """A certifier that is killed takes a candidate that hangs with it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory_bytes:
@@ -343,6 +351,7 @@ def main(arguments: list[str]) -> None:
     """Serve the socket whose descriptor is the first argument; the second limits memory, in bytes."""
     link = socket.socket(fileno=int(arguments[0]))
     link.set_inheritable(False)
+    _die_with_parent()
     _limit(int(arguments[1]))
     # A forked copy of this process must neither answer nor hear requests.
     os.register_at_fork(after_in_child=link.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -333,7 +334,8 @@ def installed(example: str, directory: Path) -> dict[str, str]:
 def certify_outside(
     target: str, environment: dict[str, str], out: Path, *options: str
 ) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "harness.cli", "certify", target, "--out", str(out), "--json", *options]
+    command = [sys.executable, "-m", "harness.cli", "certify", target, "--out", str(out), "--json"]
+    command += ["--no-strength", *options]
     finished = subprocess.run(
         command, cwd=out, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
@@ -394,3 +396,22 @@ def test_pytest_refuses_a_target_that_is_no_backend() -> None:
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert finished.returncode == pytest.ExitCode.USAGE_ERROR, finished.stdout + finished.stderr
     assert "it has no open" in finished.stdout + finished.stderr
+
+
+def test_planted_backend_bugs_in_the_guide_are_those_of_the_registry() -> None:
+    text = (ROOT / "docs" / "guide" / "certify.md").read_text()
+    listed = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "| BE-" in line
+    ]
+    assert listed == [
+        [mutant.id, mutant.description, mutant.source, mutant.clause, mutant.property]
+        for mutant in BACKEND_MUTANTS
+    ]
+
+
+def test_each_property_has_a_conformance_test_with_its_clauses() -> None:
+    suite = importlib.import_module("conformance.test_state_backend")
+    for one in PROPERTIES:
+        function = getattr(suite, f"test_{one.name.replace('-', '_')}")
+        (mark,) = [mark for mark in function.pytestmark if mark.name == "clause"]
+        assert mark.args == one.clauses, one.name
