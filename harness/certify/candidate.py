@@ -129,7 +129,8 @@ class Candidate:
 
     def post(self, request: wire.AnyRequest) -> None:
         """Send a request without waiting; the next thing to do is ``kill``, or to wait for the reply."""
-        limit = self.limits.trial_s if isinstance(request, wire.Trial) else self.limits.call_s
+        long = isinstance(request, wire.Trial | wire.CloseSystems)
+        limit = self.limits.trial_s if long else self.limits.call_s
         try:
             self._link.settimeout(limit)
             wire.send(self._link, request)

@@ -20,7 +20,7 @@ from harness.certify.session import NAMES, RANGES, Session, Violation
 from harness.certify.wire import Fault
 from harness.strategies import PLAIN_BACKEND
 
-SHRINK_S_MAX = 12.0
+SHRINK_S_MAX = 8.0
 """A failing sequence is made smaller for so long."""
 FATAL_MAX = 4
 """A failure that costs the process, perhaps by its time limit, is repeated so often while it is made smaller."""

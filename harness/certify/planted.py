@@ -96,7 +96,7 @@ def hunt_planted(mutant: BackendMutant, seed: int, scale: float = 1.0) -> Outcom
     one = next(entry for entry in PROPERTIES if entry.name == mutant.property)
     pool = Pool(mutant.target, total_s=120.0)
     try:
-        return check(one, pool, seed, scale, shrink=False)[0]
+        return check(one, pool, seed, scale, shrink_s=0.0)[0]
     finally:
         pool.close()
 

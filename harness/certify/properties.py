@@ -9,12 +9,12 @@ import msgspec
 
 from harness.certify import steps
 from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
-from harness.certify.machine import Hunt, hunt_with_machine
+from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
 from harness.certify.session import Session, Violation
 
 LEVELS = ("contract", "crash", "chaos")
 """Each requires the ones before it."""
-DELETION_S_MAX = 8.0
+DELETION_S_MAX = 6.0
 """A failing sequence loses needless steps for so long, after Hypothesis has made it smaller."""
 
 
@@ -213,11 +213,13 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def check(
-    one: Property, pool: Pool, seed: int, scale: float = 1.0, shrink: bool = True
+    one: Property, pool: Pool, seed: int, scale: float = 1.0, shrink_s: float = SHRINK_S_MAX
 ) -> tuple[Outcome, Failure | None]:
-    """Hunt one property; ``scale`` multiplies the number of examples, ``shrink`` makes a failure small."""
+    """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
+    made smaller for ``shrink_s`` seconds and a little more, 0: not at all.
+    """
     began = time.monotonic()
-    hunt = Hunt(pool) if shrink else Hunt(pool, shrink_s=0.0)
+    hunt = Hunt(pool, shrink_s=shrink_s)
     if one.fixed:
         _play_fixed(one, hunt)
     else:
@@ -227,7 +229,7 @@ def check(
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None
     if hunt.failure is not None:
-        sequence, violation = _without_needless_steps(pool, *hunt.failure, hunt.fatal > 0 or not shrink)
+        sequence, violation = _without_needless_steps(pool, *hunt.failure, 0.0 if hunt.fatal else shrink_s)
         failure = Failure(pool.target, one.name, violation, sequence)
         status, reason = "failed", violation
     elif pool.remaining_s < 0:
@@ -288,10 +290,10 @@ def _play_fixed(one: Property, hunt: Hunt) -> None:
 
 
 def _without_needless_steps(
-    pool: Pool, sequence: tuple[steps.AnyStep, ...], violation: str, fatal: bool
+    pool: Pool, sequence: tuple[steps.AnyStep, ...], violation: str, seconds_max: float
 ) -> tuple[tuple[steps.AnyStep, ...], str]:
     """Leave out each step without which the sequence still fails. Not where a failure costs a time limit."""
-    deadline = time.monotonic() + (0.0 if fatal else DELETION_S_MAX)
+    deadline = time.monotonic() + min(seconds_max, DELETION_S_MAX)
     position = len(sequence) - 1
     while position >= 0 and time.monotonic() < deadline:
         shorter = sequence[:position] + sequence[position + 1 :]

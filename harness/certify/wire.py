@@ -184,6 +184,10 @@ class Trial(Request, frozen=True, tag="trial"):
     directory: str
 
 
+class CloseSystems(Request, frozen=True, tag="close_systems"):
+    """Stop what trials have started: a cluster is to end in order, before its process is killed."""
+
+
 AnyRequest = (
     Load
     | Reset
@@ -203,6 +207,7 @@ AnyRequest = (
     | Close
     | Resources
     | Trial
+    | CloseSystems
 )
 """Any request."""
 

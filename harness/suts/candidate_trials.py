@@ -32,6 +32,12 @@ def judge_trial(request: wire.Trial, make: Callable[[], StateBackend]) -> wire.J
     return wire.Judged(record.verdict.value, record.faults_fired, record.recoveries, tuple(problems[:5]))
 
 
+def close_systems() -> None:
+    """Close every system that a trial opened."""
+    while _open:
+        _open.popitem()[1].close()
+
+
 def _system(name: str, make: Callable[[], StateBackend]) -> SystemUnderTest:
     if name not in _open:
         if name == "reference-spark":

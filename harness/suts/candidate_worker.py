@@ -259,6 +259,12 @@ class Worker:
         assert self._make is not None
         return wire.Reply(judge_trial(request, self._make))
 
+    def _do_close_systems(self, request: wire.CloseSystems) -> wire.Reply:
+        from harness.suts.candidate_trials import close_systems
+
+        close_systems()
+        return wire.Reply()
+
     def _store(self, request: Any) -> KeyedStateStore:
         return self._stores[request.store][0]
 

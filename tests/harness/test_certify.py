@@ -151,7 +151,7 @@ def test_a_planted_backend_bug_is_caught_and_its_sequence_replays(
     assert mutant.clause in one.clauses
     pool = Pool(mutant.target, QUICK, 120.0)
     try:
-        found, failure = check(one, pool, seed_of(1, one.name))
+        found, failure = check(one, pool, seed_of(1, one.name), shrink_s=3.0)
     finally:
         pool.close()
     assert found.status == "failed", f"{mutant.id} was missed: {mutant.description}"
@@ -175,7 +175,7 @@ def test_the_same_seed_finds_the_same_sequence() -> None:
     for _ in range(2):
         pool = Pool(bug.target, QUICK)
         try:
-            found.append(check(one_property(bug.property), pool, 7)[1])
+            found.append(check(one_property(bug.property), pool, 7, shrink_s=0.0)[1])
         finally:
             pool.close()
     assert found[0] is not None
