@@ -31,6 +31,7 @@ from harness.certify import wire
 WORKER = "harness.suts.candidate_worker"
 MARK = "BARRIER_TCK_CANDIDATE"
 """Environment variable by which runaway children of a candidate are found."""
+_DIRECTORIES = "barrier-tck-certify-"
 LOG_BYTES = 16 * 1024
 """How much of the candidate's output is kept: the end of it."""
 
@@ -196,6 +197,14 @@ class Candidate:
         return f"{type(request).__struct_config__.tag}()"
 
 
+def _sweep() -> None:
+    """Remove the directories of certifiers that were killed; their names hold the process id."""
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_DIRECTORIES}*")):
+        owner = path.name.removeprefix(_DIRECTORIES).partition("-")[0]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 class Pool:
     """Starts candidates, one ahead of time, within a total time; ``close`` kills every one of them."""
 
@@ -204,7 +213,8 @@ class Pool:
         self.target = target
         self.limits = limits or Limits()
         self._deadline = time.monotonic() + total_s
-        self.directory = Path(tempfile.mkdtemp(prefix="barrier-tck-certify-"))
+        _sweep()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORIES}{os.getpid()}-"))
         """Holds the directories of all sessions; removed by ``close``."""
         self._started: list[Candidate] = []
         self._spare: Candidate | None = None

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,22 @@ def test_what_the_candidate_raises_comes_back_with_its_kind() -> None:
         candidate.kill()
     with pytest.raises(CandidateDied):
         candidate.call(wire.Close(0))
+
+
+def test_directories_of_a_killed_certifier_are_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    finished = subprocess.Popen([sys.executable, "-c", ""])
+    finished.wait()
+    dead = tmp_path / f"barrier-tck-certify-{finished.pid}-x"
+    alive = tmp_path / f"barrier-tck-certify-{os.getpid()}-x"
+    dead.mkdir()
+    alive.mkdir()
+    pool = Pool("heap")
+    assert not dead.exists() and alive.exists() and pool.directory.exists()
+    pool.close()
+    assert sorted(tmp_path.iterdir()) == [alive]
 
 
 # --- bad targets --------------------------------------------------------------------------------------------
