@@ -22,7 +22,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from harness.environment import environment
+from harness.certify.options import add_certify_command
+from harness.cli_printing import print_campaign, print_mutant, print_options, print_replayed
 from harness.errors import HarnessError, UsageProblem
 from harness.oracle.verdict import Verdict
 
@@ -142,9 +143,9 @@ def campaign(
     require_place(out)
     with _opened(configuration.system, configuration.cluster) as deployed:
         path = new_run_path(out, configuration.name, datetime.now())
-        _print_options(console, configuration, path)
+        print_options(console, configuration, path)
         record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
-    _print_campaign(console, record, path)
+    print_campaign(console, record, path)
     _emit(
         as_json,
         {
@@ -188,46 +189,6 @@ def _campaign_exit_code(record: CampaignRecord) -> int:
     return EXIT_CODES[record.verdict]
 
 
-def _print_options(console: Console, configuration: CampaignConfiguration, path: Path) -> None:
-    """Print everything that decides what is going to happen, so that a log alone can be repeated."""
-    spelled_out = msgspec.to_builtins(configuration)
-    listed = spelled_out.pop("trial")
-    options = {name: value for name, value in spelled_out.items() if value not in (None, {})}
-    options |= {"trials listed": len(listed)} if listed else {}
-    options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
-    if not listed:
-        profile = configuration.the_profile()
-        options["profile"] = f"{profile.name}: {profile.description}"
-    versions = environment()
-    options["versions"] = ", ".join(
-        f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark")
-    )
-    for name, value in options.items():
-        console.print(f"  {name}: {value}", markup=False)
-
-
-def _print_campaign(console: Console, record: CampaignRecord, path: Path) -> None:
-    """Write the reports, print their summary, and one line that repeats each failing trial."""
-    from reports.summary import print_summary
-    from reports.write import write_reports
-
-    if record.trials:
-        paths = write_reports(path)
-        print_summary(path, console)
-        console.print(f"report: {paths.html}", markup=False)
-    if record.interrupted:
-        console.print(f"interrupted after {record.trials} trials; they are kept", markup=False)
-    for number in record.failing[:3]:
-        plan = record.shrunk.get(str(number), f"trials/{number:05d}/plan.json")
-        command = f"barrier-tck replay {path / plan} --system {record.system}"
-        versions = record.environment
-        console.print(
-            f"repeat trial {number}: {command}   (seed {record.seed}, barrier-tck {versions['barrier-tck']}, "
-            f"python {versions['python']})",
-            markup=False,
-        )
-
-
 # --- replay, report -----------------------------------------------------------------------------------------
 
 
@@ -260,7 +221,7 @@ def replay(
         for source in sources:
             one = replaying.replay(source, deployed)
             replayed.append(one)
-            _print_replayed(console, one)
+            print_replayed(console, one)
     verdict = replaying.worst_verdict(replayed)
     same = all(one.same_verdict for one in replayed)
     _emit(
@@ -281,19 +242,6 @@ def replay(
         },
     )
     raise typer.Exit(EXIT_CODES[verdict])
-
-
-def _print_replayed(console: Console, one: Any) -> None:
-    record, recorded = one.record, one.source.recorded
-    was = f" (recorded: {recorded.verdict.value})" if recorded is not None else ""
-    console.print(f"{one.source.path}: {record.verdict.value}{was}", markup=False)
-    if record.trace_digest is not None:
-        console.print(f"  trace {record.trace_digest[:16]}, the same as before", markup=False)
-    for finding in record.findings:
-        if finding.verdict is not Verdict.VALID:
-            console.print(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}", markup=False)
-            for example in finding.examples[:3]:
-                console.print(f"    {example}", markup=False)
 
 
 @app.command()
@@ -393,7 +341,7 @@ def mutants(
         for mutant in chosen:
             result = hunt(mutant, system, path)
             results.append(result)
-            _print_mutant(console, result, path)
+            print_mutant(console, result, path)
     caught = sum(result.caught for result in results)
     summary = {
         "caught": caught,
@@ -406,18 +354,6 @@ def mutants(
     _emit(as_json, summary)
     complete = all(result.caught and result.replays for result in results)
     raise typer.Exit(0 if complete else EXIT_CODES[Verdict.INVALID])
-
-
-def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
-    if not result.caught:
-        console.print(f"{result.id} MISSED in {result.trials} trials ({result.clause})", markup=False)
-        return
-    replays = "replays" if result.replays else "DOES NOT REPLAY"
-    console.print(
-        f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
-        f"({result.clause}); {result.faults} faults left, {replays}: {path / (result.plan or '')}",
-        markup=False,
-    )
 
 
 # --- bench --------------------------------------------------------------------------------------------------
@@ -449,6 +385,8 @@ def bench(
         console.print(f"  {key}: {value}", markup=False)
     _emit(as_json, numbers)
 
+
+add_certify_command(app, _console, _emit)
 
 # --- exit codes ---------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Loading it imports neither PySpark nor a system: that happens when the first tes
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,11 +23,28 @@ RunTrial = Callable[["TrialPlan"], "TrialRecord"]
 _DEFAULT = "reference-simulated"
 
 
+@dataclass(frozen=True, slots=True)
+class BackendUnderTest:
+    """The state backend that is certified: its target, how many examples are run, and their seed."""
+
+    target: str
+    scale: float
+    """1: as ``barrier-tck certify`` does; less where nobody asked for a backend."""
+    seed: int | None
+    """None: the suite's own."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--system``."""
+    """Add ``--system`` and ``--state-backend``."""
     group = parser.getgroup("barrier-tck")
     group.addoption(
         "--system", default=_DEFAULT, metavar="S", help=f"system under test (default: {_DEFAULT})"
+    )
+    group.addoption(
+        "--state-backend",
+        default=None,
+        metavar="MODULE:NAME",
+        help="state backend to certify, in a process of its own (default: heap, with few examples)",
     )
 
 
@@ -41,6 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     try:
         require_system(config.getoption("--system"))
+        if config.getoption("--state-backend") is not None:
+            from harness.certify.suite import require_target
+
+            require_target(config.getoption("--state-backend"))
     except UsageProblem as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -54,8 +76,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark", "hypothesis")
     )
     seed = config.getoption("--hypothesis-seed", default=None)
+    backend = config.getoption("--state-backend") or "heap"
     return [
-        f"barrier-tck: system {config.getoption('--system')}, {shown}",
+        f"barrier-tck: system {config.getoption('--system')}, state backend {backend}, {shown}",
         f"barrier-tck: hypothesis seed {seed or 'random'}, PYTHONHASHSEED {versions['hash_seed']}",
     ]
 
@@ -70,6 +93,26 @@ def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
         yield opened
     finally:
         opened.close()
+
+
+@pytest.fixture(scope="session")
+def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
+    """Give what ``--state-backend`` names, checked once: a target that is no backend ends the session."""
+    from harness.certify.candidate import CandidateError
+    from harness.certify.suite import probe
+    from harness.errors import UsageProblem
+
+    chosen: str | None = request.config.getoption("--state-backend")
+    given = request.config.getoption("--hypothesis-seed", default=None)
+    if chosen is not None:
+        try:
+            probe(chosen)
+        except UsageProblem as error:
+            pytest.exit(f"--state-backend: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+        except CandidateError as error:
+            pytest.fail(f"{chosen} could not be made: {error}", pytrace=False)
+    seed = int(given) if given not in (None, "random") else None
+    return BackendUnderTest(chosen or "heap", 1.0 if chosen else 0.2, seed)
 
 
 @pytest.fixture

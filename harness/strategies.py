@@ -333,8 +333,8 @@ class _PlainProvider(HypothesisProvider):
         return None
 
 
-_BACKEND = "barrier-tck-plain"
-AVAILABLE_PROVIDERS.setdefault(_BACKEND, f"{__name__}.{_PlainProvider.__name__}")
+PLAIN_BACKEND = "barrier-tck-plain"
+AVAILABLE_PROVIDERS.setdefault(PLAIN_BACKEND, f"{__name__}.{_PlainProvider.__name__}")
 
 
 def draw_plans(
@@ -355,7 +355,7 @@ def draw_plans(
         database=None,
         deadline=None,
         suppress_health_check=tuple(HealthCheck),
-        backend=_BACKEND,
+        backend=PLAIN_BACKEND,
         derandomize=False,
     )
     @given(trial_plans(profile, subtasks, adjust, targets))

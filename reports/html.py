@@ -107,8 +107,8 @@ def render(run: Run) -> str:
     findings = ranked_findings(run)
     clauses = clause_matrix(run.trials)
     rows, unlisted = _rows(run, linked)
-    plotly, script = _plotly() if sections or distributions else "", _source("page.js")
-    page = _environment().get_template("page.html.j2")
+    plotly, script = _plotly() if sections or distributions else "", page_source("page.js")
+    page = templates().get_template("page.html.j2")
     return page.render(
         run=run,
         campaign=run.campaign,
@@ -127,7 +127,7 @@ def render(run: Run) -> str:
         distributions=distributions,
         facts=_facts(run),
         verdicts=tuple(reversed(Verdict)),
-        style=Markup(_source("page.css")),  # our own file
+        style=Markup(page_source("page.css")),  # our own file
         script=Markup(script),  # our own file
         plotly=Markup(plotly),  # the library's file
         script_hashes=[_hash(text) for text in (plotly, script) if text],
@@ -244,7 +244,7 @@ def _flattened(configuration: dict[str, Any], prefix: str = "") -> Facts:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def templates() -> jinja2.Environment:
     """Return the templates, which escape everything and refuse names that are not there."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reports", "templates"),
@@ -262,9 +262,9 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _source(name: str) -> str:
+def page_source(name: str) -> str:
     """Return a file of ours that goes into the page as it is."""
-    environment = _environment()
+    environment = templates()
     assert environment.loader is not None
     return environment.loader.get_source(environment, name)[0]
 

@@ -43,11 +43,11 @@ def write_reports(run_directory: Path) -> ReportPaths:
         (paths.html, render(run)),
     )
     for path, text in texts:
-        _write_atomically(path, text)
+        write_atomically(path, text)
     return paths
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old one or the whole new one."""
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -60,6 +60,9 @@ LONGER_MODULES: dict[str, tuple[int, str]] = {}
 STARTED_BY_OTHERS = {
     "conformance.conftest": "pytest",
     "harness.cluster.guard": "harness.cluster.guard_link, as a script",
+    "harness.suts.candidate_worker": "harness.certify.candidate, as a process",
+    "harness.suts.mutants.backends": "harness.certify.planted, by name",
+    "harness.suts.mutants.misbehaving": "tests of the certifier, by name",
     "harness.suts.reference_spark": "harness.suts.registry, by name",
     "harness.suts.reference_simulated": "harness.suts.registry, by name",
     "reference_impl.spark.daemon": "Spark's executors, by the setting spark.python.daemon.module",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from reference_impl.operators.rows import RowPlane
 from reference_impl.protocol.coordinator_events import JobState
 from reference_impl.protocol.messages import CompletedCheckpoint
 from reference_impl.runtime.components import Components
+from reference_impl.state.backend import StateBackend
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 
@@ -72,6 +74,10 @@ class ReferenceSimulated:
         }
     )
 
+    def __init__(self, state_backend: Callable[[], StateBackend] | None = None) -> None:
+        """Take what makes the state backend, if it is a candidate's; None: as the plan says."""
+        self._state_backend = state_backend
+
     def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
         """Return the subtasks of the plan's job, upstream first."""
         return subtask_names(plan)
@@ -81,6 +87,8 @@ class ReferenceSimulated:
         workload = workload_named(plan.workload.name)
         graph = build_graph(plan, workload, collection_source(plan, read_splits(workload, plan)))
         components = components_of(plan)
+        if self._state_backend is not None:
+            components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(graph, components)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
         recorder.follow(world)

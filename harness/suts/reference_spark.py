@@ -10,8 +10,8 @@ import contextlib
 import shutil
 import statistics
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +46,12 @@ from reference_impl.ids import SubtaskId
 from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.coordinator_events import JobState
 from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint
+from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.spark.deployment import SparkJobRunner
 from reference_impl.spark.observer import JobObserver
 from reference_impl.spark.options import session_settings
+from reference_impl.state.backend import StateBackend
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
@@ -81,10 +83,10 @@ class SparkOutcome:
 class _Watcher(JobObserver):
     """Passes what the job tells on to the recorder and the nemesis, in the trial's own time."""
 
-    def __init__(self, graph: JobGraph, storage: FileCheckpointStorage, plan: TrialPlan) -> None:
+    def __init__(self, graph: JobGraph, storage: FileCheckpointStorage, components: Components) -> None:
         self._graph = graph
         self._storage = storage
-        self._components = components_of(plan)
+        self._components = components
         self.books = RunRecorder(self.now_ms, self._open, self._open_restored)
         self.nemesis: NemesisHooks | None = None
         self.runner: SparkJobRunner | None = None
@@ -176,8 +178,16 @@ class ReferenceSpark:
         }
     )
 
-    def __init__(self, config: LocalClusterConfig | None = None) -> None:
-        """Take the shape of the cluster; nothing is started yet."""
+    def __init__(
+        self,
+        config: LocalClusterConfig | None = None,
+        state_backend: Callable[[], StateBackend] | None = None,
+    ) -> None:
+        """Take the shape of the cluster; nothing is started yet.
+
+        ``state_backend`` makes a candidate's backend and must be importable on executors; None: as the plan says.
+        """
+        self._state_backend = state_backend
         self._config = config or LocalClusterConfig(
             workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512
         )
@@ -251,13 +261,16 @@ class ReferenceSpark:
         root.mkdir()
         files = LocalFileSystem(root)
         storage = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
-        watcher = _Watcher(graph, storage, plan)
+        components = components_of(plan)
+        if self._state_backend is not None:
+            components = replace(components, state_backend=self._state_backend)
+        watcher = _Watcher(graph, storage, components)
         runner = SparkJobRunner(
             spark,
             graph,
             job_config(plan),
             root,
-            components=components_of(plan),
+            components=components,
             observer=watcher,
             watched=[
                 (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)

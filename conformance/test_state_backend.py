@@ -1,0 +1,110 @@
+"""What a state backend must do, contract and crash: the properties of ``barrier-tck certify``, one test each.
+
+``--state-backend MODULE:NAME`` chooses the backend; it runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.certify.candidate import Pool
+from harness.certify.properties import PROPERTIES, check
+from harness.certify.suite import DEFAULT_SEED, seed_of
+from harness.pytest_plugin import BackendUnderTest
+
+SECONDS_MAX = 120.0
+"""A property that takes longer is not decided."""
+
+
+def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None:
+    """Hunt one property; a failure shows the smallest sequence and the line that repeats it."""
+    one = next(entry for entry in PROPERTIES if entry.name == name)
+    pool = Pool(backend.target, total_s=SECONDS_MAX)
+    try:
+        seed = seed_of(DEFAULT_SEED if backend.seed is None else backend.seed, name)
+        outcome, failure = check(one, pool, seed, backend.scale)
+    finally:
+        pool.close()
+    # With few examples a kind of step may not be drawn; only a certificate must show them all.
+    if outcome.status == "passed" or (backend.scale < 1 and outcome.status == "unknown" and outcome.examples):
+        return
+    lines = [f"{backend.target}: {name} ({', '.join(one.clauses)}) {outcome.status}: {outcome.reason}"]
+    lines += [f"  {number}. {step}" for number, step in enumerate(outcome.sequence, 1)]
+    if failure is not None:
+        file = directory / f"{name}.json"
+        file.write_bytes(msgspec.json.encode(failure))
+        lines.append(f"repeat: barrier-tck certify --replay {file}")
+    pytest.fail("\n".join(lines), pytrace=False)
+
+
+@pytest.mark.clause("STA-1")
+def test_reads_see_the_writes(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("reads-see-the-writes", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-1")
+def test_snapshots_are_isolated(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("snapshots-are-isolated", state_backend, tmp_path)
+
+
+@pytest.mark.clause("REC-1", "STA-3")
+def test_a_restore_is_exact(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-restore-is-exact", state_backend, tmp_path)
+
+
+@pytest.mark.clause("RSC-1", "RSC-2")
+def test_key_groups_move(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("key-groups-move", state_backend, tmp_path)
+
+
+@pytest.mark.clause("COO-2", "REC-1")
+def test_a_failed_checkpoint_is_forgotten(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-failed-checkpoint-is-forgotten", state_backend, tmp_path)
+
+
+@pytest.mark.clause("COO-2", "COO-3")
+def test_notifications_come_in_any_order(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("notifications-come-in-any-order", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-2")
+def test_a_cancelled_snapshot_stops(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-cancelled-snapshot-stops", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-2")
+def test_nothing_is_left_behind(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("nothing-is-left-behind", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-1", "REC-1", "COO-2")
+def test_all_at_once(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("all-at-once", state_backend, tmp_path)
+
+
+@pytest.mark.clause("REC-1", "STA-3")
+def test_killed_anywhere(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("killed-anywhere", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-3", "COO-2")
+def test_a_failed_write_fails_the_snapshot(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-failed-write-fails-the-snapshot", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-1", "COO-2")
+def test_snapshots_after_a_failed_one_are_isolated(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("snapshots-after-a-failed-one-are-isolated", state_backend, tmp_path)
+
+
+@pytest.mark.clause("SNP-2")
+def test_a_failed_snapshot_keeps_nothing(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("a-failed-snapshot-keeps-nothing", state_backend, tmp_path)
+
+
+@pytest.mark.clause("REC-1", "SNP-1", "COO-2")
+def test_crashes_and_failures_mixed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("crashes-and-failures-mixed", state_backend, tmp_path)

@@ -1,0 +1,123 @@
+"""The level chaos: the reference runtime on the candidate, with kills; in the candidate's own process."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from harness.certify import wire
+from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Pool
+from harness.certify.properties import Outcome
+from harness.plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.profiles import profile_named
+from harness.strategies import draw_plans
+
+SIMULATED_TRIALS = 60
+SIMULATED = "exactly-once-in-the-simulator"
+SPARK = "exactly-once-on-spark"
+_CLAUSES = ("SNK-1", "ALN-2", "REC-1")
+_TEXTS = {
+    SIMULATED: "The reference runtime on this backend gives exact output and exact snapshots while it is killed.",
+    SPARK: "So it does on a real Spark cluster whose executors are killed.",
+}
+_SPARK_PLANS = tuple(
+    TrialPlan(
+        workload=WorkloadPlan(
+            "keyed-totals", batches=40, batch_records=50, keys=40, records_per_second=2_000
+        ),
+        topology=TopologyPlan(executors=3),
+        checkpoints=CheckpointPlan(interval_ms=300, timeout_ms=20_000, retained=3),
+        restart=RestartPlan(attempts_max=4, delay_ms=50),
+        faults=(ScheduledFault(KillExecutor("totals[0]"), After(point, "totals[0]", nth)),),
+        note="certification of a state backend",
+    )
+    for point, nth in ((ProtocolPoint.SNAPSHOT_TAKEN, 2), (ProtocolPoint.COMPLETION_NOTIFIED, 1))
+)
+
+
+def check_simulated(
+    pool: Pool, seed: int, trials: int = SIMULATED_TRIALS
+) -> tuple[Outcome, TrialPlan | None]:
+    """Run drawn plans, with kills, in virtual time."""
+    plans = draw_plans(seed, trials, profile_named("heavy"))
+    return _check(SIMULATED, "reference-simulated", pool, plans, seed)
+
+
+def check_on_spark(pool: Pool, seed: int) -> tuple[Outcome, TrialPlan | None]:
+    """Run a few plans on a local cluster; skipped, with the reason, where Spark cannot run."""
+    from harness.cluster.java import find_java
+    from harness.errors import HarnessError
+
+    try:
+        find_java()
+    except HarnessError as error:
+        outcome = Outcome(SPARK, "chaos", _CLAUSES, _TEXTS[SPARK], "skipped", f"no Spark here: {error}")
+        return outcome, None
+    roomy = Pool(pool.target, replace(pool.limits, memory_bytes=0, trial_s=240.0), max(0.0, pool.remaining_s))
+    try:
+        return _check(SPARK, "reference-spark", roomy, _SPARK_PLANS, seed)
+    finally:
+        roomy.close()
+
+
+def _check(
+    name: str, system: str, pool: Pool, plans: Sequence[TrialPlan], seed: int
+) -> tuple[Outcome, TrialPlan | None]:
+    began = time.monotonic()
+    ran = fired = 0
+    status, reason, failing = "passed", "", None
+    candidate: Candidate | None = None
+    try:
+        candidate = pool.take()
+        with tempfile.TemporaryDirectory(prefix="barrier-tck-chaos-") as scratch:
+            candidate.call(wire.Reset(scratch, scratch))
+            for number, plan in enumerate(plans):
+                request = wire.Trial(system, msgspec.json.encode(plan), f"{scratch}/trial-{number}")
+                judged = msgspec.convert(candidate.call(request), wire.Judged)
+                ran, fired = ran + 1, fired + judged.faults_fired
+                if judged.verdict != "valid":
+                    status = "failed" if judged.verdict == "invalid" else "unknown"
+                    reason, failing = (
+                        f"trial {number} is {judged.verdict}: " + "; ".join(judged.problems),
+                        plan,
+                    )
+                    break
+                if pool.remaining_s < 0:
+                    status, reason = "unknown", "the total time was used up before all trials had run"
+                    break
+    except (CandidateDied, CandidateRaised) as error:
+        status, reason = "failed", str(error)
+        failing = plans[ran] if ran < len(plans) else None
+    finally:
+        if candidate is not None:
+            # One that died has nothing left to close; its cluster's guard cleans up.
+            with contextlib.suppress(CandidateDied, CandidateRaised):
+                candidate.call(wire.CloseSystems())
+            pool.give_back(candidate)
+    if status == "passed" and not fired:
+        status, reason = "unknown", "no planned kill fired"
+    outcome = Outcome(
+        name=name,
+        level="chaos",
+        clauses=_CLAUSES,
+        text=_TEXTS[name],
+        status=status,
+        reason=reason,
+        examples=ran,
+        calls=fired,
+        processes=1,
+        seconds=round(time.monotonic() - began, 2),
+        seed=seed,
+    )
+    return outcome, failing
+
+
+def skipped(name: str, reason: str) -> Outcome:
+    """Return the outcome of a part that is not run."""
+    return Outcome(name, "chaos", _CLAUSES, _TEXTS[name], "skipped", reason)

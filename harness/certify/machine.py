@@ -1,0 +1,403 @@
+"""The Hypothesis state machine: draws steps that make sense, plays them on a session, remembers what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from harness.certify import steps
+from harness.certify.candidate import Candidate, Pool
+from harness.certify.session import NAMES, RANGES, Session, Violation
+from harness.certify.wire import Fault
+from harness.strategies import PLAIN_BACKEND
+
+SHRINK_S_MAX = 8.0
+"""A failing sequence is made smaller for so long."""
+FATAL_MAX = 4
+"""A failure that costs the process, perhaps by its time limit, is repeated so often while it is made smaller."""
+
+_KEYS = st.one_of(
+    st.sampled_from([b"a", b"b", b"", b"\x00", b"a\x00", b"\xff\xfe", b"k" * 500]), st.binary(max_size=6)
+)
+_VALUES = st.one_of(
+    st.binary(max_size=6),
+    st.sampled_from([b"", b"\x00\x00", b"\xff" * 3]),
+    st.just(70_000).map(lambda length: b"v" * length),
+)
+_NAMES = st.sampled_from(NAMES)
+_STORES = st.sampled_from([0, 1])
+_FAULTS = st.builds(Fault, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
+
+
+@dataclass(slots=True)
+class Hunt:
+    """What is shared by all examples of one property: the process that goes on, the counts, the failure."""
+
+    pool: Pool
+    candidate: Candidate | None = None
+    examples: int = 0
+    calls: int = 0
+    steps_played: int = 0
+    processes: int = 0
+    failure: tuple[tuple[steps.AnyStep, ...], str] | None = None
+    fatal: int = 0
+    first_failed_at: float | None = None
+    shrink_s: float = SHRINK_S_MAX
+    """How long a failing sequence is made smaller; 0: that it fails is all that is asked."""
+    kinds: dict[str, int] = field(default_factory=dict)
+    """How often each kind of step was played."""
+
+    @property
+    def give_up(self) -> bool:
+        """Tell whether no more is learnt: shrinking took its time, or the total time is used up."""
+        if self.pool.remaining_s < 0 or self.fatal >= FATAL_MAX:
+            return True
+        return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
+
+    def begin(self) -> Session:
+        """Start an example in the process that is there."""
+        candidate, self.candidate = self.candidate, None
+        return Session(self.pool, candidate)
+
+    def ended(self, session: Session) -> None:
+        """Count an example that passed, and keep its process."""
+        self._count(session)
+        self.candidate = session.end()
+
+    def failed(self, session: Session, violation: Violation) -> None:
+        """Remember the smallest failing sequence."""
+        self._count(session)
+        self.candidate = session.retire(violation)
+        self.fatal += violation.fatal
+        if self.first_failed_at is None:
+            self.first_failed_at = time.monotonic()
+        found = tuple(session.steps), str(violation)
+        if self.failure is None or _size(found[0]) <= _size(self.failure[0]):
+            self.failure = found
+
+    def close(self) -> None:
+        """Give the process back."""
+        if self.candidate is not None:
+            self.pool.give_back(self.candidate)
+            self.candidate = None
+
+    def _count(self, session: Session) -> None:
+        self.examples += 1
+        self.calls += session.calls
+        self.steps_played += len(session.steps)
+        self.processes += session.processes
+        for step in session.steps:
+            kind = str(type(step).__struct_config__.tag)
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+
+def _size(sequence: tuple[steps.AnyStep, ...]) -> tuple[int, int]:
+    return len(sequence), len(msgspec.json.encode(sequence))
+
+
+def _may(move: str) -> Callable[[CertifyMachine], bool]:
+    return lambda machine: move in machine.moves and not machine.over
+
+
+class CertifyMachine(RuleBasedStateMachine):
+    """All moves; a property's own subclass says which of them may be made, and holds the hunt."""
+
+    hunt: Hunt
+    moves: frozenset[str]
+    restarts_max = 2
+    finale: str = "here"
+    """At the end every completed snapshot is compared: ``here``, or ``elsewhere`` (in a new process too)."""
+
+    def __init__(self) -> None:
+        """Open two empty stores, unless nothing more is learnt."""
+        super().__init__()
+        self.over = self.hunt.give_up
+        self.restarts = 0
+        self.session: Session | None = None
+        self._failed = False
+        if not self.over:
+            try:
+                self.session = self.hunt.begin()
+            except Violation as violation:
+                self._remember_unopened(violation)
+                raise
+
+    def play(self, *sequence: steps.AnyStep) -> None:
+        """Play steps; the first violation ends the example."""
+        session = self.the_session
+        try:
+            for step in sequence:
+                session.apply(step)
+        except Violation as violation:
+            self._failed = True
+            self.hunt.failed(session, violation)
+            raise
+
+    @property
+    def the_session(self) -> Session:
+        """Return the session."""
+        assert self.session is not None
+        return self.session
+
+    def teardown(self) -> None:
+        """Compare all that is left to compare, if the example did not fail."""
+        if self.session is None or self._failed:
+            return
+        try:
+            self._play_finale(self.session)
+        except Violation as violation:
+            self._failed = True
+            self.hunt.failed(self.session, violation)
+            raise
+        self.hunt.ended(self.session)
+
+    def _play_finale(self, session: Session) -> None:
+        for store in (0, 1):
+            for checkpoint in session.stores[store].under_way("started"):
+                session.apply(steps.Finish(store, checkpoint))
+        session.verify_all()
+        if self.finale == "elsewhere":
+            newest = [model.completed()[-1] if model.completed() else 0 for model in session.stores]
+            for store in (0, 1):
+                if newest[store]:
+                    session.apply(steps.Verify(store, newest[store], elsewhere=True))
+                    break
+
+    def _remember_unopened(self, violation: Violation) -> None:
+        self._failed = True
+        self.hunt.failure = self.hunt.failure or ((), str(violation))
+        self.hunt.fatal += FATAL_MAX
+
+    def _drawn(self, data: st.DataObject, numbers: list[int]) -> int | None:
+        return data.draw(st.sampled_from(numbers)) if numbers else None
+
+    def _group(self, data: st.DataObject, store: int) -> int:
+        start, end = RANGES[store]
+        return data.draw(st.sampled_from([start, start + 1, end - 1]))
+
+    # --- reads and writes -----------------------------------------------------------------------------------
+
+    @precondition(_may("write"))
+    @rule(data=st.data(), store=_STORES, name=_NAMES, key=_KEYS, value=_VALUES)
+    def put(self, data: st.DataObject, store: int, name: str, key: bytes, value: bytes) -> None:
+        """Write."""
+        self.play(steps.Put(store, name, self._group(data, store), key, value))
+
+    @precondition(_may("write"))
+    @rule(data=st.data(), store=_STORES, name=_NAMES, key=_KEYS)
+    def delete(self, data: st.DataObject, store: int, name: str, key: bytes) -> None:
+        """Delete a key, more often than not one that exists."""
+        present = sorted(self.the_session.stores[store].entries)
+        existing: int = data.draw(st.integers(0, 3))
+        if present and existing:
+            name, group, key = data.draw(st.sampled_from(present))
+        else:
+            group = self._group(data, store)
+        self.play(steps.Delete(store, name, group, key))
+
+    @precondition(_may("write"))
+    @rule(data=st.data(), store=_STORES, name=_NAMES, entries=st.lists(st.tuples(_KEYS, _VALUES), max_size=4))
+    def put_many(
+        self, data: st.DataObject, store: int, name: str, entries: list[tuple[bytes, bytes]]
+    ) -> None:
+        """Write several."""
+        groups = tuple(self._group(data, store) for _ in entries)
+        keys, values = tuple(key for key, _ in entries), tuple(value for _, value in entries)
+        self.play(steps.PutMany(store, name, groups, keys, values))
+
+    @precondition(_may("read"))
+    @rule(data=st.data(), store=_STORES, name=_NAMES, keys=st.lists(_KEYS, min_size=1, max_size=3))
+    def read(self, data: st.DataObject, store: int, name: str, keys: list[bytes]) -> None:
+        """Read one key, several, or all."""
+        group = self._group(data, store)
+        self.play(
+            steps.Get(store, name, group, keys[0]),
+            steps.GetMany(store, name, (group,) * len(keys), tuple(keys)),
+            steps.Scan(store, name, group),
+        )
+
+    # --- snapshots ------------------------------------------------------------------------------------------
+
+    @precondition(_may("snapshot"))
+    @rule(store=_STORES)
+    def take_snapshot(self, store: int) -> None:
+        """Do the synchronous part."""
+        self.play(steps.Snapshot(store, self.the_session.next_checkpoint))
+
+    @precondition(_may("snapshot"))
+    @rule(data=st.data(), store=_STORES)
+    def run_snapshot(self, data: st.DataObject, store: int) -> None:
+        """Do an asynchronous part, not always of the oldest snapshot."""
+        checkpoint = self._drawn(data, self.the_session.stores[store].under_way("taken"))
+        if checkpoint is not None:
+            self.play(steps.Run(store, checkpoint))
+
+    @precondition(_may("checkpoint"))
+    @rule(store=_STORES)
+    def checkpoint(self, store: int) -> None:
+        """Take a whole snapshot, confirmed."""
+        number = self.the_session.next_checkpoint
+        self.play(steps.Snapshot(store, number), steps.Run(store, number), steps.Confirm(store, number))
+
+    @precondition(_may("background"))
+    @rule(data=st.data(), store=_STORES, stop_at=st.integers(1, 4))
+    def start_snapshot(self, data: st.DataObject, store: int, stop_at: int) -> None:
+        """Let an asynchronous part begin, and stand still in the middle; one at a time, as in the runtime."""
+        model = self.the_session.stores[store]
+        checkpoint = self._drawn(data, model.under_way("taken"))
+        if checkpoint is not None and not model.under_way("started"):
+            self.play(steps.Start(store, checkpoint, stop_at))
+
+    @precondition(_may("background"))
+    @rule(data=st.data(), store=_STORES)
+    def finish_snapshot(self, data: st.DataObject, store: int) -> None:
+        """Let it go on."""
+        checkpoint = self._drawn(data, self.the_session.stores[store].under_way("started"))
+        if checkpoint is not None:
+            self.play(steps.Finish(store, checkpoint))
+
+    @precondition(_may("notify"))
+    @rule(data=st.data(), store=_STORES, twice=st.booleans())
+    def cancel(self, data: st.DataObject, store: int, twice: bool) -> None:
+        """Cancel at any time, also too late, also twice."""
+        model = self.the_session.stores[store]
+        checkpoint = self._drawn(data, model.under_way("taken", "started", "completed"))
+        if checkpoint is not None:
+            self.play(*[steps.Cancel(store, checkpoint)] * (1 + twice))
+
+    @precondition(_may("notify"))
+    @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
+    def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
+        """Cancel before the asynchronous part begins (0), or in its middle; then let it come to its end."""
+        number = self.the_session.next_checkpoint
+        cancel = [steps.Cancel(store, number)] * (1 + twice)
+        self.play(steps.Snapshot(store, number))
+        if stop_at and not self.the_session.stores[store].under_way("started"):
+            self.play(steps.Start(store, number, stop_at), *cancel, steps.Finish(store, number))
+        else:
+            self.play(*cancel, steps.Run(store, number))
+
+    @precondition(_may("notify"))
+    @rule(data=st.data(), store=_STORES, twice=st.booleans())
+    def abort(self, data: st.DataObject, store: int, twice: bool) -> None:
+        """Abort, also twice."""
+        model = self.the_session.stores[store]
+        unconfirmed = [number for number, one in sorted(model.snapshots.items()) if not one.confirmed]
+        checkpoint = self._drawn(data, unconfirmed)
+        if checkpoint is not None:
+            self.play(*[steps.Abort(store, checkpoint)] * (1 + twice))
+
+    @precondition(_may("notify"))
+    @rule(data=st.data(), store=_STORES, twice=st.booleans())
+    def confirm(self, data: st.DataObject, store: int, twice: bool) -> None:
+        """Confirm, in any order, also twice."""
+        session = self.the_session
+        model = session.stores[store]
+        here = [n for n in model.completed() if model.snapshots[n].attempt == session.attempt]
+        checkpoint = self._drawn(data, here)
+        if checkpoint is not None:
+            self.play(*[steps.Confirm(store, checkpoint)] * (1 + twice))
+
+    @precondition(_may("fail"))
+    @rule(data=st.data(), store=_STORES, fault=_FAULTS)
+    def fail_snapshot(self, data: st.DataObject, store: int, fault: Fault) -> None:
+        """Let storage fail during a whole snapshot; sometimes write before the runtime learns of it."""
+        number = self.the_session.next_checkpoint
+        self.play(steps.Snapshot(store, number, fault))
+        if data.draw(st.booleans()):
+            self.play(steps.Put(store, NAMES[0], RANGES[store][0], b"a", data.draw(st.binary(max_size=3))))
+        self.play(steps.Run(store, number))
+        if data.draw(st.booleans()):
+            self.play(steps.Cancel(store, number))
+        self.play(steps.Abort(store, number))
+
+    # --- restores -------------------------------------------------------------------------------------------
+
+    @precondition(_may("verify"))
+    @rule(data=st.data(), store=_STORES)
+    def verify(self, data: st.DataObject, store: int) -> None:
+        """Restore a snapshot beside the live store, twice."""
+        checkpoint = self._drawn(data, self.the_session.stores[store].completed())
+        if checkpoint is not None:
+            self.play(*[steps.Verify(store, checkpoint)] * 2)
+
+    @precondition(_may("rescale"))
+    @rule(data=st.data(), bounds=st.tuples(st.integers(0, 16), st.integers(0, 16)))
+    def rescale(self, data: st.DataObject, bounds: tuple[int, int]) -> None:
+        """Restore into another range, from one or both stores' snapshots."""
+        chosen = tuple(
+            data.draw(st.sampled_from([0, *model.completed()[-2:]])) for model in self.the_session.stores
+        )
+        if any(chosen):
+            self.play(steps.Rescale((chosen[0], chosen[1]), min(bounds), max(bounds)))
+
+    @precondition(_may("close"))
+    @rule(data=st.data())
+    def close_and_restore(self, data: st.DataObject) -> None:
+        """End both stores in an orderly way; go on from their snapshots."""
+        self._restart(data, "close")
+
+    @precondition(_may("kill"))
+    @rule(data=st.data(), how=st.sampled_from(["kill", "call"]))
+    def kill_and_restore(self, data: st.DataObject, how: str) -> None:
+        """Kill the process; go on from the snapshots in a new one."""
+        if self.restarts < self.restarts_max:
+            self._restart(data, how)
+            self.restarts += 1
+
+    def _restart(self, data: st.DataObject, how: str) -> None:
+        """The newest completed snapshots, sometimes one before."""
+        back = data.draw(st.sampled_from([0, 0, 0, 1]))
+        chosen = []
+        for model in self.the_session.stores:
+            completed = model.completed()
+            chosen.append(completed[max(0, len(completed) - 1 - back)] if completed else 0)
+        self.play(steps.Restart((chosen[0], chosen[1]), how))
+
+
+def hunt_with_machine(
+    hunt: Hunt,
+    moves: frozenset[str],
+    seed: int,
+    examples: int,
+    steps_max: int,
+    restarts_max: int,
+    finale: str,
+) -> None:
+    """Run a machine until it fails or all examples passed; what it found is in the hunt."""
+    members = {"hunt": hunt, "moves": moves, "restarts_max": restarts_max, "finale": finale}
+    machine: type[CertifyMachine] = type("Certify", (CertifyMachine,), members)
+    hypothesis_seed(seed)(machine)
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=steps_max,
+        phases=(Phase.generate, Phase.shrink),
+        database=None,
+        deadline=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=tuple(HealthCheck),
+        backend=PLAIN_BACKEND,
+    )
+    # What is printed is the smallest sequence of steps, not Hypothesis's own account of it.
+    with contextlib.suppress(Violation, HypothesisException, BaseExceptionGroup), _quiet():
+        run_state_machine_as_test(machine, settings=chosen)
+    hunt.close()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Hypothesis from printing each step of the last example."""
+    from hypothesis.reporting import with_reporter
+
+    with with_reporter(lambda _text: None):
+        yield

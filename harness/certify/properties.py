@@ -1,0 +1,304 @@
+"""The properties that a backend must have, by level: each with its clauses, and how it is hunted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from harness.certify import steps
+from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
+from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
+from harness.certify.session import Session, Violation
+
+LEVELS = ("contract", "crash", "chaos")
+"""Each requires the ones before it."""
+DELETION_S_MAX = 6.0
+"""A failing sequence loses needless steps for so long, after Hypothesis has made it smaller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property that is hunted with a state machine, or by playing fixed steps."""
+
+    name: str
+    level: str
+    clauses: tuple[str, ...]
+    text: str
+    moves: frozenset[str] = frozenset()
+    examples: int = 20
+    steps_max: int = 25
+    restarts_max: int = 0
+    finale: str = "here"
+    fixed: tuple[steps.AnyStep, ...] = ()
+    """Steps to play once, instead of drawn ones."""
+    needs: tuple[str, ...] = ()
+    """What must have happened in at least one example, by kind of step: otherwise nothing was shown."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one property."""
+
+    name: str
+    level: str
+    clauses: tuple[str, ...]
+    text: str
+    status: str
+    """``passed``, ``failed``, ``unknown``, or ``skipped``."""
+    reason: str = ""
+    """Why it failed, was skipped, or nothing can be said."""
+    examples: int = 0
+    calls: int = 0
+    processes: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+    sequence: tuple[str, ...] = ()
+    """The smallest failing sequence, for people."""
+    replay: str | None = None
+    """Name of the file that repeats it."""
+
+
+def _property(name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object) -> Property:
+    return Property(name, level, tuple(clauses.split()), text, frozenset(moves.split()), **rest)  # type: ignore[arg-type]
+
+
+PROPERTIES: tuple[Property, ...] = (
+    _property(
+        "reads-see-the-writes",
+        "contract",
+        "STA-1",
+        "Reads, scans and batch reads give what was written last; odd keys and values are kept as they are.",
+        "write read",
+        examples=50,
+        needs=("put", "delete", "put_many", "get", "scan"),
+    ),
+    _property(
+        "snapshots-are-isolated",
+        "contract",
+        "SNP-1",
+        "Changes after the synchronous part never show in the snapshot, also while its asynchronous part runs.",
+        "write snapshot background verify",
+        examples=50,
+        needs=("snapshot", "run", "start", "finish", "verify"),
+    ),
+    _property(
+        "a-restore-is-exact",
+        "contract",
+        "REC-1 STA-3",
+        "A snapshot restores to exactly its content: twice, in a new process, and as a store to go on with.",
+        "write checkpoint verify close",
+        examples=12,
+        finale="elsewhere",
+        needs=("verify", "restart"),
+    ),
+    _property(
+        "key-groups-move",
+        "contract",
+        "RSC-1 RSC-2",
+        "Restored into another range of key groups, from one or two snapshots, a store holds its own groups "
+        "and no others.",
+        "write checkpoint rescale",
+        examples=40,
+        needs=("rescale",),
+    ),
+    _property(
+        "a-failed-checkpoint-is-forgotten",
+        "contract",
+        "COO-2 REC-1",
+        "After a failed checkpoint the store goes on; after a restart on the same disk with other data "
+        "nothing of the failed one comes back.",
+        "write checkpoint fail snapshot close",
+        examples=30,
+        needs=("snapshot", "abort", "restart"),
+    ),
+    _property(
+        "notifications-come-in-any-order",
+        "contract",
+        "COO-2 COO-3",
+        "Confirm, abort and cancel come in any order, late and twice, while snapshots end out of order.",
+        "write snapshot background notify checkpoint",
+        examples=40,
+        needs=("cancel", "confirm", "abort", "run"),
+    ),
+    _property(
+        "a-cancelled-snapshot-stops",
+        "contract",
+        "SNP-2",
+        "A cancelled asynchronous part raises SnapshotCancelled or had already succeeded, and the store goes on.",
+        "write snapshot background notify",
+        examples=30,
+        needs=("cancel", "run"),
+    ),
+    _property(
+        "nothing-is-left-behind",
+        "contract",
+        "SNP-2",
+        "After close no descriptor, thread, process, working file or partial file is left.",
+        fixed=(steps.Resources(5),),
+    ),
+    _property(
+        "all-at-once",
+        "contract",
+        "SNP-1 REC-1 COO-2",
+        "All of the above in any mixture.",
+        "write read snapshot background verify checkpoint rescale notify close",
+        examples=30,
+        steps_max=40,
+    ),
+    _property(
+        "killed-anywhere",
+        "crash",
+        "REC-1 STA-3",
+        "After SIGKILL between two calls, inside a call or in the middle of an asynchronous part, the last "
+        "completed snapshot restores to exactly its content, on the disk that the dead process left.",
+        "write checkpoint snapshot background verify kill",
+        examples=25,
+        restarts_max=2,
+        needs=("restart",),
+    ),
+    _property(
+        "a-failed-write-fails-the-snapshot",
+        "crash",
+        "SNP-3 COO-2",
+        "If the k-th storage operation fails, is cut short or closing fails, the snapshot fails too (BE-06).",
+        "write fail verify checkpoint",
+        examples=50,
+        needs=("snapshot", "abort"),
+    ),
+    _property(
+        "snapshots-after-a-failed-one-are-isolated",
+        "crash",
+        "SNP-1 COO-2",
+        "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
+        "write fail snapshot background verify",
+        examples=60,
+        needs=("snapshot", "abort", "run"),
+    ),
+    _property(
+        "a-failed-snapshot-keeps-nothing",
+        "crash",
+        "SNP-2",
+        "Failed snapshots do not make the process grow (BE-07).",
+        fixed=(
+            steps.Crowd(0, 1, 2000, 1024, 12),
+            steps.Snapshot(0, 40),
+            steps.Run(0, 40),
+            steps.Verify(0, 40),
+        ),
+    ),
+    _property(
+        "crashes-and-failures-mixed",
+        "crash",
+        "REC-1 SNP-1 COO-2",
+        "Kills, failed writes, restarts and all else in any mixture.",
+        "write read snapshot background verify checkpoint rescale notify fail close kill",
+        examples=20,
+        steps_max=40,
+        restarts_max=2,
+        needs=("restart",),
+    ),
+)
+"""Contract and crash; the chaos level is in ``chaos.py``."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A failing sequence that can be replayed: the content of a replay file."""
+
+    target: str
+    property: str
+    violation: str
+    steps: tuple[steps.AnyStep, ...]
+    version: int = 1
+
+
+def check(
+    one: Property, pool: Pool, seed: int, scale: float = 1.0, shrink_s: float = SHRINK_S_MAX
+) -> tuple[Outcome, Failure | None]:
+    """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
+    made smaller for ``shrink_s`` seconds and a little more, 0: not at all.
+    """
+    began = time.monotonic()
+    hunt = Hunt(pool, shrink_s=shrink_s)
+    if one.fixed:
+        _play_fixed(one, hunt)
+    else:
+        examples = max(1, round(one.examples * scale))
+        hunt_with_machine(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale)
+    status, reason = "passed", ""
+    missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
+    failure = None
+    if hunt.failure is not None:
+        sequence, violation = _without_needless_steps(pool, *hunt.failure, 0.0 if hunt.fatal else shrink_s)
+        failure = Failure(pool.target, one.name, violation, sequence)
+        status, reason = "failed", violation
+    elif pool.remaining_s < 0:
+        status, reason = "unknown", "the total time was used up before all examples had run"
+    elif missing or not hunt.steps_played:
+        status, reason = "unknown", f"the drawn examples had no step of the kind {', '.join(missing)}"
+    return (
+        Outcome(
+            name=one.name,
+            level=one.level,
+            clauses=one.clauses,
+            text=one.text,
+            status=status,
+            reason=reason,
+            examples=hunt.examples,
+            calls=hunt.calls,
+            processes=hunt.processes,
+            seconds=round(time.monotonic() - began, 2),
+            seed=seed,
+            sequence=tuple(steps.words(step) for step in failure.steps) if failure else (),
+        ),
+        failure,
+    )
+
+
+def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:
+    """Play steps in a new process; return what is violated, or None. Raises nothing of the candidate's."""
+    try:
+        session = Session(pool)
+    except Violation as violation:
+        return str(violation)
+    except (CandidateDied, CandidateRaised) as error:
+        return f"the backend could not be made: {error}"
+    try:
+        for step in sequence:
+            session.apply(step)
+    except Violation as violation:
+        return str(violation)
+    finally:
+        session.abandon()
+    return None
+
+
+def _play_fixed(one: Property, hunt: Hunt) -> None:
+    session = None
+    try:
+        session = hunt.begin()
+        for step in one.fixed:
+            session.apply(step)
+        hunt.ended(session)
+    except Violation as violation:
+        if session is None:
+            hunt.failure = (), str(violation)
+        else:
+            hunt.failed(session, violation)
+    finally:
+        hunt.close()
+
+
+def _without_needless_steps(
+    pool: Pool, sequence: tuple[steps.AnyStep, ...], violation: str, seconds_max: float
+) -> tuple[tuple[steps.AnyStep, ...], str]:
+    """Leave out each step without which the sequence still fails. Not where a failure costs a time limit."""
+    deadline = time.monotonic() + min(seconds_max, DELETION_S_MAX)
+    position = len(sequence) - 1
+    while position >= 0 and time.monotonic() < deadline:
+        shorter = sequence[:position] + sequence[position + 1 :]
+        found = play(pool, shorter)
+        if found is not None:
+            sequence, violation = shorter, found
+        position = min(position - 1, len(sequence) - 1)
+    return sequence, violation

@@ -1,0 +1,259 @@
+"""What can be done to a candidate, as data: a failing sequence is printed as these and replayed from JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from harness.certify.wire import Fault
+
+
+class Step(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
+    """Base of all steps. ``store`` 0 and 1 are two subtasks of one operator, each with its own key groups."""
+
+
+class Put(Step, frozen=True, tag="put"):
+    """Write a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+    value: bytes
+
+
+class Delete(Step, frozen=True, tag="delete"):
+    """Delete a value that may not exist."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+
+class Get(Step, frozen=True, tag="get"):
+    """Read a value and compare."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+
+class Scan(Step, frozen=True, tag="scan"):
+    """Read one state of one key group and compare."""
+
+    store: int
+    name: str
+    group: int
+
+
+class PutMany(Step, frozen=True, tag="put_many"):
+    """Write several values, the same key perhaps twice."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+    values: tuple[bytes, ...]
+
+
+class GetMany(Step, frozen=True, tag="get_many"):
+    """Read several values and compare."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+
+
+class Snapshot(Step, frozen=True, tag="snapshot"):
+    """Do the synchronous part; storage may fail during the whole snapshot."""
+
+    store: int
+    checkpoint: int
+    fault: Fault | None = None
+
+
+class Run(Step, frozen=True, tag="run"):
+    """Do the asynchronous part."""
+
+    store: int
+    checkpoint: int
+
+
+class Start(Step, frozen=True, tag="start"):
+    """Start the asynchronous part in the background; it stands still before a storage operation."""
+
+    store: int
+    checkpoint: int
+    stop_at: int
+
+
+class Finish(Step, frozen=True, tag="finish"):
+    """Let a started asynchronous part go on to its end."""
+
+    store: int
+    checkpoint: int
+
+
+class Cancel(Step, frozen=True, tag="cancel"):
+    """Cancel the asynchronous part."""
+
+    store: int
+    checkpoint: int
+
+
+class Confirm(Step, frozen=True, tag="confirm"):
+    """Tell the store that the checkpoint completed."""
+
+    store: int
+    checkpoint: int
+
+
+class Abort(Step, frozen=True, tag="abort"):
+    """Tell the store that the checkpoint failed; its files are deleted, as a runtime does."""
+
+    store: int
+    checkpoint: int
+
+
+class Verify(Step, frozen=True, tag="verify"):
+    """Restore a completed snapshot into a store of its own, here or in a new process, and compare."""
+
+    store: int
+    checkpoint: int
+    elsewhere: bool = False
+
+
+class Rescale(Step, frozen=True, tag="rescale"):
+    """Restore both stores' snapshots into one store with another range of key groups, and compare.
+
+    A checkpoint of 0 means: without that store's snapshot.
+    """
+
+    checkpoints: tuple[int, int]
+    start: int
+    end: int
+
+
+class Restart(Step, frozen=True, tag="restart"):
+    """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close`` them and go on in the
+    same process; ``kill`` the process between two calls; kill it in the middle of a ``call``.
+    """
+
+    checkpoints: tuple[int, int]
+    how: str = "close"
+
+
+class Crowd(Step, frozen=True, tag="crowd"):
+    """Again and again: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails,
+    abort it. The process must not grow.
+    """
+
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    count: int
+    size: int
+    rounds: int
+
+
+class Resources(Step, frozen=True, tag="resources"):
+    """Open, use and close stores ``rounds`` times, then compare what the process holds with before."""
+
+    rounds: int
+
+
+AnyStep = (
+    Put
+    | Delete
+    | Get
+    | Scan
+    | PutMany
+    | GetMany
+    | Snapshot
+    | Run
+    | Start
+    | Finish
+    | Cancel
+    | Confirm
+    | Abort
+    | Verify
+    | Rescale
+    | Restart
+    | Crowd
+    | Resources
+)
+"""Any step."""
+
+_HOW = {
+    "close": "close both stores",
+    "kill": "SIGKILL the process",
+    "call": "SIGKILL the process in the middle of put_many()",
+}
+
+
+def words(step: AnyStep) -> str:
+    """Return a step as a line for people."""
+    match step:
+        case Put():
+            return f"{_at(step.store)}.put({step.name!r}, {step.group}, {step.key!r}, {_short(step.value)})"
+        case Delete() | Get():
+            call = "delete" if isinstance(step, Delete) else "get"
+            return f"{_at(step.store)}.{call}({step.name!r}, {step.group}, {step.key!r})"
+        case Scan():
+            return f"{_at(step.store)}.scan({step.name!r}, {step.group})"
+        case PutMany():
+            shown = ", ".join(_short(value) for value in step.values)
+            return f"{_at(step.store)}.put_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r}, [{shown}])"
+        case GetMany():
+            return f"{_at(step.store)}.get_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r})"
+        case Snapshot(fault=None):
+            return f"{_at(step.store)}.snapshot({step.checkpoint})"
+        case Snapshot():
+            assert step.fault is not None
+            return (
+                f"{_at(step.store)}.snapshot({step.checkpoint})   [storage: {step.fault.kind} at operation "
+                f"{step.fault.at}]"
+            )
+        case Run():
+            return f"{_at(step.store)}: run the asynchronous part of {step.checkpoint}"
+        case Start():
+            return (
+                f"{_at(step.store)}: start the asynchronous part of {step.checkpoint}; it waits before "
+                f"storage operation {step.stop_at}"
+            )
+        case Finish():
+            return f"{_at(step.store)}: the asynchronous part of {step.checkpoint} goes on to its end"
+        case Cancel():
+            return f"{_at(step.store)}: cancel the asynchronous part of {step.checkpoint}"
+        case Confirm():
+            return f"{_at(step.store)}.confirm({step.checkpoint})"
+        case Abort():
+            return f"{_at(step.store)}.abort({step.checkpoint})"
+        case Verify():
+            where = "in a new process" if step.elsewhere else "in a second store"
+            return f"restore snapshot {step.checkpoint} of {_at(step.store)} {where} and read it"
+        case Rescale():
+            return (
+                f"restore the snapshots {list(step.checkpoints)} of both stores into one store of key groups "
+                f"[{step.start}, {step.end}) and read it"
+            )
+        case Restart():
+            sources = " and ".join(str(number) if number else "nothing" for number in step.checkpoints)
+            return f"{_HOW[step.how]}; restore them from {sources}"
+        case Crowd():
+            return (
+                f"{_at(step.store)}: {step.rounds} times overwrite {step.count} values of {step.size} bytes, "
+                "take a snapshot whose storage fails, abort it"
+            )
+        case Resources():
+            return f"open, write, snapshot and close stores, {step.rounds} times"
+
+
+def _at(store: int) -> str:
+    return f"store{store}"
+
+
+def _short(value: bytes) -> str:
+    return repr(value) if len(value) <= 40 else f"{value[:8]!r}... ({len(value)} bytes)"

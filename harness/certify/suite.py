@@ -1,0 +1,257 @@
+"""Runs a certification: levels in order, properties in order, each with a seed of its own; and replays."""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.campaign.run_directory import write_atomically
+from harness.certify import chaos
+from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Limits, Pool
+from harness.certify.certificate import (
+    CERTIFICATE_VERSION,
+    Certificate,
+    Strength,
+    achieved,
+    clause_results,
+    verdict_of,
+)
+from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
+from harness.environment import environment
+from harness.errors import UsageProblem
+from harness.plan import to_json
+from harness.strict_input import nearest
+
+DEFAULT_SEED = 20_260_101
+TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_200.0}
+"""Level -> seconds after which what is left is unknown."""
+_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+ALIASES = ("heap",)
+"""Short names of backends of ours."""
+_STARTS = "the-backend-can-be-made"
+
+Progress = Callable[[Outcome], None]
+"""Told of every property as soon as it is decided."""
+
+
+def require_target(target: str) -> None:
+    """Raise UsageProblem unless the target has the form MODULE:NAME, or is a short name."""
+    if target not in ALIASES and not _TARGET.fullmatch(target):
+        raise UsageProblem(f"{target!r} names no backend; use MODULE:NAME, or one of: {', '.join(ALIASES)}")
+
+
+def require_level(level: str) -> None:
+    """Raise UsageProblem for a level that does not exist."""
+    if level not in LEVELS:
+        raise UsageProblem(f"--level is {level!r}{nearest(level, LEVELS)}")
+
+
+def seed_of(seed: int, name: str) -> int:
+    """Return a property's own seed: one more property changes no other one's examples."""
+    return zlib.crc32(f"{seed} {name}".encode())
+
+
+def probe(target: str, limits: Limits | None = None) -> dict[str, Any]:
+    """Make the backend once, in a process of its own; returns its name and capabilities.
+
+    Raises UsageProblem if the target is no backend, CandidateDied or CandidateRaised if making it fails.
+    """
+    pool = Pool(target, limits)
+    try:
+        return _loaded(pool)
+    finally:
+        pool.close()
+
+
+def _loaded(pool: Pool) -> dict[str, Any]:
+    candidate = None
+    try:
+        candidate = Candidate(pool.target, pool.limits)
+        return candidate.load()
+    except CandidateRaised as error:
+        if error.kind in ("import", "no-backend"):
+            raise UsageProblem(str(error)) from error
+        raise
+    finally:
+        if candidate is not None:
+            candidate.kill()
+            pool.log = candidate.log()
+
+
+def certify(
+    target: str,
+    level: str = "crash",
+    seed: int = DEFAULT_SEED,
+    directory: Path | None = None,
+    limits: Limits | None = None,
+    require: tuple[str, ...] = (),
+    spark: bool = True,
+    scale: float = 1.0,
+    strength: Strength | None = None,
+    progress: Progress = lambda outcome: None,
+) -> Certificate:
+    """Certify a backend up to a level; replay files go into ``directory``.
+
+    A level is not begun where the one before failed: its outcomes are then ``skipped`` with the reason. Raises
+    UsageProblem if the target is no backend or lacks a required capability.
+    """
+    require_target(target)
+    require_level(level)
+    began, started_at = time.monotonic(), datetime.now(UTC)
+    pool = Pool(target, limits, TOTAL_S[level])
+    outcomes: list[Outcome] = []
+    name = ""
+    capabilities: tuple[str, ...] = ()
+
+    def add(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        progress(outcome)
+
+    try:
+        try:
+            loaded = _loaded(pool)
+        except (CandidateDied, CandidateRaised) as error:
+            add(_cannot_be_made(str(error)))
+        else:
+            name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
+            _require_capabilities(target, capabilities, require)
+            add(Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
+        _run_levels(level, seed, pool, directory, spark, scale, outcomes, add)
+        log = pool.log
+    finally:
+        pool.close()
+    return Certificate(
+        version=CERTIFICATE_VERSION,
+        suite_version=environment()["barrier-tck"],
+        target=target,
+        backend=name,
+        capabilities=capabilities,
+        asked_level=level,
+        level=achieved(outcomes),
+        verdict=verdict_of(outcomes, level),
+        outcomes=tuple(outcomes),
+        clauses=clause_results(outcomes, level),
+        seed=seed,
+        seconds=round(time.monotonic() - began, 2),
+        started_at=started_at.isoformat(timespec="seconds"),
+        environment=environment(),
+        strength=strength or Strength(measured=False, note="not measured in this run"),
+        log=log,
+    )
+
+
+_STARTS_TEXT = "The target can be imported, makes a backend in time, and survives it."
+
+
+def _cannot_be_made(reason: str) -> Outcome:
+    return Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "failed", reason)
+
+
+def _require_capabilities(target: str, declared: tuple[str, ...], required: tuple[str, ...]) -> None:
+    missing = [name for name in required if name not in declared]
+    if missing:
+        has = ", ".join(declared) or "none"
+        raise UsageProblem(
+            f"{target} does not declare the capabilities {', '.join(missing)}; it declares {has}"
+        )
+
+
+def _run_levels(
+    asked: str,
+    seed: int,
+    pool: Pool,
+    directory: Path | None,
+    spark: bool,
+    scale: float,
+    outcomes: list[Outcome],
+    add: Progress,
+) -> None:
+    for level in LEVELS:
+        own = [one for one in PROPERTIES if one.level == level]
+        reason = _why_not(level, asked, outcomes)
+        if reason:
+            for one in own:
+                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+            if level == "chaos":
+                for name in (chaos.SIMULATED, chaos.SPARK):
+                    add(chaos.skipped(name, reason))
+            continue
+        for one in own:
+            if _cannot_open(outcomes):
+                reason = "no store could be opened, see above"
+                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+                continue
+            outcome, failure = check(one, pool, seed_of(seed, one.name), scale)
+            add(_saved(outcome, failure, directory))
+        if level == "chaos":
+            _run_chaos(seed, pool, directory, spark, add)
+
+
+def _cannot_open(outcomes: list[Outcome]) -> bool:
+    """Tell whether a property failed before its first step: so would all others, each with its time limit."""
+    return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
+
+
+def _run_chaos(seed: int, pool: Pool, directory: Path | None, spark: bool, add: Progress) -> None:
+    outcome, plan = chaos.check_simulated(pool, seed_of(seed, chaos.SIMULATED))
+    if plan is not None and directory is not None:
+        path = directory / f"{outcome.name}.plan.json"
+        write_atomically(path, to_json(plan).encode())
+        outcome = msgspec.structs.replace(outcome, replay=path.name)
+    add(outcome)
+    if outcome.status != "passed":
+        add(chaos.skipped(chaos.SPARK, f"{outcome.name} did not pass"))
+    elif not spark:
+        add(chaos.skipped(chaos.SPARK, "switched off with --no-spark"))
+    else:
+        add(chaos.check_on_spark(pool, seed)[0])
+
+
+def _why_not(level: str, asked: str, outcomes: list[Outcome]) -> str:
+    """Return why a level is not run, or nothing."""
+    if LEVELS.index(level) > LEVELS.index(asked):
+        return f"the level {level} was not asked for"
+    failed = [outcome.name for outcome in outcomes if outcome.status == "failed"]
+    if failed and (level != "contract" or failed == [_STARTS]):
+        return f"{failed[0]} failed"
+    return ""
+
+
+def _saved(outcome: Outcome, failure: Failure | None, directory: Path | None) -> Outcome:
+    if failure is None or directory is None:
+        return outcome
+    path = directory / f"{outcome.name}.json"
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(failure), indent=2) + b"\n")
+    return msgspec.structs.replace(outcome, replay=path.name)
+
+
+def read_failure(path: Path) -> Failure:
+    """Read a replay file; raises UsageProblem if it is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Failure)
+    except OSError as error:
+        raise UsageProblem(f"{path} cannot be read: {error.strerror}; name a replay file") from error
+    except msgspec.DecodeError as error:
+        raise UsageProblem(f"{path} is no replay file of a certification: {error}") from error
+
+
+def replay(failure: Failure, target: str | None = None, limits: Limits | None = None) -> str | None:
+    """Play a saved sequence again; returns what is violated, or None. Raises UsageProblem for no backend."""
+    chosen = target or failure.target
+    require_target(chosen)
+    pool = Pool(chosen, limits, 300.0)
+    try:
+        try:
+            _loaded(pool)
+        except (CandidateDied, CandidateRaised) as error:
+            return f"the backend could not be made: {error}"
+        return play(pool, failure.steps)
+    finally:
+        pool.close()

@@ -1,0 +1,294 @@
+"""What certifier and candidate process say to each other: frames of MessagePack over a socket of their own.
+
+A frame is a length of four bytes (big-endian) and that many bytes. One request, one reply, in turn. Nothing is
+pickled: a candidate can send rubbish, and rubbish is all that the certifier then gets.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+import msgspec
+
+FRAME_BYTES_MAX = 256 * 1024 * 1024
+"""No frame may be longer; a longer one is not ours."""
+_LENGTH = struct.Struct(">I")
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """One file of a snapshot, its state handle packed: the certifier passes it on and looks at no more."""
+
+    path: str
+    size: int
+    packed: bytes
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Storage fails during one snapshot: at its ``at``-th operation (1 is the first), in one of three ways."""
+
+    at: int
+    kind: str = "error"
+    """``error``; ``short``: a write takes half of the bytes and says so; ``close``: closing the file fails."""
+
+
+class Request(msgspec.Struct, frozen=True, tag_field="ask"):
+    """Base of all requests."""
+
+
+class Load(Request, frozen=True, tag="load"):
+    """Import the target, make the backend; replies with name and capabilities."""
+
+    target: str
+
+
+class Reset(Request, frozen=True, tag="reset"):
+    """Close all stores; then use these directories: durable storage, and a working directory (also TMPDIR)."""
+
+    storage: str
+    work: str
+
+
+class Open(Request, frozen=True, tag="open"):
+    """Open a store under a number."""
+
+    store: int
+    start: int
+    end: int
+    subtask: int
+    attempt: int
+    restore: tuple[Handle, ...] = ()
+
+
+class Get(Request, frozen=True, tag="get"):
+    """Read a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+
+class Put(Request, frozen=True, tag="put"):
+    """Write a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+    value: bytes
+
+
+class Delete(Request, frozen=True, tag="delete"):
+    """Delete a value."""
+
+    store: int
+    name: str
+    group: int
+    key: bytes
+
+
+class Scan(Request, frozen=True, tag="scan"):
+    """Read all entries of one state in one key group."""
+
+    store: int
+    name: str
+    group: int
+
+
+class GetMany(Request, frozen=True, tag="get_many"):
+    """Read many values."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+
+
+class PutMany(Request, frozen=True, tag="put_many"):
+    """Write many values."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+    values: tuple[bytes, ...]
+
+
+class Snapshot(Request, frozen=True, tag="snapshot"):
+    """Do the synchronous part; replies whether the result is there already."""
+
+    store: int
+    checkpoint: int
+    fault: Fault | None = None
+
+
+class Run(Request, frozen=True, tag="run"):
+    """Do the asynchronous part on another thread and wait for it; replies with handles."""
+
+    store: int
+    checkpoint: int
+
+
+class Start(Request, frozen=True, tag="start"):
+    """Start the asynchronous part; it stands still before its ``stop_at``-th storage operation.
+
+    Replies True if it stands there, False if it ended before.
+    """
+
+    store: int
+    checkpoint: int
+    stop_at: int
+
+
+class Finish(Request, frozen=True, tag="finish"):
+    """Let a started asynchronous part go on, and wait for it; replies with handles."""
+
+    store: int
+    checkpoint: int
+
+
+class Notify(Request, frozen=True, tag="notify"):
+    """Call ``cancel`` of the future, or ``confirm`` or ``abort`` of the store."""
+
+    store: int
+    checkpoint: int
+    what: str
+
+
+class Discard(Request, frozen=True, tag="discard"):
+    """Delete the files of a checkpoint of one store, as a runtime does that learns of its failure."""
+
+    store: int
+    checkpoint: int
+
+
+class Close(Request, frozen=True, tag="close"):
+    """Close a store; ``times`` can be 2, for closing twice is harmless."""
+
+    store: int
+    times: int = 1
+
+
+class Resources(Request, frozen=True, tag="resources"):
+    """Count what the process holds: descriptors, threads, child processes, memory, files."""
+
+
+class Trial(Request, frozen=True, tag="trial"):
+    """Run a trial of the reference runtime with the candidate as its backend; replies with a judged summary."""
+
+    system: str
+    plan: bytes
+    """A trial plan as JSON."""
+    directory: str
+
+
+class CloseSystems(Request, frozen=True, tag="close_systems"):
+    """Stop what trials have started: a cluster is to end in order, before its process is killed."""
+
+
+AnyRequest = (
+    Load
+    | Reset
+    | Open
+    | Get
+    | Put
+    | Delete
+    | Scan
+    | GetMany
+    | PutMany
+    | Snapshot
+    | Run
+    | Start
+    | Finish
+    | Notify
+    | Discard
+    | Close
+    | Resources
+    | Trial
+    | CloseSystems
+)
+"""Any request."""
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """What an asynchronous part gave."""
+
+    handles: tuple[Handle, ...]
+    fault_fired: bool = False
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a process holds at a moment."""
+
+    descriptors: tuple[str, ...]
+    """What each open descriptor leads to."""
+    threads: int
+    children: int
+    memory_bytes: int
+    """Resident memory of its own: pages of mapped files do not count."""
+    work_files: tuple[str, ...]
+    storage_files: tuple[str, ...]
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A trial in short."""
+
+    verdict: str
+    faults_fired: int
+    recoveries: int
+    problems: tuple[str, ...] = ()
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer to a request: a value, or an error by kind."""
+
+    value: Any = None
+    error: str | None = None
+    """``storage``, ``cancelled``, ``corrupt``, ``usage``, ``import``, ``no-backend``, or ``other``."""
+    message: str = ""
+    fault_fired: bool = False
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request = msgspec.msgpack.Decoder(AnyRequest).decode
+decode_reply = msgspec.msgpack.Decoder(Reply).decode
+
+
+class Disconnected(Exception):
+    """The other side is gone, or sent what is no frame."""
+
+
+def send(link: socket.socket, message: msgspec.Struct) -> None:
+    """Send one frame; raises Disconnected, and TimeoutError as the socket's timeout says."""
+    body = encode(message)
+    try:
+        link.sendall(_LENGTH.pack(len(body)) + body)
+    except TimeoutError:
+        raise
+    except OSError as error:
+        raise Disconnected(str(error)) from error
+
+
+def receive(link: socket.socket) -> bytes:
+    """Receive one frame; raises Disconnected, and TimeoutError as the socket's timeout says."""
+    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    if length > FRAME_BYTES_MAX:
+        raise Disconnected(f"a frame of {length} bytes was announced")
+    return _exactly(link, length)
+
+
+def _exactly(link: socket.socket, count: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < count:
+        try:
+            part = link.recv(min(count - len(parts), 1 << 20))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise Disconnected(str(error)) from error
+        if not part:
+            raise Disconnected("the connection was closed")
+        parts += part
+    return bytes(parts)
