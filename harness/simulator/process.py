@@ -272,7 +272,10 @@ class SimulatedSubtask:
             return True
         if not driver.exhausted:
             return self._scheduler.now >= self._poll_at
-        return any(channel.queue for channel in self.inputs)
+        for channel in self.inputs:  # noqa: SIM110 - a generator costs more than the whole loop
+            if channel.queue:
+                return True
+        return False
 
     def _poll(self, driver: SubtaskDriver) -> None:
         wait_ms = driver.poll_source()

@@ -36,11 +36,15 @@ class Scheduler:
 
     def run(self, until_ms: float) -> bool:
         """Run steps until one sets ``stopped``; False if time or work ran out before."""
-        queue = self._queue
+        queue, pop = self._queue, heapq.heappop
         while not self.stopped:
             if not queue or queue[0][0] > until_ms:
                 return False
-            self.now, _, action, argument = heapq.heappop(queue)
+            self.now, _, action, argument = pop(queue)
             self.steps += 1
             action(argument)
         return True
+
+    def clear(self) -> None:
+        """Forget all that was to come."""
+        self._queue.clear()

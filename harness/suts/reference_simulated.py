@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import msgspec
 from harness.oracle.history import End, History, Outcome, Row, SnapshotView
 from harness.plan import TrialPlan
 from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
+from harness.simulator.trace import Trace
 from harness.simulator.world import SimulatedWorld
 from harness.suts.mutants import components_of
 from harness.suts.recorder import RunRecorder
@@ -47,13 +50,13 @@ class SimulatedOutcome:
     snapshots: tuple[SnapshotRecord, ...]
     subtasks: tuple[str, ...]
     duration_ms: float
-    world: SimulatedWorld
+    steps: Trace
     measurements: dict[str, float] = field(default_factory=dict)
 
     @property
     def trace(self) -> tuple[str, ...]:
         """Return the scheduler's steps, rendered."""
-        return self.world.trace.lines()
+        return self.steps.lines()
 
 
 class ReferenceSimulated:
@@ -93,7 +96,8 @@ class ReferenceSimulated:
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
         recorder.follow(world)
         try:
-            in_time = world.run()
+            with no_collection():
+                in_time = world.run()
             books = recorder.books
             history = _history(world, books, in_time)
             return SimulatedOutcome(
@@ -103,14 +107,27 @@ class ReferenceSimulated:
                 snapshots=tuple(books.snapshots),
                 subtasks=tuple(str(subtask) for subtask in graph.subtasks),
                 duration_ms=world.scheduler.now,
-                world=world,
+                steps=world.trace,
                 measurements=_measure(world),
             )
         finally:
+            recorder.release()
             world.release()
 
     def close(self) -> None:
         """Do nothing: no trial leaves anything."""
+
+
+@contextlib.contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector out: all of a running world is alive, and it would look through it again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Recorder:
@@ -124,6 +141,10 @@ class _Recorder:
 
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
+
+    def release(self) -> None:
+        """Cut the rings between this, the world and the books: whoever still asks gets an AttributeError."""
+        vars(self).clear()
 
     def _now_ms(self) -> float:
         return self._world.scheduler.now if self._world is not None else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import subprocess
@@ -27,9 +28,11 @@ from harness.oracle.verdict import Verdict
 from harness.plan import TrialPlan, to_json
 from harness.plan_io import read_plan
 from harness.simulator.network import DataChannel
+from harness.simulator.process import SimulatedSubtask
 from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk
+from harness.simulator.world import SimulatedCoordinator, SimulatedWorld
 from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
 from harness.trial import run_trial
 from reference_impl.errors import StorageError
@@ -223,6 +226,18 @@ def test_a_crash_is_survived_and_leaves_a_later_attempt(tmp_path: Path, fault: S
     assert record.verdict is Verdict.VALID, record.findings
     assert record.faults_fired == 1
     assert record.recoveries >= 1
+
+
+def test_a_world_is_gone_with_its_last_reference_without_the_garbage_collector(tmp_path: Path) -> None:
+    run(PLAN, tmp_path)  # what is made once
+    gc.collect()
+    gc.disable()
+    try:
+        run(PLAN, tmp_path)
+        parts = (SimulatedWorld, SimulatedSubtask, SimulatedCoordinator, DataChannel, Scheduler)
+        assert not [thing for thing in gc.get_objects() if isinstance(thing, parts)]
+    finally:
+        gc.enable()
 
 
 def test_a_job_that_cannot_restart_fails_and_says_why(tmp_path: Path) -> None:
