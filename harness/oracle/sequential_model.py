@@ -9,7 +9,7 @@ count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.oracle.history import Row
@@ -42,9 +42,12 @@ class SequentialSpec:
     aggregates: tuple[Aggregate, ...]
     stateful: bool = True
     """False: no operator keeps state, so a checkpoint holds positions only, and there is no shuffle (ALO-3)."""
+    summed: tuple[str | None, ...] = field(init=False, repr=False, compare=False)
+    """The column of each aggregate, None for the count; kept apart, as every record of an input asks for it."""
 
     def __post_init__(self) -> None:
         """Refuse a model without a key or without exactly one count."""
+        object.__setattr__(self, "summed", tuple(aggregate.column for aggregate in self.aggregates))
         if not self.key_columns:
             raise ValueError("a sequential model needs at least one key column")
         counts = [aggregate.name for aggregate in self.aggregates if aggregate.column is None]
@@ -67,13 +70,15 @@ class SequentialSpec:
 
     def increments_of(self, row: Mapping[str, Any]) -> list[int]:
         """Return what one input record adds to each accumulator: 1 to a count, null counts as 0 in a sum."""
-        return [1 if item.column is None else row[item.column] or 0 for item in self.aggregates]
+        return [1 if column is None else row[column] or 0 for column in self.summed]
 
     def fold(self, rows: Iterable[Mapping[str, Any]], onto: Totals | None = None) -> Totals:
         """Fold records, in any order, onto totals (changed in place; new ones if None) and return them."""
         totals: Totals = {} if onto is None else onto
+        summed, key_columns = self.summed, self.key_columns
         for row in rows:
-            key, increments = self.key_of(row), self.increments_of(row)
+            key = tuple([row[column] for column in key_columns])
+            increments = [1 if column is None else row[column] or 0 for column in summed]
             accumulators = totals.get(key)
             if accumulators is None:
                 totals[key] = increments

@@ -51,13 +51,14 @@ class TrialInput:
         spec, found = self.spec, {}
         key_columns, id_column = spec.key_columns, spec.id_column
         single = key_columns[0] if len(key_columns) == 1 else None
-        increments_of, key_of = spec.increments_of, spec.key_of
+        summed, key_of = spec.summed, spec.key_of
         number = 0
         for split in self.splits:
             name = split.name
             for offset, row in enumerate(split.input, split.start_offset):
                 key = (row[single],) if single is not None else key_of(row)
-                found[row[id_column]] = InputRecord(name, offset, key, increments_of(row))
+                increments = [1 if column is None else row[column] or 0 for column in summed]
+                found[row[id_column]] = InputRecord(name, offset, key, increments)
                 number += 1
         if len(found) != number:
             raise ValueError(
