@@ -109,10 +109,7 @@ class CoordinatorService:
         heartbeat_timeout_ms: int,
         detector: FailureDetector | None = None,
     ) -> None:
-        """Listen on a free port of an address; raises ConnectionLost if it cannot be bound.
-
-        ``detector`` decides when silence means loss; None: after ``heartbeat_timeout_ms``.
-        """
+        """Listen on a free port of an address; raises ConnectionLost if it cannot be bound."""
         try:
             self._listener = socket.create_server((host, 0), backlog=256)
         except OSError as error:
@@ -160,13 +157,13 @@ class CoordinatorService:
             shut(connection)
 
     def silent(self) -> list[SlotConnection]:
-        """Return the connections that were silent for so long that their subtasks are lost, by slot."""
+        """Return the connections whose silence means that their subtask is lost, by slot."""
         now = time.monotonic()
         with self._lock:
             found = [
                 connection
                 for connection in self._slots.values()
-                if self._detector.is_lost((now - connection.last_heard) * 1000.0)
+                if self._detector.is_lost(1000.0 * (now - connection.last_heard))
             ]
         return sorted(found, key=lambda connection: connection.slot)
 
