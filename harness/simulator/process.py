@@ -11,14 +11,15 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.simulator.network import DataChannel, Link
 from harness.simulator.storage import SimulatedFileSystem
 from reference_impl.ids import CheckpointId, SubtaskId
-from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask, SubtaskFailed
+from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
 from reference_impl.runtime.ports import Payload, ProtocolPoint
-from reference_impl.runtime.subtask_driver import SubtaskDriver
+from reference_impl.runtime.subtask_driver import SubtaskDriver, failure_of
 
 if TYPE_CHECKING:
     from harness.simulator.world import SimulatedWorld
@@ -202,7 +203,8 @@ class SimulatedSubtask:
     def _die_of(self, error: Exception) -> None:
         self._trace("failed", repr(error))
         self.world.note_failure(self.name, error)
-        self.send(SubtaskFailed(self.world.attempt_number(self.attempt), self.subtask, repr(error)))
+        assert self.driver is not None, "only a driver's own step can fail"
+        self.send(replace(failure_of(self.driver.deployment, error), reason=repr(error)))
         self.leave()
 
     # --- steps ----------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from reference_impl.config import CheckpointMode, JobConfig
-from reference_impl.errors import OperatingError
+from reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.operators.api import DataPlane, OperatorContext
+from reference_impl.operators.api import DataPlane, Operator, OperatorContext
 from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
@@ -29,6 +29,8 @@ from reference_impl.protocol.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OperatorSnapshot,
+    StateRestored,
+    SubtaskFailed,
     SubtaskRunning,
     SubtaskSnapshot,
     ToSubtask,
@@ -69,9 +71,17 @@ from reference_impl.runtime.ports import (
 )
 from reference_impl.runtime.routing import Router
 from reference_impl.runtime.snapshotting import SnapshotInProgress
+from reference_impl.state.backend import StateWriter
 from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.checkpoint_storage import CheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
+from reference_impl.storage.local_recovery import (
+    FILES_WANTED,
+    LocalScope,
+    TaskLocalStateStore,
+    require_one_file_system,
+)
+from reference_impl.storage.restore import RestoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,14 @@ class SubtaskDeployment:
     restore: SubtaskSnapshot | None = None
     """The subtask's part of the checkpoint that the attempt starts from; None: from the beginning."""
     restored_checkpoint: CheckpointId | None = None
+
+
+def failure_of(deployment: SubtaskDeployment, error: Exception | str) -> SubtaskFailed:
+    """Return what a subtask that cannot go on tells the coordinator; names a checkpoint that it could not restore."""
+    unreadable = deployment.restored_checkpoint if isinstance(error, RestoreError) else None
+    told = isinstance(error, str | OperatingError)
+    reason = str(error) if told else f"{type(error).__name__}: {error}"
+    return SubtaskFailed(deployment.attempt, deployment.subtask, reason, unreadable)
 
 
 @dataclass(frozen=True)
@@ -103,17 +121,29 @@ class SubtaskPorts:
     """Bytes that wait in the input channels that are held back now (ALN-3)."""
     working_root: str | None = None
     """Local directory for the files of state backends; None: the system's temporary directory."""
+    local_files: FileSystem | None = None
+    """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
+    host: str = ""
+    """What the host is called."""
 
 
 class _Writers:
     """Makes state writers in the name of one subtask and attempt."""
 
-    def __init__(self, storage: CheckpointStorage, deployment: SubtaskDeployment) -> None:
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        deployment: SubtaskDeployment,
+        local: TaskLocalStateStore | None,
+    ) -> None:
         self._storage = storage
         self._deployment = deployment
+        self._local = local
 
-    def writer(self, checkpoint: CheckpointId, operator: str) -> Any:
-        return self._storage.writer(checkpoint, self._deployment.attempt, self._deployment.subtask, operator)
+    def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
+        deployment = self._deployment
+        primary = self._storage.writer(checkpoint, deployment.attempt, deployment.subtask, operator)
+        return primary if self._local is None else self._local.writer(checkpoint, operator, primary)
 
 
 class SubtaskDriver:
@@ -148,19 +178,31 @@ class SubtaskDriver:
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
         state_backend = components.state_backend()
         self._working = WorkingDirectory(state_backend, ports.working_root)
+        key_groups = graph.key_groups_of(deployment.subtask)
+        self.local: TaskLocalStateStore | None = None
+        """The secondary copies; None without local recovery, or where the host has no place for them."""
+        if deployment.config.local_recovery and ports.local_files is not None:
+            scope = LocalScope(deployment.job, deployment.subtask, deployment.attempt, key_groups, ports.host)
+            self.local = components.local_state(ports.local_files, scope)
+        self._restoring: RestoreReader | None = None
+        if deployment.restore is not None and deployment.restored_checkpoint is not None:
+            self._restoring = RestoreReader(
+                ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
+            )
         self._context = OperatorContext(
             job=deployment.job,
             subtask=deployment.subtask,
             parallelism=vertex.parallelism,
             attempt=deployment.attempt,
-            key_groups=graph.key_groups_of(deployment.subtask),
+            key_groups=key_groups,
             max_parallelism=graph.max_parallelism,
             state_backend=state_backend,
-            reader=ports.storage,
-            writers=_Writers(ports.storage, deployment),
+            reader=self._restoring or ports.storage,
+            writers=_Writers(ports.storage, deployment, self.local),
             output_files=ports.files,
             write_through=deployment.config.write_through,
             working_directory=self._working.of_operator,
+            files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
         )
         self.reader = None
         if vertex.source is not None:
@@ -177,21 +219,46 @@ class SubtaskDriver:
     def open(self) -> None:
         """Open the operators, restore their state, and report that the subtask runs.
 
-        Raises OperatingError (StorageError, CorruptStateError) if the state cannot be restored.
+        Raises RestoreError if a state file can be read from no copy (LOC-5), any other OperatingError if something
+        else fails, and UsageError if local copies would lie on another file system than the backend's (LOC-10).
         """
         restore = self.deployment.restore
         probe = self.ports.probe
+        if self.local is not None:
+            require_one_file_system(self.local.files, self._working)
         if restore is not None:
             probe.reach(ProtocolPoint.RESTORE_STARTED, self.deployment.restored_checkpoint)
         parts = {part.operator: part for part in restore.operators} if restore is not None else {}
         for operator in self.operators:
-            operator.open(self._context, parts.get(operator.uid))
+            self._open(operator, parts.get(operator.uid))
+        self._restored_locally()
         source_part = parts.get(self._source_uid)
         if self.reader is not None and source_part is not None:
             self.reader.restore(source_part.positions)
         if restore is not None:
             probe.reach(ProtocolPoint.RESTORED, self.deployment.restored_checkpoint)
         self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
+
+    def _open(self, operator: Operator, part: OperatorSnapshot | None) -> None:
+        try:
+            operator.open(self._context, part)
+        except StorageError as error:
+            unreadable = self._restoring.unreadable if self._restoring is not None else None
+            if unreadable is None and not isinstance(error, CorruptStateError):
+                raise  # a disk failed, and no file of the checkpoint is to blame
+            what = f"checkpoint {self.deployment.restored_checkpoint}, operator {operator.uid}"
+            raise RestoreError(f"{what}: {unreadable or error}") from error
+
+    def _restored_locally(self) -> None:
+        """With local recovery: tell which copy served each key group, and tidy up what earlier attempts left."""
+        deployment, local = self.deployment, self.local
+        restore, checkpoint = deployment.restore, deployment.restored_checkpoint
+        if deployment.config.local_recovery and self._restoring is not None and checkpoint is not None:
+            self.ports.coordinator.send(
+                StateRestored(deployment.attempt, deployment.subtask, checkpoint, self._restoring.files)
+            )
+        if local is not None:
+            local.keep_only(checkpoint, restore.attempt if restore is not None else None)
 
     def on_data(self, channel: int, payload: Payload) -> None:
         """Process a batch that was read from an input channel that is not held back."""
@@ -217,7 +284,11 @@ class SubtaskDriver:
                 self.feed(CompletionReceived(checkpoint))
             case NotifyCheckpointAborted(checkpoint=checkpoint):
                 self.feed(AbortReceived(checkpoint))
-            case FinishSubtask() | CancelSubtask():
+            case FinishSubtask():
+                self.finished = True
+                if self.local is not None:
+                    self.local.finish()
+            case CancelSubtask():
                 self.finished = True
 
     def poll_source(self) -> float | None:
@@ -240,6 +311,9 @@ class SubtaskDriver:
         """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless."""
         for snapshot in self._snapshots.values():
             snapshot.cancel()
+            if not snapshot.parts:
+                # What is stored may still become part of a completed checkpoint: its copy stays.
+                self._drop_copy(snapshot.checkpoint)
         self._snapshots.clear()
         try:
             for operator in self.operators:
@@ -296,7 +370,7 @@ class SubtaskDriver:
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except OperatingError as error:
-            snapshot.cancel()
+            self._cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
@@ -313,11 +387,31 @@ class SubtaskDriver:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
         snapshot = self._snapshots[command.checkpoint]
         if snapshot.done:
-            self._stored(command.checkpoint, snapshot.run(), None)
+            self._stored(command.checkpoint, self._run(snapshot), None)
             return
         self.ports.background.submit(
-            snapshot.run, lambda result, error: self._stored(command.checkpoint, result, error)
+            lambda: self._run(snapshot),
+            lambda result, error: self._stored(command.checkpoint, result, error),
         )
+
+    def _run(self, snapshot: SnapshotInProgress) -> tuple[OperatorSnapshot, ...]:
+        """Do the asynchronous part; once every primary is durable, what was copied becomes a copy (LOC-2)."""
+        try:
+            parts = snapshot.run()
+        except Exception:
+            self._drop_copy(snapshot.checkpoint)
+            raise
+        if self.local is not None:
+            self.local.seal(snapshot.checkpoint)
+        return parts
+
+    def _cancel(self, snapshot: SnapshotInProgress) -> None:
+        snapshot.cancel()
+        self._drop_copy(snapshot.checkpoint)
+
+    def _drop_copy(self, checkpoint: CheckpointId) -> None:
+        if self.local is not None:
+            self.local.drop(checkpoint)
 
     def _stored(
         self,
@@ -328,7 +422,7 @@ class SubtaskDriver:
         if checkpoint not in self._snapshots:
             return  # cancelled meanwhile
         if isinstance(error, OperatingError):
-            self._snapshots.pop(checkpoint).cancel()
+            self._cancel(self._snapshots.pop(checkpoint))
             self.feed(SnapshotFailed(checkpoint, str(error)))
         elif error is not None:
             raise error
@@ -341,16 +435,15 @@ class SubtaskDriver:
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         snapshot = self._snapshots.pop(command.checkpoint, None)
         if snapshot is not None:
-            snapshot.cancel()
+            self._cancel(snapshot)
 
     def _acknowledge(self, command: SendAcknowledge) -> None:
         snapshot = self._snapshots.pop(command.checkpoint)
         deployment = self.deployment
         part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts)
+        metrics = snapshot.metrics(self.local.report(command.checkpoint) if self.local is not None else None)
         self.ports.coordinator.send(
-            AcknowledgeCheckpoint(
-                deployment.attempt, command.checkpoint, deployment.subtask, part, snapshot.metrics()
-            )
+            AcknowledgeCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, part, metrics)
         )
         self.ports.probe.reach(ProtocolPoint.ACKNOWLEDGED, command.checkpoint)
 
@@ -365,6 +458,8 @@ class SubtaskDriver:
         self.ports.probe.reach(ProtocolPoint.COMPLETION_NOTIFIED, command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_completed(command.checkpoint)
+        if self.local is not None:
+            self.local.confirm(command.checkpoint)
         if self.is_terminal:
             deployment = self.deployment
             self.ports.probe.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, command.checkpoint)
@@ -376,6 +471,7 @@ class SubtaskDriver:
         self._alignment_started_ms.pop(command.checkpoint, None)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
+        self._drop_copy(command.checkpoint)
 
     def _end_input(self, command: EndInput) -> None:
         for position, operator in enumerate(self.operators):

@@ -23,10 +23,10 @@ from reference_impl.errors import OperatingError
 from reference_impl.ids import AttemptNumber
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput, SubtaskFailed
+from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
+from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts, failure_of
 from reference_impl.spark.control_link import ControlLink, SlotProbe
 from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
 from reference_impl.spark.handshake import Claim
@@ -168,23 +168,23 @@ class _SubtaskRun:
             # explains more than the broken channel does: leave it a moment to say so.
             if self._link.ends_within(_SYMPTOM_GRACE_S):
                 return ("cancelled", str(error))
-            return self._failed(str(error))
+            return self._failed(error)
         except OperatingError as error:
-            return self._failed(str(error))
+            return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a bug of ours or of the job's functions: the job must learn it
             _log.exception("%s failed", deployment.subtask)
-            return self._failed(f"{type(error).__name__}: {error}")
+            return self._failed(error)
         finally:
             self._release()
         return ("finished", "")
 
-    def _failed(self, reason: str) -> tuple[str, str]:
-        deployment = self._deploy.deployment
+    def _failed(self, error: Exception) -> tuple[str, str]:
+        failure = failure_of(self._deploy.deployment, error)
         try:
-            self._link.send(SubtaskFailed(deployment.attempt, deployment.subtask, reason))
+            self._link.send(failure)
         except SubtaskCancelled:
-            return ("cancelled", reason)
-        return ("failed", reason)
+            return ("cancelled", failure.reason)
+        return ("failed", failure.reason)
 
     def _connect(self) -> TcpOutput:
         attempt, program = self._deploy.deployment.attempt, self._program

@@ -95,7 +95,9 @@ class StateWriter(Protocol):
 class LinkingStateWriter(StateWriter, Protocol):
     """A writer that also takes a finished local file, and may keep it by a hard link (LOC-10)."""
 
-    def write_file(self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+    def write_file(
+        self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
         """Do as ``write``; ``chunks`` are the content of ``file``, which is never changed any more."""
 
 

@@ -18,6 +18,7 @@ known to be complete, its copy stays and all older ones go.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import zlib
@@ -28,10 +29,11 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, OperatingError
+from reference_impl.errors import CorruptStateError, OperatingError, StorageError, UsageError
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
 from reference_impl.state.backend import StateWriter
+from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage import metadata
 from reference_impl.storage.filesystem import FileSystem, OutputStream
 from reference_impl.storage.paths import join, safe_name
@@ -141,6 +143,24 @@ def copies_on(files: FileSystem, subtasks: Iterable[SubtaskId]) -> tuple[LocalCo
         if subtask is not None:
             found.append(LocalCopy(subtask, CheckpointId(int(match[3])), AttemptNumber(int(match[4]))))
     return tuple(found)
+
+
+def require_one_file_system(files: FileSystem, working: WorkingDirectory) -> None:
+    """Raise UsageError if a backend's local files could not be linked into the local copies (LOC-10)."""
+    if not working.wanted or not isinstance(files, LinkingFileSystem):
+        return
+    place, root = files.path_of(""), Path(working.root)
+    try:
+        for directory in (place, root):
+            directory.mkdir(parents=True, exist_ok=True)
+        same = os.stat(place).st_dev == os.stat(root).st_dev
+    except OSError as error:
+        raise StorageError(f"no directory for local copies: {error}") from error
+    if not same:
+        raise UsageError(
+            f"local copies in {place} would be on another file system than the state backend's directory {root}, "
+            "so they would be copies instead of hard links (LOC-10); put both on one file system"
+        )
 
 
 class TaskLocalStateStore:
@@ -369,7 +389,9 @@ class TaskLocalStateStore:
             raise CorruptStateError(f"{path} has the checksum {found}, expected {handle.checksum}")
         return path, content
 
-    def invalidate(self, directory: str, manifest: Manifest | None = None, handle: StateHandle | None = None) -> None:
+    def invalidate(
+        self, directory: str, manifest: Manifest | None = None, handle: StateHandle | None = None
+    ) -> None:
         """Delete what was found damaged, a file or a whole copy: it must not be believed later (LO-06)."""
         entry = None
         if manifest is not None and handle is not None:
@@ -471,9 +493,8 @@ class _LocalFile:
             stream = self._stream
             if stream is not None:
                 try:
-                    view = memoryview(chunk)
-                    while len(view):
-                        view = view[stream.write(view) :]  # type: ignore[arg-type]  # a view is written as bytes are
+                    # A short write would be found by its checksum, like all that is wrong with a secondary.
+                    stream.write(chunk)
                 except OperatingError as error:
                     self._fail(error)
             yield chunk

@@ -121,6 +121,4 @@ class RestoreReader:
 
     def _note(self, handle: StateHandle, served_by: ServedBy, reason: str = "") -> None:
         operator = self._operators.get(handle.path, "")
-        self._served[handle.path] = RestoredFile(
-            operator, handle.path, handle.key_groups, served_by, reason
-        )
+        self._served[handle.path] = RestoredFile(operator, handle.path, handle.key_groups, served_by, reason)
