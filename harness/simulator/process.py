@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness.simulator.hosts import SimulatedHost
 from harness.simulator.network import DataChannel, Link
 from harness.simulator.storage import SimulatedFileSystem
 from reference_impl.ids import CheckpointId, SubtaskId
@@ -70,12 +71,13 @@ class Background:
 
 
 class SimulatedExecutor:
-    """A host with slots. Losing it kills every subtask on it."""
+    """A process with slots on a host. Losing it kills every subtask on it; the host's disk stays."""
 
-    def __init__(self, number: int, files: SimulatedFileSystem) -> None:
-        """Start with nothing on it."""
+    def __init__(self, number: int, files: SimulatedFileSystem, host: SimulatedHost) -> None:
+        """Start with nothing on it; ``files`` is the storage that all hosts share, as this host writes to it."""
         self.number = number
         self.files = files
+        self.host = host
         self.subtasks: list[SimulatedSubtask] = []
         self.alive = True
 

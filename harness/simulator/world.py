@@ -15,8 +15,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from faults.vocabulary import FailPrimaryWrites
 from faults.vocabulary import ProtocolPoint as FaultPoint
 from harness.plan import TrialPlan
+from harness.simulator.hosts import PrimaryFailures, SimulatedHosts, place
 from harness.simulator.network import DataChannel, Link
 from harness.simulator.process import Background, ProcessKilled, SimulatedExecutor, SimulatedSubtask
 from harness.simulator.randomness import stream
@@ -36,6 +38,7 @@ from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
 from reference_impl.state.backend import StateCapability
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import FileSystem
 
 _FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
 COORDINATOR_RESTART_MS = 15.0
@@ -166,9 +169,10 @@ class SimulatedWorld:
         self.storage_random = stream(plan.seed, "storage")
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
-        self.executors = [
-            SimulatedExecutor(number, self.disk.host()) for number in range(plan.topology.executors)
-        ]
+        self.primary_failures = (
+            PrimaryFailures() if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults) else None
+        )
+        """Which writes of primaries fail; None if the plan has no such fault."""
         self._executors_started = plan.topology.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
@@ -185,6 +189,12 @@ class SimulatedWorld:
             if StateCapability.LOCAL_FILES in capabilities
             else None
         )
+        self.hosts = SimulatedHosts(
+            plan.topology.executors, self._working.name if self._working is not None else None
+        )
+        self.executors = [
+            SimulatedExecutor(number, self.disk.host(), host) for number, host in enumerate(self.hosts.hosts)
+        ]
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = []
         """What refers to the world or to its neighbours and back: processes, past and present, and targets."""
@@ -264,11 +274,10 @@ class SimulatedWorld:
     def deploy(
         self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
     ) -> None:
-        """Start every subtask of an attempt, spread over the executors in turn."""
+        """Start every subtask of an attempt."""
         network, scheduler = self.plan.network, self.scheduler
         processes: dict[SubtaskId, SimulatedSubtask] = {}
-        for position, subtask in enumerate(self.graph.subtasks):
-            executor = self.executors[position % len(self.executors)]
+        for subtask, executor in self._placed(attempt, restore).items():
             process = SimulatedSubtask(self, subtask, attempt, executor, self._choices)
             process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
             process.to_coordinator = Link(
@@ -296,6 +305,19 @@ class SimulatedWorld:
         for subtask, process in processes.items():
             process.attach(self._driver_for(process, subtask, attempt, restore))
 
+    def _placed(
+        self, attempt: int, restore: CompletedCheckpoint | None
+    ) -> dict[SubtaskId, SimulatedExecutor]:
+        """Return where each subtask goes: in turn, or with local recovery back to its own copy (LOC-9)."""
+        subtasks, executors = self.graph.subtasks, self.executors
+        if not self.config.local_recovery:
+            return {
+                subtask: executors[position % len(executors)] for position, subtask in enumerate(subtasks)
+            }
+        placed, placement = place(executors, subtasks, restore)
+        self.observer.subtasks_assigned(attempt, placement)
+        return placed
+
     def _driver_for(
         self, process: SimulatedSubtask, subtask: SubtaskId, attempt: int, restore: CompletedCheckpoint | None
     ) -> SubtaskDriver:
@@ -307,7 +329,10 @@ class SimulatedWorld:
             restore=restore.snapshot_of(subtask) if restore is not None else None,
             restored_checkpoint=restore.checkpoint if restore is not None else None,
         )
-        files = process.executor.files
+        files: FileSystem = process.executor.files
+        if self.primary_failures is not None:
+            files = self.primary_failures.wrapped(files)
+        host = process.executor.host
         ports = SubtaskPorts(
             clock=self.scheduler,
             probe=process,
@@ -318,6 +343,8 @@ class SimulatedWorld:
             files=files,
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,
+            local_files=host.local if self.config.local_recovery else None,
+            host=host.name,
         )
         driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
         return driver
@@ -363,12 +390,15 @@ class SimulatedWorld:
         process = self.processes.get(SubtaskId.parse(subtask))
         return process if process is not None and process.alive else None
 
-    def kill_executor(self, executor: SimulatedExecutor, lose_unsynced: bool) -> None:
-        """Kill a host and everything on it; a new one takes its place."""
+    def kill_executor(
+        self, executor: SimulatedExecutor, lose_unsynced: bool, lose_host: bool = False
+    ) -> None:
+        """Kill an executor and everything on it; a new one takes its place, on another host if this one is lost."""
         self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
         executor.alive = False
+        host = self.hosts.replace(executor.host) if lose_host else executor.host
         self.executors[self.executors.index(executor)] = SimulatedExecutor(
-            self._executors_started, self.disk.host()
+            self._executors_started, self.disk.host(), host
         )
         self._executors_started += 1
         for process in executor.subtasks:
@@ -376,6 +406,7 @@ class SimulatedWorld:
                 self.kill_process(process)
         if lose_unsynced:
             executor.files.lose_unsynced()
+            host.local.lose_unsynced()
 
     def kill_process(self, process: SimulatedSubtask) -> None:
         """Kill one process; the coordinator notices after a latency."""

@@ -74,6 +74,8 @@ class ReferenceSimulated:
             Capability.SNAPSHOT_INSPECTION,
             Capability.UNSYNCED_LOSS,
             Capability.SLOW_SNAPSHOTS,
+            Capability.HOST_LOSS,
+            Capability.STORAGE_FAULTS,
         }
     )
 

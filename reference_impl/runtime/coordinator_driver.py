@@ -53,6 +53,7 @@ from reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
+from reference_impl.protocol.slots import Placement
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import (
     BackgroundExecutor,
@@ -77,6 +78,9 @@ class CoordinatorObserver(Protocol):
 
     def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
         """An attempt ended: ``failed`` or ``finished``."""
+
+    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
+        """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""
 
     def state_restored(self, message: StateRestored) -> None:
         """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""

@@ -253,9 +253,10 @@ class SubtaskDriver:
         """With local recovery: tell which copy served each key group, and tidy up what earlier attempts left."""
         deployment, local = self.deployment, self.local
         restore, checkpoint = deployment.restore, deployment.restored_checkpoint
-        if deployment.config.local_recovery and self._restoring is not None and checkpoint is not None:
+        files = self._restoring.files if self._restoring is not None else ()
+        if deployment.config.local_recovery and files and checkpoint is not None:
             self.ports.coordinator.send(
-                StateRestored(deployment.attempt, deployment.subtask, checkpoint, self._restoring.files)
+                StateRestored(deployment.attempt, deployment.subtask, checkpoint, files)
             )
         if local is not None:
             local.keep_only(checkpoint, restore.attempt if restore is not None else None)

@@ -21,7 +21,6 @@ from __future__ import annotations
 import os
 import re
 import threading
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -282,8 +281,8 @@ class TaskLocalStateStore:
         own = directory_of(self.scope.subtask)
         try:
             self.files.delete_tree(f"{own}/{INCOMING}")
-        except OperatingError:
-            return  # it will be found unusable by whoever writes, and told then
+        except OperatingError as error:
+            self._note(str(error))
         for directory, number in self._directories():
             mine = directory.startswith(f"{own}/")
             wanted = checkpoint is not None and directory == f"{own}/chk-{checkpoint}-a{attempt}"
@@ -384,7 +383,7 @@ class TaskLocalStateStore:
         content = self.files.read(path)
         if len(content) != handle.size:
             raise CorruptStateError(f"{path} has {len(content)} bytes, expected {handle.size}")
-        found = metadata.checksum_text(zlib.crc32(content))
+        found = metadata.checksum_of(content)
         if found != handle.checksum:
             raise CorruptStateError(f"{path} has the checksum {found}, expected {handle.checksum}")
         return path, content
