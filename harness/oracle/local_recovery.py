@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from faults.vocabulary import (
@@ -215,10 +215,11 @@ class LocalRecovery:
         if not local["kept"]:
             return PRIMARY, f"no copy was kept: {local['problem']}"
         hit = [
-            hit
+            # Before the acknowledgement arrived the copy may have been there already, or not yet.
+            replace(hit, certain=hit.certain and hit.time_ms >= ack.time_ms)
             for hit in _hits(context)
-            if ack.time_ms - 1e-6 <= hit.time_ms <= report.time_ms
-            and (hit.subtask == subtask or hit.host == local["host"])
+            if hit.time_ms <= report.time_ms and (hit.subtask == subtask or hit.host == local["host"])
+            if hit.time_ms >= _triggered_ms(operations, checkpoint)
         ]
         whole = [h for h in hit if h.certain and h.damage is not Damage.PARTIAL]
         if whole:
@@ -268,6 +269,17 @@ def own_key_groups(context: TrialContext, subtask: str) -> tuple[int, int]:
 
 def _is(operation: Operation, name: str, outcome: Outcome) -> bool:
     return operation.operation == name and operation.outcome is outcome
+
+
+def _triggered_ms(operations: tuple[Operation, ...], checkpoint: int) -> float:
+    return next(
+        (
+            o.time_ms
+            for o in operations
+            if _is(o, "checkpoint", Outcome.INVOKE) and o.value["checkpoint"] == checkpoint
+        ),
+        0.0,
+    )
 
 
 def _placement(operations: tuple[Operation, ...], attempt: int) -> dict[str, Any] | None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 import psutil
 
 from faults.targets import NoTargets, TargetGone
+from harness.suts.spark_disks import JobDisks
+from harness.suts.state_copies import LocalCopies, PrimaryCopies
 from reference_impl.ids import SubtaskId
 from reference_impl.spark.observer import SubtaskProcess
 
@@ -66,6 +68,30 @@ class KilledProcess:
         return self._process is None or _is_dead(self._process)
 
 
+class LostHost:
+    """An executor and the local copies on its worker's disk: what a machine takes with it."""
+
+    def __init__(self, executor: KilledProcess, host: str, disks: JobDisks) -> None:
+        """Take the executor's process and the disks of the job."""
+        self._executor = executor
+        self._host = host
+        self._disks = disks
+
+    @property
+    def description(self) -> str:
+        """Return what is hit, for the fault log."""
+        return f"host {self._host}: its disk, and {self._executor.description}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Kill the executor with all it started, then wipe the disk; raises TargetGone if it was dead already."""
+        self._executor.kill(lose_unsynced)
+        self._disks.wipe(self._host)
+
+    def is_dead(self) -> bool:
+        """Tell whether the executor is gone, and nothing is left of the job on the disk."""
+        return self._executor.is_dead() and self._host not in self._disks.directories()
+
+
 def _is_dead(process: psutil.Process) -> bool:
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
@@ -77,11 +103,35 @@ class SparkTargets(NoTargets):
     """Hands out targets; implements ``faults.targets.Targets``."""
 
     def __init__(
-        self, processes: Callable[[], Mapping[SubtaskId, SubtaskProcess]], on_kill: Callable[[], None]
+        self,
+        processes: Callable[[], Mapping[SubtaskId, SubtaskProcess]],
+        on_kill: Callable[[], None],
+        disks: JobDisks,
+        primaries: Callable[[str], PrimaryCopies],
+        local_recovery: bool,
     ) -> None:
-        """Look subtasks up in what ``processes()`` says at that moment."""
+        """Look subtasks up in what ``processes()`` says at that moment; ``disks`` are the workers' own."""
         self._processes = processes
         self._on_kill = on_kill
+        self._disks = disks
+        self._primaries = primaries
+        self._local_recovery = local_recovery
+
+    def host_of(self, subtask: str) -> LostHost | None:
+        """Return the worker's machine on which a subtask's executor runs now."""
+        executor = self.executor_of(subtask)
+        where = self._processes().get(SubtaskId.parse(subtask))
+        if executor is None or where is None:
+            return None
+        return LostHost(executor, where.host, self._disks)
+
+    def local_copies_of(self, subtask: str) -> LocalCopies | None:
+        """Return the copies of a subtask on the workers' disks, with local recovery on."""
+        return self._disks.copies_of(subtask) if self._local_recovery else None
+
+    def primary_of(self, subtask: str) -> PrimaryCopies:
+        """Return a subtask's part of the latest completed checkpoint."""
+        return self._primaries(subtask)
 
     def executor_of(self, subtask: str) -> KilledProcess | None:
         """Return the executor JVM that hosts a subtask now."""

@@ -37,6 +37,7 @@ from reference_impl.spark.transport import ChannelServer, OpenConnections, TcpOu
 from reference_impl.spark.wire import ConnectionLost
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
+from reference_impl.storage.local_recovery import copies_on, local_root
 
 _SYMPTOM_GRACE_S = 0.05
 _log = logging.getLogger(__name__)
@@ -70,6 +71,20 @@ class SubtaskProgram:
     attempt: AttemptNumber
     options: SparkOptions
     secret: bytes = field(repr=False)
+    local_recovery: bool = False
+    """Whether slots offer their host's disk for copies of state (LOC-1)."""
+
+    def local_files(self) -> LocalFileSystem | None:
+        """Return the host's directory for the job's copies; None without local recovery.
+
+        It lies in what Spark's worker gives its application for local files. That directory belongs to the
+        application and not to the executor: the next executor on the worker finds it, and the worker removes it
+        with the application. It is gone when the host is.
+        """
+        base = local_directory()
+        if not self.local_recovery or base is None:
+            return None
+        return LocalFileSystem(local_root(base, self.graph.name, self.files_root))
 
     def __call__(self, _partition: Iterable[Any]) -> Iterator[StatusRow]:
         """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
@@ -97,9 +112,13 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
         server.close()
         return (number, "", "failed", str(error))
     try:
-        offer = SlotOffer(number, executor.host, server.port, os.getpid(), executor.pid, executor.name)
+        local = program.local_files()
+        copies = copies_on(local, program.graph.subtasks) if local is not None else ()
+        offer = SlotOffer(
+            number, executor.host, server.port, os.getpid(), executor.pid, executor.name, copies
+        )
         deploy = link.await_deployment(offer)
-        end, reason = _SubtaskRun(program, deploy, link, server).run()
+        end, reason = _SubtaskRun(program, deploy, link, server, executor.host).run()
         return (number, str(deploy.deployment.subtask), end, reason)
     except SubtaskCancelled as error:
         return (number, "", "cancelled", str(error))
@@ -135,12 +154,18 @@ class _SubtaskRun:
     """One subtask in this process."""
 
     def __init__(
-        self, program: SubtaskProgram, deploy: DeploySubtask, link: ControlLink, server: ChannelServer
+        self,
+        program: SubtaskProgram,
+        deploy: DeploySubtask,
+        link: ControlLink,
+        server: ChannelServer,
+        host: str,
     ) -> None:
         self._program = program
         self._deploy = deploy
         self._link = link
         self._server = server
+        self._host = host
         self._opened = OpenConnections()
         self._inputs = program.graph.inputs_of(deploy.deployment.subtask)
         options = program.options
@@ -222,6 +247,8 @@ class _SubtaskRun:
             files=files,
             buffered_bytes=self._buffered_bytes,
             working_root=local_directory(),
+            local_files=program.local_files(),
+            host=self._host,
         )
         factory = program.components.subtask_driver or SubtaskDriver
         driver: SubtaskDriver = factory(deployment, program.graph, program.plane(), ports, program.components)

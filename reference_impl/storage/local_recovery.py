@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,8 @@ from reference_impl.storage import metadata
 from reference_impl.storage.filesystem import FileSystem, OutputStream
 from reference_impl.storage.paths import join, safe_name
 
+LOCAL = "barrier-tck-local"
+"""Directory of all jobs' local copies, below a host's directory for local files."""
 MANIFEST = "_manifest"
 INCOMING = "incoming"
 FORMAT, VERSION = "local-copy", 1
@@ -100,6 +103,14 @@ class _Copy:
     files: list[CopiedFile] = field(default_factory=list)
     problem: str = ""
     sealed: bool = False
+
+
+def local_root(base: str | Path, job: str, files_root: str) -> Path:
+    """Return the directory of one job's local copies below a host's directory for local files.
+
+    Jobs of the same name with other storage are other jobs: their checkpoints have the same numbers.
+    """
+    return Path(base) / LOCAL / f"{safe_name(job)}-{zlib.crc32(files_root.encode()):08x}"
 
 
 def directory_of(subtask: SubtaskId) -> str:
