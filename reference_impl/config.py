@@ -73,7 +73,8 @@ class OnUnreadable(StrEnum):
     FAIL = "fail"
     """The job fails and says what was tried; nothing is deleted."""
     OLDER = "older"
-    """An older retained checkpoint is restored. What sinks had committed since then is emitted once more."""
+    """An older retained checkpoint is restored. What sinks had committed since then is emitted once more; to commit as
+    little as possible too early, they finish the commits of a restored checkpoint only with the next one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from faults.vocabulary import (
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import Operation, Outcome
+from harness.oracle.progress import damaged_primaries, declined_cleanly
 from harness.oracle.recoveries import restored_checkpoints
 from harness.oracle.verdict import Finding, Verdict
 
@@ -75,6 +76,9 @@ class LocalRecovery:
             ran = any(_is(o, "attempt", Outcome.OK) and o.value["attempt"] == attempt for o in operations)
             if checkpoint is None or not ran:
                 continue
+            newest = _newest_completed(operations, attempt)
+            if damaged_primaries(context) and newest is not None and checkpoint < newest:
+                books.seen("REC-4", "older_restores")
             self._judge_placement(operations, attempt, books)
             self._judge_restores(context, attempt, checkpoint, books)
         self._judge_failed_writes(context, books)
@@ -227,21 +231,15 @@ class LocalRecovery:
             return PRIMARY, what
         if placement["hosts"].get(subtask) != local["host"]:
             return PRIMARY, f"its copy was on {local['host']}"
-        newest = max(
-            (
-                o.value["checkpoint"]
-                for o in operations
-                if _is(o, "checkpoint", Outcome.OK) and o.time_ms <= report.time_ms
-            ),
-            default=checkpoint,
-        )
-        if newest != checkpoint or any(not h.certain for h in hit):
+        if _newest_completed(operations, attempt) != checkpoint or any(not h.certain for h in hit):
             return "", ""
         return ("both", "the copy was partial") if hit else (SECONDARY, "")
 
     def _unmet(self, context: TrialContext, books: _Books) -> list[str]:
         """Return the faults of copies whose outcome no restore has shown."""
-        unmet = []
+        unmet: list[str] = []
+        if declined_cleanly(context):
+            return unmet  # the job said itself what it could not restore
         restores = [o for o in context.history.operations if _is(o, "restore", Outcome.OK)]
         for time_ms, fault in _fired(context):
             match fault:
@@ -269,6 +267,17 @@ def own_key_groups(context: TrialContext, subtask: str) -> tuple[int, int]:
 
 def _is(operation: Operation, name: str, outcome: Outcome) -> bool:
     return operation.operation == name and operation.outcome is outcome
+
+
+def _newest_completed(operations: tuple[Operation, ...], attempt: int) -> int | None:
+    """Return the newest checkpoint that was complete when an attempt started."""
+    newest = None
+    for operation in operations:
+        if _is(operation, "attempt", Outcome.INVOKE) and operation.value["attempt"] == attempt:
+            return newest
+        if _is(operation, "checkpoint", Outcome.OK):
+            newest = max(newest or 0, operation.value["checkpoint"])
+    return newest
 
 
 def _triggered_ms(operations: tuple[Operation, ...], checkpoint: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from faults.vocabulary import DamagePrimary
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import End, Operation, Outcome
@@ -30,6 +31,12 @@ class Progress:
             case End.STUCK:
                 waits = f"; it waits for {', '.join(history.pending)}" if history.pending else ""
                 verdict, summary = Verdict.INVALID, f"the job is stuck: {history.end_reason}{waits}"
+            case End.FAILED if NO_CHECKPOINT in history.end_reason and declined_cleanly(context):
+                verdict, summary = (
+                    Verdict.VALID,
+                    f"the job gave up and said what it tried: {history.end_reason}",
+                )
+                return Finding(self.name, (*self.clauses, "REC-4"), verdict, summary, counts)
             case End.FAILED if declined_cleanly(context):
                 verdict = Verdict.VALID
                 summary = f"the job gave up, as {_strategy(context)} says: {history.end_reason}"
@@ -102,10 +109,25 @@ def declined_cleanly(context: TrialContext) -> bool:
     """
     if context.history.end is not End.FAILED:
         return False
+    if damaged_primaries(context) and NO_CHECKPOINT in context.history.end_reason:
+        return True
     restart = context.plan.restart
     allowed = 0 if restart.strategy == "none" else restart.attempts_max
     failed = attempts_failed(context)
     return failed > allowed and faults_fired(context) >= failed
+
+
+NO_CHECKPOINT = "no checkpoint can be restored"
+"""What the reason says when a job gave up because all that it may restore is unreadable (REC-4)."""
+
+
+def damaged_primaries(context: TrialContext) -> tuple[str, ...]:
+    """Return what durable storage was damaged, as the fault records say: a system may find it unreadable (REC-4)."""
+    return tuple(
+        record.target
+        for record in context.faults
+        if record.outcome == "fired" and isinstance(context.planned_faults[record.index].fault, DamagePrimary)
+    )
 
 
 def _strategy(context: TrialContext) -> str:

@@ -50,6 +50,9 @@ class OperatorContext:
     """Keyed operators flush their accumulators to the store after every batch, not only at barriers."""
     working_directory: Callable[[str], str | None] = lambda _uid: None
     """Makes an operator's local directory, if the state backend needs one."""
+    defer_restored_commits: bool = False
+    """Sinks commit what a restored checkpoint had prepared only with the next one that completes: until every subtask
+    has its state, an older checkpoint may still be chosen instead (REC-4)."""
     files_wanted: int = 1
     """Into how many files a snapshot of keyed state may usefully be cut."""
 

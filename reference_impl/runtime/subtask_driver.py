@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reference_impl.config import CheckpointMode, JobConfig
+from reference_impl.config import CheckpointMode, JobConfig, OnUnreadable
 from reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane, Operator, OperatorContext
@@ -202,6 +202,7 @@ class SubtaskDriver:
             output_files=ports.files,
             write_through=deployment.config.write_through,
             working_directory=self._working.of_operator,
+            defer_restored_commits=deployment.config.on_unreadable is OnUnreadable.OLDER,
             files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
         )
         self.reader = None
