@@ -6,7 +6,6 @@ another one, with an empty disk. A backend that keeps real files gets a real dir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +14,14 @@ from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
 from reference_impl.errors import StorageError
 from reference_impl.ids import SubtaskId
 from reference_impl.protocol.messages import CompletedCheckpoint
-from reference_impl.protocol.slots import Placement, Slot, assign, homes_of, placement_of
+from reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 from reference_impl.storage.local_recovery import copies_on
 from reference_impl.storage.paths import safe_name
 
 if TYPE_CHECKING:
     from harness.simulator.process import SimulatedExecutor
+    from harness.simulator.world import SimulatedWorld
 
 
 class DelegatingFileSystem:
@@ -145,11 +145,16 @@ class SimulatedHosts:
 
 
 def place(
-    executors: Sequence[SimulatedExecutor],
-    subtasks: Sequence[SubtaskId],
-    restore: CompletedCheckpoint | None,
-) -> tuple[dict[SubtaskId, SimulatedExecutor], Placement]:
-    """Assign subtasks to executors as the Spark deployment does, each executor with an equal share of slots (LOC-9)."""
+    world: SimulatedWorld, attempt: int, restore: CompletedCheckpoint | None
+) -> dict[SubtaskId, SimulatedExecutor]:
+    """Return where each subtask of an attempt goes: to the executors in turn, or back to its own copy.
+
+    The latter with local recovery on, as the Spark deployment does; every executor has an equal share of slots, and
+    the observer is told (LOC-9).
+    """
+    subtasks, executors = world.graph.subtasks, world.executors
+    if not world.config.local_recovery:
+        return {subtask: executors[position % len(executors)] for position, subtask in enumerate(subtasks)}
     share = -(-len(subtasks) // len(executors))
     slots = [
         Slot(executor.host.name, str(executor.number), position * share + number)
@@ -159,8 +164,8 @@ def place(
     copies = {executor.host.name: copies_on(executor.host.local, subtasks) for executor in executors}
     homes = homes_of(restore, copies)
     chosen = assign(slots, subtasks, homes)
-    placed = {subtask: executors[slot.number // share] for subtask, slot in chosen.items()}
-    return placed, placement_of(slots, chosen, homes)
+    world.observer.subtasks_assigned(attempt, placement_of(slots, chosen, homes))
+    return {subtask: executors[slot.number // share] for subtask, slot in chosen.items()}
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 
 from harness.errors import UsageProblem
@@ -37,6 +38,21 @@ def subtask_names(plan: TrialPlan) -> tuple[str, ...]:
     else:
         widths = tuple((vertex, topology.sources) for vertex in ("source", "steps", "sink"))
     return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+
+
+def channel_names(plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+    """Return (sender, receiver) of every channel of the plan's job, without building it.
+
+    Into ``totals`` records are spread by key; between other vertices each subtask has one receiver, if as many.
+    """
+    vertices: dict[str, list[str]] = {}
+    for name in subtask_names(plan):
+        vertices.setdefault(name.partition("[")[0], []).append(name)
+    found: list[tuple[str, str]] = []
+    for (_, senders), (vertex, receivers) in pairwise(vertices.items()):
+        spread = vertex == "totals" or len(senders) != len(receivers)
+        found += product(senders, receivers) if spread else zip(senders, receivers, strict=True)
+    return tuple(found)
 
 
 def job_config(plan: TrialPlan) -> JobConfig:

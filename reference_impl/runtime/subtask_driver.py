@@ -8,14 +8,15 @@ callback that it was submitted with. Batches do not pass through the machine; on
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from reference_impl.config import CheckpointMode, JobConfig, OnUnreadable
-from reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
+from reference_impl.errors import OperatingError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.operators.api import DataPlane, Operator, OperatorContext
+from reference_impl.operators.api import DataPlane, OperatorContext
 from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
@@ -29,8 +30,6 @@ from reference_impl.protocol.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OperatorSnapshot,
-    StateRestored,
-    SubtaskFailed,
     SubtaskRunning,
     SubtaskSnapshot,
     ToSubtask,
@@ -69,19 +68,16 @@ from reference_impl.runtime.ports import (
     Probe,
     ProtocolPoint,
 )
+from reference_impl.runtime.promises import Promises
 from reference_impl.runtime.routing import Router
 from reference_impl.runtime.snapshotting import SnapshotInProgress
-from reference_impl.state.backend import StateWriter
+from reference_impl.runtime.state_copies import StateCopies
 from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.checkpoint_storage import CheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 from reference_impl.storage.local_recovery import (
     FILES_WANTED,
-    LocalScope,
-    TaskLocalStateStore,
-    require_one_file_system,
 )
-from reference_impl.storage.restore import RestoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +91,6 @@ class SubtaskDeployment:
     restore: SubtaskSnapshot | None = None
     """The subtask's part of the checkpoint that the attempt starts from; None: from the beginning."""
     restored_checkpoint: CheckpointId | None = None
-
-
-def failure_of(deployment: SubtaskDeployment, error: Exception | str) -> SubtaskFailed:
-    """Return what a subtask that cannot go on tells the coordinator; names a checkpoint that it could not restore."""
-    unreadable = deployment.restored_checkpoint if isinstance(error, RestoreError) else None
-    told = isinstance(error, str | OperatingError)
-    reason = str(error) if told else f"{type(error).__name__}: {error}"
-    return SubtaskFailed(deployment.attempt, deployment.subtask, reason, unreadable)
 
 
 @dataclass(frozen=True)
@@ -125,25 +113,6 @@ class SubtaskPorts:
     """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
     host: str = ""
     """What the host is called."""
-
-
-class _Writers:
-    """Makes state writers in the name of one subtask and attempt."""
-
-    def __init__(
-        self,
-        storage: CheckpointStorage,
-        deployment: SubtaskDeployment,
-        local: TaskLocalStateStore | None,
-    ) -> None:
-        self._storage = storage
-        self._deployment = deployment
-        self._local = local
-
-    def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
-        deployment = self._deployment
-        primary = self._storage.writer(checkpoint, deployment.attempt, deployment.subtask, operator)
-        return primary if self._local is None else self._local.writer(checkpoint, operator, primary)
 
 
 class SubtaskDriver:
@@ -179,16 +148,7 @@ class SubtaskDriver:
         state_backend = components.state_backend()
         self._working = WorkingDirectory(state_backend, ports.working_root)
         key_groups = graph.key_groups_of(deployment.subtask)
-        self.local: TaskLocalStateStore | None = None
-        """The secondary copies; None without local recovery, or where the host has no place for them."""
-        if deployment.config.local_recovery and ports.local_files is not None:
-            scope = LocalScope(deployment.job, deployment.subtask, deployment.attempt, key_groups, ports.host)
-            self.local = components.local_state(ports.local_files, scope)
-        self._restoring: RestoreReader | None = None
-        if deployment.restore is not None and deployment.restored_checkpoint is not None:
-            self._restoring = RestoreReader(
-                ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
-            )
+        self.copies = StateCopies(deployment, key_groups, ports, components)
         self._context = OperatorContext(
             job=deployment.job,
             subtask=deployment.subtask,
@@ -197,8 +157,8 @@ class SubtaskDriver:
             key_groups=key_groups,
             max_parallelism=graph.max_parallelism,
             state_backend=state_backend,
-            reader=self._restoring or ports.storage,
-            writers=_Writers(ports.storage, deployment, self.local),
+            reader=self.copies.reader,
+            writers=self.copies,
             output_files=ports.files,
             write_through=deployment.config.write_through,
             working_directory=self._working.of_operator,
@@ -214,6 +174,7 @@ class SubtaskDriver:
         self._router = Router(graph, deployment.subtask, plane, ports.output)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
         self._alignment_started_ms: dict[CheckpointId, float] = {}
+        self._promises = Promises(ports.storage, deployment.attempt)
 
     # --- the doors ------------------------------------------------------------------------------------------
 
@@ -225,42 +186,19 @@ class SubtaskDriver:
         """
         restore = self.deployment.restore
         probe = self.ports.probe
-        if self.local is not None:
-            require_one_file_system(self.local.files, self._working)
+        self.copies.check(self._working)
         if restore is not None:
             probe.reach(ProtocolPoint.RESTORE_STARTED, self.deployment.restored_checkpoint)
         parts = {part.operator: part for part in restore.operators} if restore is not None else {}
         for operator in self.operators:
-            self._open(operator, parts.get(operator.uid))
-        self._restored_locally()
+            self.copies.open(operator, self._context, parts.get(operator.uid))
+        self.copies.restored()
         source_part = parts.get(self._source_uid)
         if self.reader is not None and source_part is not None:
             self.reader.restore(source_part.positions)
         if restore is not None:
             probe.reach(ProtocolPoint.RESTORED, self.deployment.restored_checkpoint)
         self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
-
-    def _open(self, operator: Operator, part: OperatorSnapshot | None) -> None:
-        try:
-            operator.open(self._context, part)
-        except StorageError as error:
-            unreadable = self._restoring.unreadable if self._restoring is not None else None
-            if unreadable is None and not isinstance(error, CorruptStateError):
-                raise  # a disk failed, and no file of the checkpoint is to blame
-            what = f"checkpoint {self.deployment.restored_checkpoint}, operator {operator.uid}"
-            raise RestoreError(f"{what}: {unreadable or error}") from error
-
-    def _restored_locally(self) -> None:
-        """With local recovery: tell which copy served each key group, and tidy up what earlier attempts left."""
-        deployment, local = self.deployment, self.local
-        restore, checkpoint = deployment.restore, deployment.restored_checkpoint
-        files = self._restoring.files if self._restoring is not None else ()
-        if deployment.config.local_recovery and files and checkpoint is not None:
-            self.ports.coordinator.send(
-                StateRestored(deployment.attempt, deployment.subtask, checkpoint, files)
-            )
-        if local is not None:
-            local.keep_only(checkpoint, restore.attempt if restore is not None else None)
 
     def on_data(self, channel: int, payload: Payload) -> None:
         """Process a batch that was read from an input channel that is not held back."""
@@ -288,8 +226,7 @@ class SubtaskDriver:
                 self.feed(AbortReceived(checkpoint))
             case FinishSubtask():
                 self.finished = True
-                if self.local is not None:
-                    self.local.finish()
+                self.copies.finish()
             case CancelSubtask():
                 self.finished = True
 
@@ -310,14 +247,21 @@ class SubtaskDriver:
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
 
     def close(self) -> None:
-        """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless."""
+        """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless.
+
+        If a newer attempt has taken over, nobody else removes what this one left behind late (REC-2).
+        """
         for snapshot in self._snapshots.values():
             snapshot.cancel()
             if not snapshot.parts:
                 # What is stored may still become part of a completed checkpoint: its copy stays.
-                self._drop_copy(snapshot.checkpoint)
+                self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
+        # If the disk refuses, it is left: the process ends in any case.
+        with contextlib.suppress(OperatingError):
+            self._promises.break_if_superseded(self.operators)
         try:
+            self.copies.close()
             for operator in self.operators:
                 operator.close()
             if self.reader is not None:
@@ -372,7 +316,7 @@ class SubtaskDriver:
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except OperatingError as error:
-            self._cancel(snapshot)
+            self.copies.cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
@@ -389,31 +333,12 @@ class SubtaskDriver:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
         snapshot = self._snapshots[command.checkpoint]
         if snapshot.done:
-            self._stored(command.checkpoint, self._run(snapshot), None)
+            self._stored(command.checkpoint, self.copies.run(snapshot), None)
             return
         self.ports.background.submit(
-            lambda: self._run(snapshot),
+            lambda: self.copies.run(snapshot),
             lambda result, error: self._stored(command.checkpoint, result, error),
         )
-
-    def _run(self, snapshot: SnapshotInProgress) -> tuple[OperatorSnapshot, ...]:
-        """Do the asynchronous part; once every primary is durable, what was copied becomes a copy (LOC-2)."""
-        try:
-            parts = snapshot.run()
-        except Exception:
-            self._drop_copy(snapshot.checkpoint)
-            raise
-        if self.local is not None:
-            self.local.seal(snapshot.checkpoint)
-        return parts
-
-    def _cancel(self, snapshot: SnapshotInProgress) -> None:
-        snapshot.cancel()
-        self._drop_copy(snapshot.checkpoint)
-
-    def _drop_copy(self, checkpoint: CheckpointId) -> None:
-        if self.local is not None:
-            self.local.drop(checkpoint)
 
     def _stored(
         self,
@@ -424,7 +349,7 @@ class SubtaskDriver:
         if checkpoint not in self._snapshots:
             return  # cancelled meanwhile
         if isinstance(error, OperatingError):
-            self._cancel(self._snapshots.pop(checkpoint))
+            self.copies.cancel(self._snapshots.pop(checkpoint))
             self.feed(SnapshotFailed(checkpoint, str(error)))
         elif error is not None:
             raise error
@@ -437,13 +362,14 @@ class SubtaskDriver:
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         snapshot = self._snapshots.pop(command.checkpoint, None)
         if snapshot is not None:
-            self._cancel(snapshot)
+            self.copies.cancel(snapshot)
 
     def _acknowledge(self, command: SendAcknowledge) -> None:
         snapshot = self._snapshots.pop(command.checkpoint)
         deployment = self.deployment
         part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts)
-        metrics = snapshot.metrics(self.local.report(command.checkpoint) if self.local is not None else None)
+        metrics = snapshot.metrics(self.copies.report(command.checkpoint))
+        self._promises.acknowledged(command.checkpoint, part)
         self.ports.coordinator.send(
             AcknowledgeCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, part, metrics)
         )
@@ -458,10 +384,10 @@ class SubtaskDriver:
 
     def _complete(self, command: Complete) -> None:
         self.ports.probe.reach(ProtocolPoint.COMPLETION_NOTIFIED, command.checkpoint)
+        self._promises.completed(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_completed(command.checkpoint)
-        if self.local is not None:
-            self.local.confirm(command.checkpoint)
+        self.copies.completed(command.checkpoint)
         if self.is_terminal:
             deployment = self.deployment
             self.ports.probe.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, command.checkpoint)
@@ -471,9 +397,10 @@ class SubtaskDriver:
 
     def _abort(self, command: Abort) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
+        self._promises.aborted(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
-        self._drop_copy(command.checkpoint)
+        self.copies.drop(command.checkpoint)
 
     def _end_input(self, command: EndInput) -> None:
         for position, operator in enumerate(self.operators):

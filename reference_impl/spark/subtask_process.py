@@ -26,7 +26,8 @@ from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts, failure_of
+from reference_impl.runtime.state_copies import failure_of
+from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
 from reference_impl.spark.control_link import ControlLink, SlotProbe
 from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
 from reference_impl.spark.handshake import Claim

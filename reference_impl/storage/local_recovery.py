@@ -283,6 +283,16 @@ class TaskLocalStateStore:
         """Delete the files of this attempt's copy of a checkpoint."""
         self._delete(LocalCopy(self.scope.subtask, checkpoint, self.scope.attempt))
 
+    def restore_ended(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
+        """Learn that the subtask has its state: that of a checkpoint that an attempt wrote, or none."""
+        self.keep_only(checkpoint, attempt)
+
+    def close(self, restored: bool) -> None:
+        """Learn that the process leaves, ``restored`` or still restoring: what is on the disk stays as it is.
+
+        Nothing is written here. What a copy is worth was settled when it was sealed (LO-07).
+        """
+
     def keep_only(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
         """Clean up at the start of an attempt that restores a checkpoint (None: none), written by an attempt.
 
