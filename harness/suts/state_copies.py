@@ -167,7 +167,9 @@ def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
 def _damage_file(files: FileSystem, path: str, damage: Damage) -> None:
     content = files.read(path)
     middle = len(content) // 2
-    if damage is Damage.TRUNCATED:
+    if not content:
+        files.delete(path)  # an empty file has no end to lose and no bit to flip
+    elif damage is Damage.TRUNCATED:
         _rewrite(files, path, content[:middle])
     elif damage is Damage.BIT_FLIPPED:
         _rewrite(files, path, content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
