@@ -12,7 +12,9 @@ import psutil
 
 from faults.targets import NoTargets, TargetGone
 from faults.vocabulary import Peers
+from harness.suts.spark_disks import JobDisks
 from harness.suts.spark_network import ProxiedLink, ProxyNetwork
+from harness.suts.state_copies import LocalCopies, PrimaryCopies
 from reference_impl.ids import SubtaskId
 from reference_impl.spark.observer import SubtaskProcess
 
@@ -108,7 +110,7 @@ class LostHost:
         """Take the executor, and the directory for local files of its Spark worker."""
         self._executor = executor
         self._directory = local_directory
-        self._wiped: list[Path] = []
+        self._wiped = False
 
     @property
     def description(self) -> str:
@@ -121,16 +123,18 @@ class LostHost:
         # The directories themselves are those of the Spark worker, which lives on and hands them to the next executor.
         kept = set(self._directory.glob("spark-*")) | set(self._directory.glob("spark-*/executor-*"))
         places = [self._directory, *sorted(kept)]
-        self._wiped = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
-        for entry in self._wiped:
+        doomed = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
+        for entry in doomed:
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink(missing_ok=True)
+        # Looked at here: the next executor may soon make directories of the same names.
+        self._wiped = not any(entry.exists() for entry in doomed)
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and nothing of what it had left is there."""
-        return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
+        """Tell whether the executor is gone, and nothing of what it had left was there after the wiping."""
+        return self._executor.is_dead() and self._wiped
 
 
 def _look_until(holds: Callable[[], bool]) -> None:
@@ -162,16 +166,29 @@ class SparkTargets(NoTargets):
         on_kill: Callable[[], None],
         local_directory: Callable[[str], Path | None] = lambda _host: None,
         network: ProxyNetwork | None = None,
+        disks: JobDisks | None = None,
+        primaries: Callable[[str], PrimaryCopies] | None = None,
     ) -> None:
         """Look subtasks up in what ``processes()`` says at that moment.
 
         ``local_directory`` gives a host's directory for local files, None for a host of nobody's. Without a
-        ``network`` no connection is exposed.
+        ``network`` no connection is exposed, without ``disks`` no local copies (local recovery is off), without
+        ``primaries`` nothing of durable storage.
         """
         self._processes = processes
         self._on_kill = on_kill
         self._local_directory = local_directory
         self._network = network
+        self._disks = disks
+        self._primaries = primaries
+
+    def local_copies_of(self, subtask: str) -> LocalCopies | None:
+        """Return the copies of a subtask on the workers' disks."""
+        return self._disks.copies_of(subtask) if self._disks is not None else None
+
+    def primary_of(self, subtask: str) -> PrimaryCopies | None:
+        """Return a subtask's part of the latest completed checkpoint."""
+        return self._primaries(subtask) if self._primaries is not None else None
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor JVM that hosts a subtask now."""
