@@ -80,6 +80,8 @@ def _completed(context: TrialContext) -> bool:
 _CHANCES: dict[str, Callable[[TrialContext], bool]] = {
     "REC-1": _recovered,
     "REC-2": _recovered,
+    "SRC-1": _recovered,
+    "SNP-1": _completed,
     "COO-2": _aborted,
     "COO-3": _aborted,
     "SNP-2": _aborted,

@@ -35,7 +35,6 @@ from reference_impl.runtime.coordinator_driver import CoordinatorDriver, Coordin
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
 from reference_impl.state.backend import StateCapability
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 _FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
 COORDINATOR_RESTART_MS = 15.0
@@ -54,7 +53,9 @@ class SimulatedCoordinator:
         self._timers: dict[str, int] = {}
         self._timer_count = 0
         background = Background(world, self, world.plan.checkpoints.async_ms_max / 2)
-        self.storage = FileCheckpointStorage(self.files, world.graph.name, world.config.storage_root)
+        self.storage = world.components.checkpoint_storage(
+            self.files, world.graph.name, world.config.storage_root
+        )
         ports = CoordinatorPorts(
             clock=world.scheduler,
             probe=self,
@@ -311,7 +312,7 @@ class SimulatedWorld:
             output=process,
             coordinator=process,
             background=process.background,
-            storage=FileCheckpointStorage(files, self.graph.name, self.config.storage_root),
+            storage=self.components.checkpoint_storage(files, self.graph.name, self.config.storage_root),
             files=files,
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,

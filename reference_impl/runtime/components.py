@@ -15,6 +15,7 @@ from reference_impl.protocol.coordinator import CoordinatorMachine
 from reference_impl.protocol.subtask import SubtaskMachine
 from reference_impl.state.backend import StateBackend
 from reference_impl.state.heap import HeapStateBackend
+from reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
 
 
 def build_operator(spec: OperatorSpec, plane: DataPlane) -> Operator:
@@ -38,3 +39,5 @@ class Components:
     """None: ``runtime.subtask_driver.SubtaskDriver`` (named late, for it needs this module)."""
     build_operator: Callable[[OperatorSpec, DataPlane], Operator] = build_operator
     wrap_reader: Callable[[SourceReader], SourceReader] = as_it_is
+    checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
+    """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

@@ -35,7 +35,6 @@ from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from reference_impl.spark.options import SparkOptions
 from reference_impl.spark.transport import ChannelServer, OpenConnections, TcpOutput, connect_channel
 from reference_impl.spark.wire import ConnectionLost
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
 _SYMPTOM_GRACE_S = 0.05
@@ -218,7 +217,9 @@ class _SubtaskRun:
             output=output,
             coordinator=self._link,
             background=self._background,
-            storage=FileCheckpointStorage(files, deployment.job, deployment.config.storage_root),
+            storage=program.components.checkpoint_storage(
+                files, deployment.job, deployment.config.storage_root
+            ),
             files=files,
             buffered_bytes=self._buffered_bytes,
             working_root=local_directory(),

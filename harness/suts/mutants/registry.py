@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from faults.vocabulary import After, Fault, KillExecutor, KillWorker, ProtocolPoint, ScheduledFault
+from faults.vocabulary import (
+    After,
+    CrashCoordinator,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
 from harness.errors import UsageProblem
 from harness.plan import (
     CheckpointPlan,
@@ -24,7 +32,7 @@ from harness.plan import (
     WorkloadPlan,
 )
 from harness.suts.backends import require_state_backend
-from harness.suts.mutants import data, protocol
+from harness.suts.mutants import data, protocol, storage
 from reference_impl.runtime.components import Components
 
 TRIES = 40
@@ -135,7 +143,7 @@ def _mutants() -> Iterator[Mutant]:
         replace(product, coordinator_machine=protocol.KeepsLateState),
         msgspec.structs.replace(
             _SIMULATED,
-            checkpoints=CheckpointPlan(interval_ms=30, timeout_ms=40, async_ms_max=80),
+            checkpoints=CheckpointPlan(timeout_ms=25, async_ms_max=80),
             workload=WorkloadPlan(batches=60),
         ),
     )
@@ -169,7 +177,12 @@ def _mutants() -> Iterator[Mutant]:
         "A restored offset of 0 is taken for no state at all; the split is never read.",
         "bytewax b14ef037, FLINK-5969",
         replace(product, wrap_reader=data.TakesZeroForNothing),
-        _WITH_KILL,
+        # The first checkpoint comes early, and input slowly: a second split is not begun yet, if there is one.
+        msgspec.structs.replace(
+            _WITH_KILL,
+            workload=WorkloadPlan(records_per_second=200),
+            checkpoints=CheckpointPlan(interval_ms=4),
+        ),
     )
     yield Mutant(
         "SO-02",
@@ -182,7 +195,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield Mutant(
         "SI-02",
-        "SNK-1",
+        "REC-6",
         "Recovery fails on a transaction that was committed already.",
         "FLINK-8086",
         replace(product, build_operator=data.refuses_to_commit_twice),
@@ -236,6 +249,87 @@ def _mutants() -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, subtask_machine=protocol.SnapshotsAtTheFirstBarrier),
         _AT_LEAST_ONCE,
+    )
+    yield from _of_faults(product)
+
+
+def _of_faults(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs that only a fault shows, and those that show in storage alone."""
+    yield Mutant(
+        "SO-03",
+        "SRC-1",
+        "Opening a source erases what was just restored into it; it reads its splits from the beginning.",
+        "FLINK-4000",
+        replace(product, wrap_reader=data.ForgetsOnOpening),
+        _WITH_KILL,
+        _spark(*_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", nth=2)),
+    )
+    yield Mutant(
+        "SK-01",
+        "SNK-1",
+        "The sink commits at the barrier and does not wait for the completion of the checkpoint.",
+        "planted here, no public report",
+        replace(product, build_operator=data.commits_at_the_barrier),
+        msgspec.structs.replace(
+            _SIMULATED, faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", nth=2, worker=True)
+        ),
+        _spark(*_kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", nth=2, worker=True)),
+    )
+    yield Mutant(
+        "AO-02",
+        "ALO-2",
+        "In at-least-once mode the sink commits at the barrier, for duplicates are allowed there.",
+        "planted here, no public report",
+        replace(product, build_operator=data.commits_at_the_barrier),
+        msgspec.structs.replace(
+            _AT_LEAST_ONCE, faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", worker=True)
+        ),
+    )
+    yield Mutant(
+        "MD-01",
+        "COO-1",
+        "The metadata of a checkpoint is published without a sync; it goes with the coordinator's host.",
+        "planted here, no public report",
+        replace(product, checkpoint_storage=storage.PublishesUnsynced),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(
+                ScheduledFault(
+                    CrashCoordinator(lose_unsynced=True),
+                    After(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]"),
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "FE-01",
+        "REC-2",
+        "A late acknowledgement of an old attempt is accepted; it completes a checkpoint that was aborted.",
+        "planted here, no public report",
+        replace(product, coordinator_machine=protocol.AcceptsLateAcknowledgements),
+        msgspec.structs.replace(
+            _SIMULATED, faults=_kill(ProtocolPoint.ACKNOWLEDGED, "sink[0]", nth=2, worker=True)
+        ),
+    )
+    yield Mutant(
+        "RT-01",
+        "STA-3",
+        "Retention deletes the files of one checkpoint too many; its metadata stays.",
+        "planted here, no public report",
+        replace(product, coordinator_machine=protocol.DeletesOneTooMany),
+        _SIMULATED,
+        _spark(),
+    )
+    yield Mutant(
+        "ID-01",
+        "COO-4",
+        "A restarted coordinator gives out ids again that were used before its crash.",
+        "SeaTunnel #4716",
+        replace(product, coordinator_machine=protocol.GivesIdsOutAgain),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),),
+        ),
     )
 
 
