@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
+
+from faults.vocabulary import Direction, Peers
 
 
 @runtime_checkable
@@ -20,17 +25,114 @@ class ProcessTarget(Protocol):
         """Tell whether it is dead: the proof that the fault fired."""
 
 
+@runtime_checkable
+class PausableTarget(ProcessTarget, Protocol):
+    """A process that can be stopped for a time."""
+
+    def pause(self) -> None:
+        """Stop it (SIGSTOP) and return when it stands; raises TargetGone if it is dead."""
+
+    def resume(self) -> None:
+        """Let it go on (SIGCONT); harmless if it is dead or was not paused."""
+
+    def is_paused(self) -> bool:
+        """Tell whether it stands still: the proof that the fault fired."""
+
+
+class ImpairmentKind(StrEnum):
+    """What can be wrong with a connection."""
+
+    DELAY = "delay"
+    THROTTLE = "throttle"
+    CUT = "cut"
+    BLACK_HOLE = "black_hole"
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """What is done to a connection."""
+
+    kind: ImpairmentKind
+    direction: Direction = Direction.BOTH
+    """FORWARD: from the end that the target was asked for first. A cut is always both."""
+    latency_ms: int = 0
+    jitter_ms: int = 0
+    bytes_per_second: int = 0
+
+
+@runtime_checkable
+class LinkTarget(Protocol):
+    """A connection, or all connections of one pair of ends, that can be disturbed."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log, for instance ``source[0] → totals[1] (proxy 127.0.0.1:4711)``."""
+
+    def impair(self, impairment: Impairment) -> None:
+        """Disturb it, open and future connections alike; raises TargetGone if there is nothing to disturb."""
+
+    def is_impaired(self) -> bool:
+        """Tell whether the disturbance is in force, asked of whoever carries it out: the proof that it fired."""
+
+    def heal(self) -> None:
+        """Undo it altogether; what was swallowed stays lost, so such connections are closed. Harmless twice."""
+
+
 class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
     def executor_of(self, subtask: str) -> ProcessTarget | None:
-        """Return the executor that hosts a subtask now."""
+        """Return the executor that hosts a subtask now; a ``PausableTarget`` if it can be paused."""
 
     def worker_of(self, subtask: str) -> ProcessTarget | None:
-        """Return the process that runs a subtask now."""
+        """Return the process that runs a subtask now; a ``PausableTarget`` if it can be paused."""
 
     def coordinator(self) -> ProcessTarget | None:
         """Return the coordinator."""
+
+    def host_of(self, subtask: str) -> ProcessTarget | None:
+        """Return the host of a subtask's executor: killed, it takes its local disk with it."""
+
+    def link(self, sender: str, receiver: str) -> LinkTarget | None:
+        """Return the connection between two subtasks, or a subtask's to the coordinator (``COORDINATOR``)."""
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[LinkTarget] | None:
+        """Return all connections between the executor of a subtask and its peers, seen from the executor."""
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
+        """Return all connections between the executors of some subtasks and everybody else, seen from the former."""
+
+
+class NoTargets:
+    """Exposes nothing: a system's own targets derive from it and replace what they do expose."""
+
+    def executor_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no executor is exposed."""
+        return None
+
+    def worker_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no process of a subtask is exposed."""
+        return None
+
+    def coordinator(self) -> ProcessTarget | None:
+        """Return None: no coordinator is exposed."""
+        return None
+
+    def host_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no host is exposed."""
+        return None
+
+    def link(self, sender: str, receiver: str) -> LinkTarget | None:
+        """Return None: no connection is exposed."""
+        return None
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[LinkTarget] | None:
+        """Return None: no connection is exposed."""
+        return None
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
+        """Return None: no connection is exposed."""
+        return None
 
 
 class TargetGone(Exception):

@@ -7,6 +7,7 @@ docstring what a correct system must survive (its contract).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -83,8 +84,181 @@ class CrashCoordinator(msgspec.Struct, frozen=True, tag="crash_coordinator", for
     lose_unsynced: bool = False
 
 
-Fault = KillExecutor | KillWorker | CrashCoordinator
+class LoseHost(msgspec.Struct, frozen=True, tag="lose_host", forbid_unknown_fields=True):
+    """Kill the executor that hosts a subtask and wipe its host's local disk, as if the machine were gone.
+
+    Contract (LOC-8): as for ``KillExecutor``; its subtasks restore from durable storage, others from their own copies.
+    """
+
+    subtask: str
+
+
+class PauseWorker(msgspec.Struct, frozen=True, tag="pause_worker", forbid_unknown_fields=True):
+    """Stop the process of one subtask (SIGSTOP) for a time, and let it go on (SIGCONT).
+
+    Contract (REC-2): if it was replaced meanwhile, it is a zombie: nothing that it still does may count.
+    """
+
+    subtask: str
+    duration_ms: int
+
+
+class PauseExecutor(msgspec.Struct, frozen=True, tag="pause_executor", forbid_unknown_fields=True):
+    """Stop the executor that hosts a subtask, and all of its subtasks' processes, for a time.
+
+    Contract: as for ``PauseWorker``.
+    """
+
+    subtask: str
+    duration_ms: int
+
+
+class Direction(StrEnum):
+    """Which way of a connection is disturbed, seen from the endpoint that a fault names first."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    BOTH = "both"
+
+
+COORDINATOR = "coordinator"
+"""Names the coordinator as a ``receiver``: the connection is then the subtask's control connection."""
+
+
+class DelayChannel(msgspec.Struct, frozen=True, tag="delay_channel", forbid_unknown_fields=True):
+    """Make everything on a connection late by ``latency_ms``, give or take up to ``jitter_ms``, for a time.
+
+    Contract: order within the connection stays (BAR-2); the output stays as promised.
+    """
+
+    sender: str
+    receiver: str
+    latency_ms: int
+    duration_ms: int
+    jitter_ms: int = 0
+    direction: Direction = Direction.FORWARD
+
+
+class ThrottleChannel(msgspec.Struct, frozen=True, tag="throttle_channel", forbid_unknown_fields=True):
+    """Let no more than so many bytes a second through a connection, for a time.
+
+    Contract: as for ``DelayChannel``; backpressure, not loss.
+    """
+
+    sender: str
+    receiver: str
+    bytes_per_second: int
+    duration_ms: int
+    direction: Direction = Direction.FORWARD
+
+
+class CutChannel(msgspec.Struct, frozen=True, tag="cut_channel", forbid_unknown_fields=True):
+    """Close a connection, as a reset does; it cannot be opened again until ``duration_ms`` have passed.
+
+    Contract: both ends notice; the job recovers from the last completed checkpoint.
+    """
+
+    sender: str
+    receiver: str
+    duration_ms: int
+
+
+class BlackHoleChannel(msgspec.Struct, frozen=True, tag="black_hole_channel", forbid_unknown_fields=True):
+    """Keep a connection open and let nothing through, for a time; what was swallowed never arrives.
+
+    Contract: once it heals, the connection is closed: a stream with a hole must not go on. The job recovers.
+    """
+
+    sender: str
+    receiver: str
+    duration_ms: int
+    direction: Direction = Direction.BOTH
+
+
+class Peers(StrEnum):
+    """From whom an executor is cut off by a partition."""
+
+    EXECUTORS = "executors"
+    """From the other executors; its control connections still work."""
+    COORDINATOR = "coordinator"
+    """From the driver; its data channels still work."""
+    EVERYONE = "everyone"
+
+
+class PartitionExecutor(msgspec.Struct, frozen=True, tag="partition_executor", forbid_unknown_fields=True):
+    """Black-hole all connections between the executor of a subtask and its peers, for a time.
+
+    Contract (REC-2): the partitioned processes live on as zombies; nothing that they do may count. Healing is
+    total, and the job makes progress again.
+    """
+
+    subtask: str
+    peers: Peers
+    duration_ms: int
+    direction: Direction = Direction.BOTH
+
+
+class PartitionHalves(msgspec.Struct, frozen=True, tag="partition_halves", forbid_unknown_fields=True):
+    """Black-hole all connections between two halves of the executors, for a time.
+
+    The first half has the executors that host ``subtasks``; the driver stays with the second. Contract: as for
+    ``PartitionExecutor``.
+    """
+
+    subtasks: tuple[str, ...]
+    duration_ms: int
+
+
+ProcessFault = KillExecutor | KillWorker | CrashCoordinator | LoseHost
+"""Faults that end a process; nothing heals."""
+PauseFault = PauseWorker | PauseExecutor
+ChannelFault = DelayChannel | ThrottleChannel | CutChannel | BlackHoleChannel
+PartitionFault = PartitionExecutor | PartitionHalves
+HealingFault = PauseFault | ChannelFault | PartitionFault
+"""Faults that last for their ``duration_ms``."""
+Fault = ProcessFault | HealingFault
 """Every fault there is. A new one needs an injector, a target kind and a place in the simulator."""
+
+
+def subtasks_of(fault: Fault) -> tuple[str, ...]:
+    """Return the subtasks that a fault names, the coordinator left out, in the order of its fields."""
+    match fault:
+        case CrashCoordinator():
+            return ()
+        case DelayChannel() | ThrottleChannel() | CutChannel() | BlackHoleChannel():
+            return tuple(name for name in (fault.sender, fault.receiver) if name != COORDINATOR)
+        case PartitionHalves(subtasks=subtasks):
+            return subtasks
+        case _:
+            return (fault.subtask,)
+
+
+def duration_of(fault: Fault) -> int | None:
+    """Return after how many milliseconds a fault heals, None if nothing of it can."""
+    match fault:
+        case KillExecutor() | KillWorker() | CrashCoordinator() | LoseHost():
+            return None
+        case _:
+            return fault.duration_ms
+
+
+def loses_unsynced(fault: Fault) -> bool:
+    """Tell whether a fault takes a host's unsynced writes with it."""
+    return isinstance(fault, KillExecutor | CrashCoordinator) and fault.lose_unsynced
+
+
+def renamed(fault: Fault, rename: Callable[[str], str]) -> Fault:
+    """Return the fault with every subtask that it names replaced; the coordinator stays what it is."""
+    match fault:
+        case CrashCoordinator():
+            return fault
+        case DelayChannel() | ThrottleChannel() | CutChannel() | BlackHoleChannel():
+            receiver = fault.receiver if fault.receiver == COORDINATOR else rename(fault.receiver)
+            return msgspec.structs.replace(fault, sender=rename(fault.sender), receiver=receiver)
+        case PartitionHalves(subtasks=subtasks):
+            return msgspec.structs.replace(fault, subtasks=tuple(dict.fromkeys(map(rename, subtasks))))
+        case _:
+            return msgspec.structs.replace(fault, subtask=rename(fault.subtask))
 
 
 class At(msgspec.Struct, frozen=True, tag="at", forbid_unknown_fields=True):
@@ -124,3 +298,38 @@ def label(fault: Fault) -> str:
             return f"kill worker of {subtask}"
         case CrashCoordinator(lose_unsynced=lose):
             return "crash coordinator" + (", unsynced writes lost" if lose else "")
+        case LoseHost(subtask=subtask):
+            return f"lose host of {subtask}"
+        case PauseWorker(subtask=subtask):
+            return f"pause worker of {subtask} for {fault.duration_ms} ms"
+        case PauseExecutor(subtask=subtask):
+            return f"pause executor of {subtask} for {fault.duration_ms} ms"
+        case _:
+            return _network_label(fault)
+
+
+def _network_label(fault: ChannelFault | PartitionFault) -> str:
+    time = f"for {fault.duration_ms} ms"
+    match fault:
+        case DelayChannel(latency_ms=latency, jitter_ms=jitter):
+            spread = f" ± {jitter}" if jitter else ""
+            return f"delay {_connection(fault.sender, fault.receiver, fault.direction)} by {latency}{spread} ms {time}"
+        case ThrottleChannel(bytes_per_second=rate):
+            connection = _connection(fault.sender, fault.receiver, fault.direction)
+            return f"throttle {connection} to {rate} bytes/s {time}"
+        case CutChannel():
+            return f"cut {_connection(fault.sender, fault.receiver, Direction.BOTH)} {time}"
+        case BlackHoleChannel():
+            return f"black-hole {_connection(fault.sender, fault.receiver, fault.direction)} {time}"
+        case PartitionExecutor(subtask=subtask, peers=peers, direction=direction):
+            way = "" if direction is Direction.BOTH else f", {direction.value} only"
+            return f"partition executor of {subtask} from {peers.value}{way} {time}"
+        case PartitionHalves(subtasks=subtasks):
+            return f"partition executors of {', '.join(subtasks)} from the others {time}"
+
+
+_ARROWS = {Direction.FORWARD: "→", Direction.BACKWARD: "←", Direction.BOTH: "↔"}
+
+
+def _connection(sender: str, receiver: str, direction: Direction) -> str:
+    return f"{sender} {_ARROWS[direction]} {receiver}"

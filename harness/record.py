@@ -33,6 +33,8 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """Why it did not fire or was skipped."""
     attempt: int | None = None
     """The attempt that ran when it fired."""
+    healed_at_ms: float | None = None
+    """When it was undone, if it lasts for a time: after its duration, or at the end of the run."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
