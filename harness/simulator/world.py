@@ -26,6 +26,7 @@ from harness.simulator.targets import SimulatedTargets
 from harness.simulator.trace import Trace
 from harness.suts.system import NemesisHooks
 from reference_impl.config import JobConfig
+from reference_impl.errors import StorageError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.graph import JobGraph
@@ -174,6 +175,8 @@ class SimulatedWorld:
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
         self.coordinators = 0
+        self._unreadable_until = 0.0
+        """When storage answers the coordinator's reads again."""
         self.failures: list[str] = []
         watched = [point for point, _ in nemesis.watched_points()]
         # By identity: hashing an enum member costs more than all the rest of passing a point.
@@ -243,8 +246,22 @@ class SimulatedWorld:
             self.scheduler.stopped = not any(process.alive for process in self._everyone)
 
     def _start(self, coordinator: SimulatedCoordinator) -> None:
-        self.trace.add((self.scheduler.now, coordinator.name, "start", None))
-        coordinator.guarded(coordinator.driver.start)
+        now = self.scheduler.now
+        self.trace.add((now, coordinator.name, "start", None))
+        coordinator.files.unreadable = now < self._unreadable_until
+        try:
+            coordinator.guarded(coordinator.driver.start)
+        except StorageError as error:
+            # Its supervisor starts it again, as it would a real one that ends with an error.
+            self.trace.add((now, coordinator.name, "failed", repr(error)))
+            coordinator.alive = False
+            self._restart_coordinator(now + COORDINATOR_RESTART_MS)
+            return
+        if coordinator.files.unreadable:
+            self.scheduler.at(self._unreadable_until, self._readable_again, coordinator)
+
+    def _readable_again(self, coordinator: SimulatedCoordinator) -> None:
+        coordinator.files.unreadable = False
 
     def _new_coordinator(self) -> SimulatedCoordinator:
         self.coordinators += 1
@@ -391,8 +408,11 @@ class SimulatedWorld:
     def _notice(self, process: SimulatedSubtask) -> None:
         self.coordinator.lost(process)
 
-    def crash_coordinator(self, lose_unsynced: bool) -> None:
-        """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
+    def crash_coordinator(self, lose_unsynced: bool, unreadable_ms: int = 0) -> None:
+        """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage.
+
+        The new one, and each that comes after it in vain, cannot read for ``unreadable_ms``.
+        """
         old = self.coordinator
         self.trace.add((self.scheduler.now, old.name, "killed", lose_unsynced))
         old.alive = False
@@ -401,8 +421,13 @@ class SimulatedWorld:
         for process in self.processes.values():
             delay = self.network_random.random() * self.latency_ms
             self.scheduler.at(self.scheduler.now + delay, self._orphaned, process)
+        restart_at = self.scheduler.now + COORDINATOR_RESTART_MS
+        self._unreadable_until = restart_at + unreadable_ms
+        self._restart_coordinator(restart_at)
+
+    def _restart_coordinator(self, at_ms: float) -> None:
         self.coordinator = self._new_coordinator()
-        self.scheduler.at(self.scheduler.now + COORDINATOR_RESTART_MS, self._start, self.coordinator)
+        self.scheduler.at(at_ms, self._start, self.coordinator)
 
     def _orphaned(self, process: SimulatedSubtask) -> None:
         if process.alive:

@@ -265,6 +265,21 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         _spark(*_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", nth=2)),
     )
     yield Mutant(
+        "CO-06",
+        "COO-6",
+        "A checkpoint that cannot be read while the coordinator starts again is taken for broken and deleted.",
+        "FLINK-7783",
+        replace(product, checkpoint_storage=storage.DeletesTheUnreadable),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(
+                ScheduledFault(
+                    CrashCoordinator(unreadable_ms=30), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
         "SK-01",
         "SNK-1",
         "The sink commits at the barrier and does not wait for the completion of the checkpoint.",
