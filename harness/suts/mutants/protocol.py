@@ -18,6 +18,7 @@ from reference_impl.protocol.coordinator_events import (
     JobStarted,
     MetadataWritten,
 )
+from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.protocol.messages import (
     ChannelControl,
     CompletedCheckpoint,
@@ -186,6 +187,14 @@ class AcceptsLateAcknowledgements(CoordinatorMachine):
                 self.pending[event.checkpoint] = pending
                 return self.complete_when_acknowledged(pending, event.at_ms)
         return super().handle(event)
+
+
+class WaitsForTheSilent(FailureDetector):
+    """HB-01: heartbeats are counted, and nothing follows from their absence."""
+
+    def is_lost(self, silent_ms: float) -> bool:
+        """Never."""
+        return False
 
 
 class DeletesOneTooMany(CoordinatorMachine):

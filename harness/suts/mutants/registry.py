@@ -18,6 +18,7 @@ from faults.vocabulary import (
     Fault,
     KillExecutor,
     KillWorker,
+    PauseWorker,
     ProtocolPoint,
     ScheduledFault,
 )
@@ -324,6 +325,37 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         replace(product, coordinator_machine=protocol.AcceptsLateAcknowledgements),
         msgspec.structs.replace(
             _SIMULATED, faults=_kill(ProtocolPoint.ACKNOWLEDGED, "sink[0]", nth=2, worker=True)
+        ),
+    )
+    yield Mutant(
+        "FE-02",
+        "SNK-1",
+        "A sink of an old attempt that goes on deletes its successor's prepared files as left over.",
+        "planted here, no public report",
+        replace(product, build_operator=data.sweeps_successors),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(
+                ScheduledFault(
+                    PauseWorker("sink[0]", 300), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "HB-01",
+        "REC-6",
+        "Heartbeats are ignored; a subtask that is silent is never declared lost.",
+        "planted here, no public report",
+        replace(product, failure_detector=protocol.WaitsForTheSilent),
+        # The pause outlasts the trial: only heartbeats tell.
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(
+                ScheduledFault(
+                    PauseWorker("totals[0]", 10_000), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")
+                ),
+            ),
         ),
     )
     yield Mutant(
