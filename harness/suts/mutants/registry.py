@@ -196,7 +196,7 @@ def _mutants() -> Iterator[Mutant]:
     )
     yield Mutant(
         "SI-02",
-        "REC-6",
+        "SNK-1",
         "Recovery fails on a transaction that was committed already.",
         "FLINK-8086",
         replace(product, build_operator=data.refuses_to_commit_twice),
@@ -335,9 +335,11 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         replace(product, build_operator=data.sweeps_successors),
         msgspec.structs.replace(
             _SIMULATED,
+            workload=WorkloadPlan(batches=200, records_per_second=600),
+            checkpoints=CheckpointPlan(async_ms_max=30),
             faults=(
                 ScheduledFault(
-                    PauseWorker("sink[0]", 300), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
+                    PauseWorker("sink[0]", 230), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
                 ),
             ),
         ),
