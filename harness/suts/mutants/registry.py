@@ -359,6 +359,14 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
                 ),
             ),
         ),
+        msgspec.structs.replace(
+            _spark(
+                ScheduledFault(
+                    PauseWorker("totals[0]", 120_000), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)
+                )
+            ),
+            limits=LimitsPlan(wall_s=40),
+        ),
     )
     yield Mutant(
         "RT-01",
