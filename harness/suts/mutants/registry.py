@@ -77,10 +77,17 @@ def _kill(
     return (ScheduledFault(fault, After(point, subtask, nth)),)
 
 
+def _pause(subtask: str, duration_ms: int, point: ProtocolPoint, nth: int = 1) -> tuple[ScheduledFault, ...]:
+    return (ScheduledFault(PauseWorker(subtask, duration_ms), After(point, subtask, nth)),)
+
+
 _SIMULATED = TrialPlan(limits=LimitsPlan(virtual_ms=5_000), note="a plan for planted bugs")
 _WITH_KILL = msgspec.structs.replace(
     _SIMULATED, faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", worker=True)
 )
+
+_WITH_ZOMBIE = msgspec.structs.replace(_SIMULATED, workload=WorkloadPlan(batches=200, records_per_second=600))
+"""Goes on for long enough that a subtask which was replaced while it stood still comes back to its successor."""
 
 _AT_LEAST_ONCE = msgspec.structs.replace(
     _SIMULATED,
@@ -168,6 +175,7 @@ def _mutants() -> Iterator[Mutant]:
         replace(product, coordinator_machine=protocol.CountsTheDeadAsDone),
         msgspec.structs.replace(
             _SIMULATED,
+            checkpoints=CheckpointPlan(async_ms_max=60),
             faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", worker=True),
             network=NetworkPlan(latency_ms_max=2),
         ),
@@ -324,7 +332,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, coordinator_machine=protocol.AcceptsLateAcknowledgements),
         msgspec.structs.replace(
-            _SIMULATED, faults=_kill(ProtocolPoint.ACKNOWLEDGED, "sink[0]", nth=2, worker=True)
+            _WITH_ZOMBIE, faults=_pause("sink[0]", 230, ProtocolPoint.SNAPSHOT_STORED, nth=2)
         ),
     )
     yield Mutant(
@@ -334,14 +342,9 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, build_operator=data.sweeps_successors),
         msgspec.structs.replace(
-            _SIMULATED,
-            workload=WorkloadPlan(batches=200, records_per_second=600),
+            _WITH_ZOMBIE,
             checkpoints=CheckpointPlan(async_ms_max=30),
-            faults=(
-                ScheduledFault(
-                    PauseWorker("sink[0]", 230), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
-                ),
-            ),
+            faults=_pause("sink[0]", 230, ProtocolPoint.COMPLETION_NOTIFIED),
         ),
     )
     yield Mutant(
@@ -351,20 +354,9 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, failure_detector=protocol.WaitsForTheSilent),
         # The pause outlasts the trial: only heartbeats tell.
+        msgspec.structs.replace(_SIMULATED, faults=_pause("totals[0]", 10_000, ProtocolPoint.SNAPSHOT_TAKEN)),
         msgspec.structs.replace(
-            _SIMULATED,
-            faults=(
-                ScheduledFault(
-                    PauseWorker("totals[0]", 10_000), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")
-                ),
-            ),
-        ),
-        msgspec.structs.replace(
-            _spark(
-                ScheduledFault(
-                    PauseWorker("totals[0]", 120_000), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)
-                )
-            ),
+            _spark(*_pause("totals[0]", 120_000, ProtocolPoint.SNAPSHOT_TAKEN, nth=2)),
             limits=LimitsPlan(wall_s=40),
         ),
     )
