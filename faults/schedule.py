@@ -64,7 +64,7 @@ def _check_fault(
 ) -> None:
     match fault:
         case CrashCoordinator():
-            return
+            _require_at_least(0, fault.unreadable_ms, f"{path}.unreadable_ms")
         case DelayChannel() | ThrottleChannel() | CutChannel() | BlackHoleChannel():
             _check_channel(fault, subtasks, channels, path)
         case PartitionHalves(subtasks=half):

@@ -39,6 +39,14 @@ class PausableTarget(ProcessTarget, Protocol):
         """Tell whether it stands still: the proof that the fault fired."""
 
 
+@runtime_checkable
+class StorageUser(ProcessTarget, Protocol):
+    """A process that starts again from durable storage, which can be made unreadable to it."""
+
+    def hide_storage(self, duration_ms: int) -> None:
+        """Let its successor's reads fail for so long after it starts."""
+
+
 class ImpairmentKind(StrEnum):
     """What can be wrong with a connection."""
 

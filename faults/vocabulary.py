@@ -79,9 +79,12 @@ class CrashCoordinator(msgspec.Struct, frozen=True, tag="crash_coordinator", for
     """Kill the coordinator and start a new one from durable storage.
 
     Contract (COO-6): the job resumes from the last completed checkpoint. ``lose_unsynced`` as above.
+    ``unreadable_ms`` (simulator only): for so long after it starts again, its reads of durable storage fail.
+    Contract (REC-4): nothing is deleted because it could not be read just then.
     """
 
     lose_unsynced: bool = False
+    unreadable_ms: int = 0
 
 
 class LoseHost(msgspec.Struct, frozen=True, tag="lose_host", forbid_unknown_fields=True):
@@ -358,8 +361,9 @@ def label(fault: Fault) -> str:
             return f"kill executor of {subtask}" + (", unsynced writes lost" if lose else "")
         case KillWorker(subtask=subtask):
             return f"kill worker of {subtask}"
-        case CrashCoordinator(lose_unsynced=lose):
-            return "crash coordinator" + (", unsynced writes lost" if lose else "")
+        case CrashCoordinator(lose_unsynced=lose, unreadable_ms=unreadable_ms):
+            outage = f", storage unreadable for {unreadable_ms} ms" if unreadable_ms else ""
+            return "crash coordinator" + (", unsynced writes lost" if lose else "") + outage
         case LoseHost(subtask=subtask):
             return f"lose host of {subtask}"
         case DamageLocalCopy(subtask=subtask, damage=damage):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from faults.injectors.injection import Injection, proved, skipped, unproved
-from faults.targets import ProcessTarget, TargetGone, Targets
+from faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
 from faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker, LoseHost
 
 
@@ -19,6 +19,10 @@ def kill_process(fault: Fault, targets: Targets, wait: Callable[[float], None] =
     if target is None:
         return skipped(role)
     description = target.description
+    if isinstance(fault, CrashCoordinator) and fault.unreadable_ms:
+        if not isinstance(target, StorageUser):
+            return Injection("skipped", description, f"the system's {role} always finds its storage readable")
+        target.hide_storage(fault.unreadable_ms)
     try:
         if isinstance(fault, KillExecutor | CrashCoordinator):
             target.kill(lose_unsynced=fault.lose_unsynced)

@@ -15,10 +15,13 @@ from harness.suts.system import SystemUnderTest
 from harness.trial import run_trial
 
 
-def failed_checker(record: TrialRecord) -> str | None:
-    """Return the name of the first checker that says INVALID, None if none does."""
+def failed_checker(record: TrialRecord, clause: str | None = None) -> str | None:
+    """Return the name of the first checker that says INVALID, None if none does.
+
+    With ``clause``, only checkers whose finding speaks for it count.
+    """
     for finding in record.findings:
-        if finding.verdict is Verdict.INVALID:
+        if finding.verdict is Verdict.INVALID and (clause is None or clause in finding.clauses):
             return finding.checker
     return None
 
@@ -44,9 +47,10 @@ def shrink_failure(
     directory: Path,
     checkers: Sequence[Checker] | None = None,
     runs_max: int = RUNS_MAX,
+    clause: str | None = None,
 ) -> Shrunk | None:
-    """Shrink the plan of an invalid trial; None if no checker said INVALID."""
-    checker = failed_checker(record)
+    """Shrink the plan of an invalid trial; None if no checker said INVALID (for ``clause``, if one is given)."""
+    checker = failed_checker(record, clause)
     if checker is None:
         return None
     still_fails = fails_likewise(system, checker, directory, checkers)

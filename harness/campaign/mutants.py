@@ -16,7 +16,6 @@ from harness.campaign.replay import Source, replay
 from harness.campaign.run_directory import write_atomically
 from harness.errors import UsageProblem
 from harness.oracle.checker import Checker
-from harness.oracle.verdict import Verdict
 from harness.plan import TrialPlan, to_json
 from harness.record import TrialRecord
 from harness.strict_input import nearest
@@ -57,10 +56,11 @@ class MutantResult(msgspec.Struct, frozen=True):
     id: str
     caught: bool
     clause: str
+    """The clause that the bug violates; it is caught when a checker that speaks for this clause says INVALID."""
     trials: int
     seconds: float
     checker: str | None = None
-    """The first checker that said INVALID."""
+    """The first checker that said INVALID and speaks for the clause."""
     plan: str | None = None
     """Path of the smallest plan that shows the bug, relative to the run directory."""
     faults: int | None = None
@@ -89,7 +89,10 @@ def hunt(
     checkers: Sequence[Checker] | None = None,
     trials_max: int | None = None,
 ) -> MutantResult:
-    """Run a planted bug's plans until one is INVALID; shrink that plan, save it, replay it."""
+    """Run a planted bug's plans until one is INVALID by the bug's clause; shrink that plan, save it, replay it.
+
+    A trial that is INVALID only for another reason does not count: the suite is to see the bug for what it is.
+    """
     started = time.monotonic()
     bound = TRIALS_MAX.get(system.world, 1) if trials_max is None else trials_max
     trials, failing = _first_invalid(mutant, system, directory, checkers, bound)
@@ -97,10 +100,10 @@ def hunt(
         return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
     plan, runs = failing.plan, 0
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
-        smallest = shrink_failure(failing, system, directory, checkers)
+        smallest = shrink_failure(failing, system, directory, checkers, clause=mutant.clause)
         if smallest is not None:
             plan, runs = smallest.plan, smallest.runs
-    checker = failed_checker(failing) or ""
+    checker = failed_checker(failing, mutant.clause) or ""
     note = f"{mutant.id}: {mutant.description} Caught by {checker}."
     plan = msgspec.structs.replace(plan, note=note)
     path = directory / f"{mutant.id}.json"
@@ -132,7 +135,7 @@ def _first_invalid(
         with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
             record = execute(planted, system, Path(scratch), checkers, trials).record
         trials += 1
-        if record.verdict is Verdict.INVALID:
+        if failed_checker(record, mutant.clause) is not None:
             return trials, record
     return trials, None
 

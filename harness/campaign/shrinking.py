@@ -217,6 +217,9 @@ def _simpler_kind(fault: Fault) -> Iterator[Fault]:
         case KillExecutor() | CrashCoordinator():
             if fault.lose_unsynced:
                 yield msgspec.structs.replace(fault, lose_unsynced=False)
+            if isinstance(fault, CrashCoordinator):
+                for shorter in _smaller(fault.unreadable_ms, 0):
+                    yield msgspec.structs.replace(fault, unreadable_ms=shorter)
         case FailPrimaryWrites():
             for fewer in _smaller(fault.checkpoints, 1):
                 yield msgspec.structs.replace(fault, checkpoints=fewer)

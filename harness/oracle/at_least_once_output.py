@@ -57,7 +57,7 @@ class AtLeastOnceOutput:
     """Compares the committed output with the input and with what was restored."""
 
     name = NAME
-    clauses = ("ALO-2", "ALO-1", "SNK-1", "REC-1")
+    clauses = ("ALO-2", "ALO-1", "SNK-1", "REC-1", "SRC-1")
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input that the output is compared with."""

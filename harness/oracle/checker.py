@@ -77,9 +77,15 @@ def _completed(context: TrialContext) -> bool:
     return any(checkpoint.status == "completed" for checkpoint in context.checkpoints)
 
 
+def _coordinator_crashed(context: TrialContext) -> bool:
+    return any(fault.kind == "crash_coordinator" and fault.outcome == "fired" for fault in context.faults)
+
+
 _CHANCES: dict[str, Callable[[TrialContext], bool]] = {
     "REC-1": _recovered,
     "REC-2": _recovered,
+    "SRC-1": _recovered,
+    "SNP-1": _completed,
     "COO-2": _aborted,
     "COO-3": _aborted,
     "SNP-2": _aborted,
@@ -90,6 +96,7 @@ _CHANCES: dict[str, Callable[[TrialContext], bool]] = {
     "BAR-2": _completed,
     "COO-1": _completed,
     "COO-4": _completed,
+    "COO-6": _coordinator_crashed,
 }
 """Clauses that a trial says nothing about unless this happened in it: a clause without a chance to be broken is
 not reported as kept."""

@@ -1,4 +1,4 @@
-"""The life of every checkpoint, as the coordinator's own operations tell it (COO-1, COO-2, COO-4, REC-2).
+"""The life of every checkpoint, as the coordinator's own operations tell it (COO-1 to COO-4, COO-6, REC-1, REC-2).
 
 Nothing is assumed of how a coordinator works, only what it must never do: reuse an id, complete without every
 acknowledgement, complete what it aborted or what an older attempt left, or restore something else than the
@@ -26,7 +26,7 @@ class CheckpointLifeCycle:
     """Follows all checkpoints and attempts through one history."""
 
     name = "checkpoint-life-cycle"
-    clauses = ("COO-1", "COO-2", "COO-4", "REC-2")
+    clauses = ("COO-1", "COO-2", "COO-3", "COO-4", "COO-6", "REC-1", "REC-2")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""

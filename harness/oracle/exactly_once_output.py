@@ -31,14 +31,14 @@ class ExactlyOnceOutput:
     """Compares the committed output with the input, both ways, as multisets."""
 
     name = "exactly-once-output"
-    clauses: tuple[str, ...] = ("SNK-1", "REC-1", "ALN-1")
+    clauses: tuple[str, ...] = ("SNK-1", "REC-1", "SRC-1", "ALN-1")
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input that the output is compared with."""
         self._input = trial_input
         if trial_input.plan.checkpoints.mode == "at_least_once" and not trial_input.spec.stateful:
             # Exact although nothing was aligned: there is no second channel to wait for.
-            self.clauses = ("SNK-1", "REC-1", "ALO-3")
+            self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the rows, or else the batch query's result, of one trial."""

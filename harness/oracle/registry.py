@@ -14,6 +14,7 @@ from harness.oracle.local_recovery import LocalRecovery
 from harness.oracle.no_garbage import NoGarbage
 from harness.oracle.progress import Progress
 from harness.oracle.reachability import Reachability
+from harness.oracle.restorability import Restorability
 from harness.oracle.sequential_model import SequentialSpec
 from harness.oracle.snapshot_formula import SnapshotFormula
 from harness.oracle.trial_input import TrialInput
@@ -40,7 +41,7 @@ def checkers_for(
     chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
-        chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability()]
+        chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability(), Restorability()]
     if plan.local_recovery and plan.checkpoints.enabled:
         chosen.append(LocalRecovery())
     chosen += [Progress(trial_input), FaultsFired()]

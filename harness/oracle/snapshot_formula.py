@@ -27,13 +27,19 @@ class SnapshotFormula:
     """Every checkpoint that was opened holds the fold of exactly the records before its barriers."""
 
     name = "snapshot-formula"
-    clauses: tuple[str, ...] = ("ALN-2", "BAR-1", "BAR-2", "STA-3")
+    clauses: tuple[str, ...] = ("ALN-2", "ALN-1", "BAR-1", "BAR-2", "SNP-1", "STA-3")
     promise = "the fold of their prefix"
     """What checkpoints are, in the words of a summary."""
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input whose prefixes are folded."""
         self._input = trial_input
+        # Nothing is aligned in at-least-once mode, and a job without state has no live state to leak.
+        silent = [
+            *(["ALN-1"] if trial_input.plan.checkpoints.mode == "at_least_once" else []),
+            *(["SNP-1"] if not trial_input.spec.stateful else []),
+        ]
+        self.clauses = tuple(clause for clause in self.clauses if clause not in silent)
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every checkpoint of one trial."""

@@ -92,6 +92,11 @@ class SimulatedFileSystem:
         self._unsynced_names: list[tuple[str, str, _File | None, str | None]] = []
         """(directory, path, what it pointed to before, the name it was renamed from), oldest first."""
         self._written: list[_File] = []
+        self._hidden = False
+
+    def hide(self, hidden: bool) -> None:
+        """Let this host's reads fail from now on, or succeed again; names can be listed all the time."""
+        self._hidden = hidden
 
     def create(self, path: str) -> _SimulatedStream:
         """Create or truncate a file and open it for writing."""
@@ -103,6 +108,8 @@ class SimulatedFileSystem:
 
     def read(self, path: str) -> bytes:
         """Return the whole content."""
+        if self._hidden:
+            raise StorageError(f"cannot read {path}: the storage does not answer")
         file = self._disk.files.get(path)
         if file is None:
             raise StorageError(f"cannot read {path}: there is no such file")

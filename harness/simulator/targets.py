@@ -96,6 +96,7 @@ class _CoordinatorTarget:
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
         self._coordinator = world.coordinator
+        self._unreadable_ms = 0
 
     @property
     def description(self) -> str:
@@ -104,7 +105,10 @@ class _CoordinatorTarget:
     def kill(self, lose_unsynced: bool = False) -> None:
         if not self._coordinator.alive:
             raise TargetGone(self.description)
-        self._world.crash_coordinator(lose_unsynced)
+        self._world.crash_coordinator(lose_unsynced, self._unreadable_ms)
+
+    def hide_storage(self, duration_ms: int) -> None:
+        self._unreadable_ms = duration_ms
 
     def is_dead(self) -> bool:
         return not self._coordinator.alive

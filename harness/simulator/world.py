@@ -32,6 +32,7 @@ from harness.simulator.targets import SimulatedTargets
 from harness.simulator.trace import Trace
 from harness.suts.system import NemesisHooks
 from reference_impl.config import JobConfig
+from reference_impl.errors import StorageError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.graph import JobGraph
@@ -41,7 +42,6 @@ from reference_impl.runtime.coordinator_driver import CoordinatorDriver, Coordin
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
 from reference_impl.state.backend import StateCapability
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 
 _FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
@@ -63,7 +63,9 @@ class SimulatedCoordinator:
         self._timers: dict[str, int] = {}
         self._timer_count = 0
         background = Background(world, self, world.plan.checkpoints.async_ms_max / 2)
-        self.storage = FileCheckpointStorage(self.files, world.graph.name, world.config.storage_root)
+        self.storage = world.components.checkpoint_storage(
+            self.files, world.graph.name, world.config.storage_root
+        )
         ports = CoordinatorPorts(
             clock=world.scheduler,
             probe=self,
@@ -190,6 +192,7 @@ class SimulatedWorld:
         self._everyone: list[SimulatedSubtask] = []
         """Every process that may still live, zombies included."""
         self.coordinators = 0
+        self._readable_at = 0.0  # when storage answers the coordinator's reads again
         self.failures: list[str] = []
         watched = [point for point, _ in nemesis.watched_points()]
         # By identity: hashing an enum member costs more than all the rest of passing a point.
@@ -274,8 +277,17 @@ class SimulatedWorld:
         self.nemesis.heal_all()
 
     def _start(self, coordinator: SimulatedCoordinator) -> None:
-        self.trace.add((self.scheduler.now, coordinator.name, "start", None))
-        coordinator.guarded(coordinator.driver.start)
+        now = self.scheduler.now
+        self.trace.add((now, coordinator.name, "start", None))
+        if now < self._readable_at:
+            coordinator.files.hide(True)
+            self.scheduler.at(self._readable_at, coordinator.files.hide, False)
+        try:
+            coordinator.guarded(coordinator.driver.start)
+        except StorageError as error:
+            self.trace.add((now, coordinator.name, "failed", repr(error)))
+            coordinator.alive = False
+            self._restart_coordinator(now + COORDINATOR_RESTART_MS)  # as its supervisor would
 
     def _new_coordinator(self) -> SimulatedCoordinator:
         self.coordinators += 1
@@ -352,7 +364,7 @@ class SimulatedWorld:
             output=process,
             coordinator=process,
             background=process.background,
-            storage=FileCheckpointStorage(files, self.graph.name, self.config.storage_root),
+            storage=self.components.checkpoint_storage(files, self.graph.name, self.config.storage_root),
             files=files,
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,
@@ -467,7 +479,7 @@ class SimulatedWorld:
         if channel.full:
             self._after_latency(lambda: sender.hear("disconnected", lambda: sender.channel_ended(channel)))
 
-    def crash_coordinator(self, lose_unsynced: bool) -> None:
+    def crash_coordinator(self, lose_unsynced: bool, unreadable_ms: int = 0) -> None:
         """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
         old = self.coordinator
         self.trace.add((self.scheduler.now, old.name, "killed", lose_unsynced))
@@ -476,8 +488,13 @@ class SimulatedWorld:
             old.files.lose_unsynced()
         for process in self.processes.values():
             self._tell_through(process.from_coordinator, process.orphan)
+        restart_at = self.scheduler.now + COORDINATOR_RESTART_MS
+        self._readable_at = restart_at + unreadable_ms
+        self._restart_coordinator(restart_at)
+
+    def _restart_coordinator(self, at_ms: float) -> None:
         self.coordinator = self._new_coordinator()
-        self.scheduler.at(self.scheduler.now + COORDINATOR_RESTART_MS, self._start, self.coordinator)
+        self.scheduler.at(at_ms, self._start, self.coordinator)
 
     def _tell_through(self, link: Link | None, news: Callable[[], None]) -> None:
         """Let the end of one side of a control connection reach the other: not through a black hole."""

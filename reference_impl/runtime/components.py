@@ -16,6 +16,7 @@ from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.protocol.subtask import SubtaskMachine
 from reference_impl.state.backend import StateBackend
 from reference_impl.state.heap import HeapStateBackend
+from reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 from reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore
 
@@ -44,3 +45,5 @@ class Components:
     wrap_reader: Callable[[SourceReader], SourceReader] = as_it_is
     local_state: Callable[[FileSystem, LocalScope], TaskLocalStateStore] = TaskLocalStateStore
     """Keeps secondary copies, with local recovery on (LOC-1)."""
+    checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
+    """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

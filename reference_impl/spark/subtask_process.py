@@ -45,7 +45,6 @@ from reference_impl.spark.transport import (
     connect_channel,
 )
 from reference_impl.spark.wire import ConnectionLost
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 from reference_impl.storage.local_recovery import copies_on, local_root
 
@@ -269,7 +268,9 @@ class _SubtaskRun:
             output=output,
             coordinator=self._link,
             background=self._background,
-            storage=FileCheckpointStorage(files, deployment.job, deployment.config.storage_root),
+            storage=program.components.checkpoint_storage(
+                files, deployment.job, deployment.config.storage_root
+            ),
             files=files,
             buffered_bytes=self._buffered_bytes,
             working_root=local_directory(),

@@ -32,7 +32,7 @@ from faults.vocabulary import (
     renamed,
     subtasks_of,
 )
-from tests.harness.fake_system import FakeLink, FakePausable, FakeProcess, FakeTargets
+from tests.harness.fake_system import FakeLink, FakePausable, FakeProcess, FakeStorageUser, FakeTargets
 
 KILLS: tuple[Fault, ...] = (KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator(), LoseHost("a[0]"))
 PAUSES: tuple[Fault, ...] = (PauseWorker("a[0]", 20), PauseExecutor("a[0]", 20))
@@ -72,6 +72,15 @@ def test_a_kill_is_proved_by_a_dead_target_and_does_not_heal(fault: Fault) -> No
     process = FakeProcess("the victim")
     found = inject(fault, OneTarget(process))
     assert process.dead and found.fired and found.target == "the victim" and found.heal is None
+
+
+def test_storage_is_hidden_only_from_who_can_be_kept_from_it() -> None:
+    plain, user = FakeProcess("the victim"), FakeStorageUser("the victim")
+    fault = CrashCoordinator(unreadable_ms=20)
+    found = inject(fault, OneTarget(plain))
+    assert found.outcome == "skipped" and "storage" in found.reason and not plain.dead
+    assert inject(fault, OneTarget(user)).fired and user.dead and user.hidden_ms == 20
+    assert label(fault) == "crash coordinator, storage unreadable for 20 ms"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
             ["all_acknowledged", "coordinator", "leave the subtask out"],
         ),
         (LoseHost("sinc[0]"), At(0), ["faults[1].fault.subtask", "did you mean 'sink[0]'"]),
+        (CrashCoordinator(unreadable_ms=-1), At(0), ["faults[1].fault.unreadable_ms is -1", "0 or more"]),
         (PauseWorker("sink[0]", 0), At(0), ["faults[1].fault.duration_ms is 0", "1 or more"]),
         (CutChannel("source[9]", "totals[0]", 5), At(0), ["faults[1].fault.sender", "'source[9]'"]),
         (CutChannel("source[0]", "coordinatr", 5), At(0), ["fault.receiver", "did you mean 'coordinator'"]),

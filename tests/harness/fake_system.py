@@ -59,6 +59,15 @@ class FakePausable(FakeProcess):
         return self.paused
 
 
+class FakeStorageUser(FakeProcess):
+    """A process that remembers for how long its successor is kept from its storage."""
+
+    hidden_ms = 0
+
+    def hide_storage(self, duration_ms: int) -> None:
+        self.hidden_ms = duration_ms
+
+
 class FakeLink:
     """A connection that is disturbed as asked, unless it is gone, or told to be unimpressed."""
 

@@ -9,25 +9,46 @@ import msgspec
 import pytest
 
 from conformance.clauses import CLAUSES
+from harness.campaign.mutants import hunt
 from harness.errors import UsageProblem
+from harness.oracle.registry import checkers_for
 from harness.oracle.verdict import Verdict
 from harness.plan import TrialPlan
-from harness.suts.mutants import MUTANTS, components_of
+from harness.suts.mutants import MUTANTS, Mutant, components_of
 from harness.suts.reference_simulated import ReferenceSimulated
 from harness.trial import run_trial
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
+NEVER_INVALID = ("faults-fired",)
+"""Checkers of the harness itself: they say UNKNOWN, about no system."""
+
+
+def documented() -> dict[str, list[str]]:
+    """Return the cells of the document's table by id."""
+    lines = (line.strip("| ").split(" | ") for line in DOCUMENT.read_text().splitlines())
+    return {cells[0]: cells for cells in lines if cells[0] in MUTANTS}
+
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
-def test_a_planted_bug_is_caught_and_the_product_passes_the_same_plan(mutant, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_a_planted_bug_is_caught_by_its_clause_and_shrinks_and_the_product_passes(
+    mutant: Mutant, tmp_path: Path
+) -> None:
     system = ReferenceSimulated()
-    for plan in mutant.plans("simulated"):
-        record = run_trial(plan, system, tmp_path)
-        if record.verdict is Verdict.INVALID:
-            break
-    else:
-        pytest.fail(f"{mutant.id} survived every plan")
+    result = hunt(mutant, system, tmp_path)
+    assert result.caught, f"{mutant.id} survived {result.trials} plans"
+    assert result.replays
+    assert (result.checker, str(result.faults)) == tuple(documented()[mutant.id][5:7])
+    (plan,) = islice(mutant.plans("simulated"), result.trials - 1, result.trials)
     product = run_trial(msgspec.structs.replace(plan, mutant=None), system, tmp_path)
     assert product.verdict is Verdict.VALID, product.findings
+
+
+def test_every_checker_has_a_planted_bug_that_it_catches_first() -> None:
+    plans = [plan for mutant in MUTANTS.values() for plan in islice(mutant.plans("simulated"), 1)]
+    system = ReferenceSimulated()
+    checkers = {checker.name for plan in plans for checker in checkers_for(plan, system.capabilities)}
+    caught_by = {cells[5] for cells in documented().values()}
+    assert sorted(checkers - set(NEVER_INVALID)) == sorted(caught_by)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))

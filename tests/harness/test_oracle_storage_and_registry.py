@@ -70,6 +70,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "checkpoint-life-cycle",
         "no-garbage",
         "reachability",
+        "restorability",
         "progress",
         "faults-fired",
     }

@@ -32,7 +32,7 @@ from harness.simulator.process import SimulatedSubtask
 from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk
-from harness.simulator.world import SimulatedCoordinator, SimulatedWorld
+from harness.simulator.world import COORDINATOR_RESTART_MS, SimulatedCoordinator, SimulatedWorld
 from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
 from harness.trial import run_trial
 from reference_impl.errors import StorageError
@@ -226,6 +226,18 @@ def test_a_crash_is_survived_and_leaves_a_later_attempt(tmp_path: Path, fault: S
     assert record.verdict is Verdict.VALID, record.findings
     assert record.faults_fired == 1
     assert record.recoveries >= 1
+
+
+def test_a_coordinator_that_cannot_read_is_started_again_until_it_can_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    outage = CrashCoordinator(unreadable_ms=3 * int(COORDINATOR_RESTART_MS))
+    fault = ScheduledFault(outage, After(ProtocolPoint.CHECKPOINT_COMPLETED))
+    record = run_trial(TrialPlan(faults=(fault,)), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+    assert [attempt.restored_checkpoint for attempt in record.attempts] == [None, 1]
+    failed = [line for line in run(TrialPlan(faults=(fault,)), tmp_path).trace if "storage does not" in line]
+    assert len(failed) == 3
 
 
 def test_a_world_is_gone_with_its_last_reference_without_the_garbage_collector(tmp_path: Path) -> None:

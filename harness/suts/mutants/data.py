@@ -79,6 +79,20 @@ class ResumesAtTheLastRecord(_WrappedReader):
         )
 
 
+class ForgetsOnOpening(_WrappedReader):
+    """SO-03: opening the reader makes new containers, and comes after what was restored into the old ones."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        """Remember what a reader knows that has not read anything."""
+        super().__init__(inner)
+        self._empty = inner.positions()
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Restore, then open."""
+        super().restore(positions)
+        self.inner.restore(self._empty)
+
+
 class LeavesRecordsInTheBuffer(TransactionalFileSink):
     """SI-04: the snapshot succeeds while records are still in the sink's buffer; they are flushed after it."""
 
@@ -107,6 +121,29 @@ class RefusesToCommitTwice(TransactionalFileSink):
         super().recover_and_commit(transactions)
 
 
+class CommitsAtTheBarrier(TransactionalFileSink):
+    """SK-01, AO-02: what the barrier prepares is committed at once, not when its checkpoint is complete."""
+
+    def pre_commit(self, checkpoint: CheckpointId) -> None:
+        """Prepare and commit in one go."""
+        super().pre_commit(checkpoint)
+        self.commit(self.prepared)
+
+
+class SweepsSuccessors(TransactionalFileSink):
+    """FE-02: whatever is pending and unknown to it, a sink takes for left over, its successor's files too."""
+
+    def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
+        """Delete the subtask's files of every attempt but this one."""
+        keep = {file.pending for transaction in kept for file in transaction.files}
+        own = f"{self._subtask_name}-a{self._attempt}-"
+        for path in self._files.list_files(self._pending_directory):
+            name = path.rpartition("/")[2]
+            of_subtask = name.startswith(f"{self._subtask_name}-a")
+            if of_subtask and not name.startswith(own) and path not in keep:
+                self._files.delete(path)
+
+
 def with_sink(sink: type[TransactionalFileSink], spec: OperatorSpec, plane: DataPlane) -> Operator:
     """Build an operator, a file sink as the given variant."""
     return sink(spec, plane) if isinstance(spec, FileSink) else spec.build(plane)
@@ -120,6 +157,16 @@ def leaves_records_in_the_buffer(spec: OperatorSpec, plane: DataPlane) -> Operat
 def refuses_to_commit_twice(spec: OperatorSpec, plane: DataPlane) -> Operator:
     """Build the chain with SI-02."""
     return with_sink(RefusesToCommitTwice, spec, plane)
+
+
+def commits_at_the_barrier(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with SK-01."""
+    return with_sink(CommitsAtTheBarrier, spec, plane)
+
+
+def sweeps_successors(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with FE-02."""
+    return with_sink(SweepsSuccessors, spec, plane)
 
 
 class _LiveStore(HeapStateStore):

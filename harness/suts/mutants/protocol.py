@@ -9,7 +9,16 @@ from reference_impl.config import CheckpointMode
 from reference_impl.ids import CheckpointId, SubtaskId
 from reference_impl.protocol.alignment import BarrierAligner
 from reference_impl.protocol.coordinator import Commands, CoordinatorMachine
-from reference_impl.protocol.coordinator_events import DeployAttempt, DiscardCheckpoint
+from reference_impl.protocol.coordinator_events import (
+    AcknowledgeReceived,
+    CoordinatorEvent,
+    DeployAttempt,
+    DiscardCheckpoint,
+    DiscardSnapshot,
+    JobStarted,
+    MetadataWritten,
+)
+from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.protocol.messages import (
     ChannelControl,
     CompletedCheckpoint,
@@ -17,6 +26,7 @@ from reference_impl.protocol.messages import (
     ToSubtask,
     TriggerCheckpoint,
 )
+from reference_impl.protocol.pending import PendingCheckpoint
 from reference_impl.protocol.subtask import ForwardBarrier, SubtaskMachine
 from reference_impl.protocol.tracking import BarrierTracker
 from reference_impl.runtime.ports import Payload
@@ -153,6 +163,60 @@ class RestoresTheUncommitted(CoordinatorMachine):
             replace(command, restore=uncommitted) if isinstance(command, DeployAttempt) else command
             for command in commands
         )
+
+
+class AcceptsLateAcknowledgements(CoordinatorMachine):
+    """FE-01: acknowledgements are not fenced off: a failed attempt's checkpoint completes when its last one comes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with nothing given up."""
+        super().__init__(*arguments)
+        self._given_up: dict[CheckpointId, PendingCheckpoint] = {}
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Abort as the product does, and keep what was aborted in mind."""
+        self._given_up.update(self.pending)
+        return super().abort_on_failure(now_ms, reason, failed)
+
+    def handle(self, event: CoordinatorEvent) -> Commands:
+        """Take up a checkpoint again for which nobody but the sender of this acknowledgement is missing."""
+        if isinstance(event, AcknowledgeReceived) and event.checkpoint in self._given_up:
+            pending = self._given_up[event.checkpoint]
+            pending.acknowledge(event.subtask, event.snapshot)
+            if pending.fully_acknowledged and not pending.completing:
+                self.pending[event.checkpoint] = pending
+                return self.complete_when_acknowledged(pending, event.at_ms)
+        return super().handle(event)
+
+
+class WaitsForTheSilent(FailureDetector):
+    """HB-01: heartbeats are counted, and nothing follows from their absence."""
+
+    def is_lost(self, silent_ms: float) -> bool:
+        """Never."""
+        return False
+
+
+class DeletesOneTooMany(CoordinatorMachine):
+    """RT-01: retention counts the newest checkpoint twice, and deletes files of one that is still retained."""
+
+    def handle(self, event: CoordinatorEvent) -> Commands:
+        """Delete the files of the oldest retained checkpoint too; its metadata stays."""
+        commands = super().handle(event)
+        if not isinstance(event, MetadataWritten) or len(self.completed) < 2:
+            return commands
+        return (*commands, *(DiscardSnapshot(part) for part in self.completed[0].snapshots))
+
+
+class GivesIdsOutAgain(CoordinatorMachine):
+    """ID-01: after a restart ids go on from the checkpoint that is restored, whatever was triggered after it."""
+
+    def handle(self, event: CoordinatorEvent) -> Commands:
+        """Forget which ids were reserved."""
+        if isinstance(event, JobStarted):
+            newest = max((completed.checkpoint for completed in event.completed), default=0)
+            event = replace(event, last_checkpoint=int(newest))
+        return super().handle(event)
 
 
 def _discards(checkpoint: CheckpointId | None) -> DiscardCheckpoint | None:

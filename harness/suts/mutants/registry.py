@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from faults.vocabulary import After, Fault, KillExecutor, KillWorker, ProtocolPoint, ScheduledFault
+from faults.vocabulary import (
+    After,
+    CrashCoordinator,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    PauseWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
 from harness.errors import UsageProblem
 from harness.plan import (
     CheckpointPlan,
@@ -24,7 +33,7 @@ from harness.plan import (
     WorkloadPlan,
 )
 from harness.suts.backends import require_state_backend
-from harness.suts.mutants import data, protocol
+from harness.suts.mutants import data, protocol, storage
 from reference_impl.runtime.components import Components
 
 TRIES = 40
@@ -68,10 +77,17 @@ def _kill(
     return (ScheduledFault(fault, After(point, subtask, nth)),)
 
 
+def _pause(subtask: str, duration_ms: int, point: ProtocolPoint, nth: int = 1) -> tuple[ScheduledFault, ...]:
+    return (ScheduledFault(PauseWorker(subtask, duration_ms), After(point, subtask, nth)),)
+
+
 _SIMULATED = TrialPlan(limits=LimitsPlan(virtual_ms=5_000), note="a plan for planted bugs")
 _WITH_KILL = msgspec.structs.replace(
     _SIMULATED, faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", worker=True)
 )
+
+_WITH_ZOMBIE = msgspec.structs.replace(_SIMULATED, workload=WorkloadPlan(batches=200, records_per_second=600))
+"""Goes on for long enough that a subtask which was replaced while it stood still comes back to its successor."""
 
 _AT_LEAST_ONCE = msgspec.structs.replace(
     _SIMULATED,
@@ -135,7 +151,7 @@ def _mutants() -> Iterator[Mutant]:
         replace(product, coordinator_machine=protocol.KeepsLateState),
         msgspec.structs.replace(
             _SIMULATED,
-            checkpoints=CheckpointPlan(interval_ms=30, timeout_ms=40, async_ms_max=80),
+            checkpoints=CheckpointPlan(timeout_ms=25, async_ms_max=80),
             workload=WorkloadPlan(batches=60),
         ),
     )
@@ -159,6 +175,7 @@ def _mutants() -> Iterator[Mutant]:
         replace(product, coordinator_machine=protocol.CountsTheDeadAsDone),
         msgspec.structs.replace(
             _SIMULATED,
+            checkpoints=CheckpointPlan(async_ms_max=60),
             faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", worker=True),
             network=NetworkPlan(latency_ms_max=2),
         ),
@@ -169,7 +186,12 @@ def _mutants() -> Iterator[Mutant]:
         "A restored offset of 0 is taken for no state at all; the split is never read.",
         "bytewax b14ef037, FLINK-5969",
         replace(product, wrap_reader=data.TakesZeroForNothing),
-        _WITH_KILL,
+        # The first checkpoint comes early, and input slowly: a second split is not begun yet, if there is one.
+        msgspec.structs.replace(
+            _WITH_KILL,
+            workload=WorkloadPlan(records_per_second=200),
+            checkpoints=CheckpointPlan(interval_ms=4),
+        ),
     )
     yield Mutant(
         "SO-02",
@@ -236,6 +258,127 @@ def _mutants() -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, subtask_machine=protocol.SnapshotsAtTheFirstBarrier),
         _AT_LEAST_ONCE,
+    )
+    yield from _of_faults(product)
+
+
+def _of_faults(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs that only a fault shows, and those that show in storage alone."""
+    yield Mutant(
+        "SO-03",
+        "SRC-1",
+        "Opening a source erases what was just restored into it; it reads its splits from the beginning.",
+        "FLINK-4000",
+        replace(product, wrap_reader=data.ForgetsOnOpening),
+        _WITH_KILL,
+        _spark(*_kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", nth=2)),
+    )
+    yield Mutant(
+        "CO-06",
+        "COO-6",
+        "A checkpoint that cannot be read while the coordinator starts again is taken for broken and deleted.",
+        "FLINK-7783",
+        replace(product, checkpoint_storage=storage.DeletesTheUnreadable),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(
+                ScheduledFault(
+                    CrashCoordinator(unreadable_ms=30), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "SK-01",
+        "SNK-1",
+        "The sink commits at the barrier and does not wait for the completion of the checkpoint.",
+        "planted here, no public report",
+        replace(product, build_operator=data.commits_at_the_barrier),
+        msgspec.structs.replace(
+            _SIMULATED, faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", nth=2, worker=True)
+        ),
+        _spark(*_kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", nth=2, worker=True)),
+    )
+    yield Mutant(
+        "AO-02",
+        "ALO-2",
+        "In at-least-once mode the sink commits at the barrier, for duplicates are allowed there.",
+        "planted here, no public report",
+        replace(product, build_operator=data.commits_at_the_barrier),
+        msgspec.structs.replace(
+            _AT_LEAST_ONCE, faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", worker=True)
+        ),
+    )
+    yield Mutant(
+        "MD-01",
+        "COO-1",
+        "The metadata of a checkpoint is published without a sync; it goes with the coordinator's host.",
+        "planted here, no public report",
+        replace(product, checkpoint_storage=storage.PublishesUnsynced),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(
+                ScheduledFault(
+                    CrashCoordinator(lose_unsynced=True),
+                    After(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]"),
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "FE-01",
+        "REC-2",
+        "A late acknowledgement of an old attempt is accepted; it completes a checkpoint that was aborted.",
+        "planted here, no public report",
+        replace(product, coordinator_machine=protocol.AcceptsLateAcknowledgements),
+        msgspec.structs.replace(
+            _WITH_ZOMBIE, faults=_pause("sink[0]", 230, ProtocolPoint.SNAPSHOT_STORED, nth=2)
+        ),
+    )
+    yield Mutant(
+        "FE-02",
+        "SNK-1",
+        "A sink of an old attempt that goes on deletes its successor's prepared files as left over.",
+        "planted here, no public report",
+        replace(product, build_operator=data.sweeps_successors),
+        msgspec.structs.replace(
+            _WITH_ZOMBIE,
+            checkpoints=CheckpointPlan(async_ms_max=30),
+            faults=_pause("sink[0]", 230, ProtocolPoint.COMPLETION_NOTIFIED),
+        ),
+    )
+    yield Mutant(
+        "HB-01",
+        "REC-6",
+        "Heartbeats are ignored; a subtask that is silent is never declared lost.",
+        "planted here, no public report",
+        replace(product, failure_detector=protocol.WaitsForTheSilent),
+        # The pause outlasts the trial: only heartbeats tell.
+        msgspec.structs.replace(_SIMULATED, faults=_pause("totals[0]", 10_000, ProtocolPoint.SNAPSHOT_TAKEN)),
+        msgspec.structs.replace(
+            _spark(*_pause("totals[0]", 120_000, ProtocolPoint.SNAPSHOT_TAKEN, nth=2)),
+            limits=LimitsPlan(wall_s=40),
+        ),
+    )
+    yield Mutant(
+        "RT-01",
+        "STA-3",
+        "Retention deletes the files of one checkpoint too many; its metadata stays.",
+        "planted here, no public report",
+        replace(product, coordinator_machine=protocol.DeletesOneTooMany),
+        _SIMULATED,
+        _spark(),
+    )
+    yield Mutant(
+        "ID-01",
+        "COO-4",
+        "A restarted coordinator gives out ids again that were used before its crash.",
+        "SeaTunnel #4716",
+        replace(product, coordinator_machine=protocol.GivesIdsOutAgain),
+        msgspec.structs.replace(
+            _SIMULATED,
+            faults=(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),),
+        ),
     )
 
 

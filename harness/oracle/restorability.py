@@ -1,0 +1,103 @@
+"""Restorability: what completed can be started from, and not only looked at (REC-1, SNK-1).
+
+Opening a checkpoint shows that its files are there. Whether an attempt can be started from it shows only when one
+is: operators must accept their state, and sinks must finish the commits that were prepared (SI-02). One attempt may
+fail of what the last fault left behind; several in a row, from the same checkpoint and with no fault in force,
+fail of the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from faults.vocabulary import duration_of
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.history import History, Outcome
+from harness.oracle.verdict import Finding, Verdict
+
+FAILURES_IN_A_ROW = 3
+"""So many attempts from one checkpoint, none of which came to run, are no accident."""
+
+
+class Restorability:
+    """No completed checkpoint makes one attempt after the other fail before it runs."""
+
+    name = "restorability"
+    clauses = ("REC-1", "SNK-1")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the attempts of one trial."""
+        attempts = _attempts(context.history)
+        disturbed = _disturbed(context)
+        restored = [attempt for attempt in attempts if attempt.checkpoint is not None]
+        counts = {"attempts": len(attempts), "restored": len(restored)}
+        problems, row = [], list[_Attempt]()
+        for attempt in attempts:
+            fails = attempt.fails and not any(attempt.overlaps(*times) for times in disturbed)
+            goes_on = not row or row[-1].checkpoint == attempt.checkpoint
+            row = [*(row if goes_on else ()), attempt] if fails else []
+            if len(row) == FAILURES_IN_A_ROW:
+                problems.append(
+                    f"attempts {row[0].number} to {attempt.number} started from checkpoint "
+                    f"{attempt.checkpoint} and none of them came to run: {attempt.reason}"
+                )
+        if problems:
+            summary = f"a completed checkpoint cannot be restored: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        spoken = self.clauses if restored else ()
+        summary = f"{len(restored)} attempts were started from a checkpoint, and no checkpoint resisted"
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What the history tells of one attempt."""
+
+    number: int
+    checkpoint: int | None
+    started_ms: float
+    ran: bool = False
+    ended_ms: float | None = None
+    reason: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Tell whether it was started from a checkpoint and failed before it ran."""
+        return self.checkpoint is not None and self.ended_ms is not None and not self.ran
+
+    def overlaps(self, from_ms: float, to_ms: float) -> bool:
+        """Tell whether a time touches the attempt's."""
+        return from_ms <= (self.ended_ms or self.started_ms) and self.started_ms <= to_ms
+
+
+def _attempts(history: History) -> Sequence[_Attempt]:
+    found: dict[int, _Attempt] = {}
+    for operation in history.operations:
+        if operation.operation != "attempt":
+            continue
+        number = operation.value["attempt"]
+        if operation.outcome is Outcome.INVOKE:
+            checkpoint = operation.value.get("restored_checkpoint")
+            found[number] = _Attempt(number, checkpoint, operation.time_ms)
+        elif number in found and operation.outcome is Outcome.OK:
+            found[number].ran = True
+        elif number in found:
+            found[number].ended_ms = operation.time_ms
+            found[number].reason = operation.value.get("reason", "")
+    return list(found.values())
+
+
+def _disturbed(context: TrialContext) -> Sequence[tuple[float, float]]:
+    """Return from when to when each fault was in force: one that strikes at once, for a moment."""
+    lasting = [duration_of(planned.fault) is not None for planned in context.planned_faults]
+    times: dict[int, tuple[float, float]] = {}
+    for operation in context.history.operations:
+        fault = operation.value.get("fault", -1)
+        if operation.operation == "fault" and operation.outcome is not Outcome.INVOKE:
+            lasts = 0 <= fault < len(lasting) and lasting[fault]
+            times[fault] = (operation.time_ms, float("inf") if lasts else operation.time_ms)
+        elif operation.operation == "heal" and operation.outcome is Outcome.OK and fault in times:
+            times[fault] = (times[fault][0], operation.time_ms)
+    return list(times.values())

@@ -1,0 +1,58 @@
+"""Restorability: which failed attempts are a checkpoint's fault, and which a fault's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from faults.vocabulary import At, PauseExecutor, ScheduledFault
+from harness.oracle.restorability import Restorability
+from harness.oracle.verdict import Finding, Verdict
+from tests.harness.oracle_histories import INFO, INVOKE, KILL, OK, Book, a_context, a_plan
+
+PAUSE = ScheduledFault(PauseExecutor("sink[0]", 500), At(10))
+
+
+def judge(book: Book, **plan: Any) -> Finding:
+    return Restorability().check(a_context(a_plan(**plan), book))
+
+
+def failing(book: Book, *numbers: int, restored: int | None = 1) -> Book:
+    """Attempts that end before they run."""
+    for number in numbers:
+        book.write("attempt", INVOKE, attempt=number, restored_checkpoint=restored)
+        book.write("attempt", INFO, attempt=number, reason="the transaction is lost")
+    return book
+
+
+def started() -> Book:
+    return Book().attempt(1).checkpoint(1).fault().attempt_failed(1)
+
+
+def test_a_checkpoint_that_no_attempt_survives_is_invalid_and_says_why() -> None:
+    finding = judge(failing(started(), 2, 3, 4), faults=(KILL,))
+    assert finding.verdict is Verdict.INVALID
+    assert "attempts 2 to 4" in finding.summary and "checkpoint 1" in finding.summary
+    assert "the transaction is lost" in finding.summary
+
+
+def test_an_accident_or_two_are_forgiven() -> None:
+    book = failing(started(), 2, 3).attempt(4, 1).attempt_failed(4)
+    assert judge(failing(book, 5, 6).attempt(7, 1), faults=(KILL,)).verdict is Verdict.VALID
+
+
+def test_attempts_from_different_checkpoints_or_from_none_are_no_row() -> None:
+    book = failing(failing(started(), 2, 3), 4, 5, restored=2)
+    assert judge(book, faults=(KILL,)).verdict is Verdict.VALID
+    assert judge(failing(Book(), 1, 2, 3, 4, restored=None)).verdict is Verdict.VALID
+
+
+def test_attempts_that_fail_while_a_fault_lasts_are_the_faults() -> None:
+    book = failing(started(), 2, 3, 4, 5)
+    assert judge(book, faults=(PAUSE,)).verdict is Verdict.VALID
+    healed = started().write("heal", OK, "nemesis", fault=0, label="a fault")
+    assert judge(failing(healed, 2, 3, 4, 5), faults=(PAUSE,)).verdict is Verdict.INVALID
+
+
+def test_a_trial_without_a_restore_says_nothing_of_the_clauses() -> None:
+    finding = judge(Book().attempt(1).checkpoint(1))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
