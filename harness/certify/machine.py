@@ -154,6 +154,7 @@ class CertifyMachine(RuleBasedStateMachine):
             return
         try:
             self._play_finale(self.session)
+            self.session.close()
         except Violation as violation:
             self._failed = True
             self.hunt.failed(self.session, violation)

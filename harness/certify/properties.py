@@ -266,6 +266,7 @@ def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:
     try:
         for step in sequence:
             session.apply(step)
+        session.close()
     except Violation as violation:
         return str(violation)
     finally:
@@ -279,6 +280,7 @@ def _play_fixed(one: Property, hunt: Hunt) -> None:
         session = hunt.begin()
         for step in one.fixed:
             session.apply(step)
+        session.close()
         hunt.ended(session)
     except Violation as violation:
         if session is None:

@@ -85,6 +85,10 @@ class Session:
         self.steps.append(step)
         self._guarded(lambda: getattr(self, f"_{type(step).__struct_config__.tag}")(step), step)
 
+    def close(self) -> None:
+        """End both stores in an orderly way, while their directories still exist; raises Violation."""
+        self._guarded(self._close_both, None, "closing both stores")
+
     def end(self) -> Candidate | None:
         """Remove the directories and return a process to go on with."""
         shutil.rmtree(self._root, ignore_errors=True)
@@ -287,12 +291,7 @@ class Session:
             if number and (number not in model.snapshots or model.snapshots[number].phase != "completed"):
                 return
         if step.how == "close":
-            for store in (0, 1):
-                for checkpoint in self.stores[store].under_way("started"):
-                    self._call(wire.Notify(store, checkpoint, "cancel"))
-                    self.stores[store].snapshots[checkpoint].cancelled = True
-                    self._finish(steps.Finish(store, checkpoint))
-                self._call(wire.Close(store, times=2))
+            self._close_both()
         else:
             if step.how == "call":
                 keys = tuple(b"%d" % number for number in range(200))
@@ -306,6 +305,14 @@ class Session:
             model.entries = dict(model.snapshots[number].content) if number else {}
         self.attempt += 1
         self._begin(step.checkpoints)
+
+    def _close_both(self) -> None:
+        for store in (0, 1):
+            for checkpoint in self.stores[store].under_way("started"):
+                self._call(wire.Notify(store, checkpoint, "cancel"))
+                self.stores[store].snapshots[checkpoint].cancelled = True
+                self._finish(steps.Finish(store, checkpoint))
+            self._call(wire.Close(store, times=2))
 
     def _begin(self, checkpoints: tuple[int, int] = (0, 0)) -> None:
         if self.candidate is None:
@@ -398,9 +405,9 @@ class Session:
         self.calls += 1
         return self._candidate().call(request)
 
-    def _guarded(self, act: Any, step: steps.AnyStep | None) -> None:
+    def _guarded(self, act: Any, step: steps.AnyStep | None, what: str = "opening two empty stores") -> None:
         """Turn what a candidate must not do at all into a Violation."""
-        doing = steps.words(step) if step is not None else "opening two empty stores"
+        doing = steps.words(step) if step is not None else what
         try:
             act()
         except CandidateRaised as error:

@@ -28,13 +28,12 @@ from harness.environment import environment
 from harness.errors import UsageProblem
 from harness.plan import to_json
 from harness.strict_input import nearest
+from harness.suts.backends import SHIPPED_BACKENDS
 
 DEFAULT_SEED = 20_260_101
 TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_200.0}
 """Level -> seconds after which what is left is unknown."""
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-ALIASES = ("heap",)
-"""Short names of backends of ours."""
 _STARTS = "the-backend-can-be-made"
 
 Progress = Callable[[Outcome], None]
@@ -43,8 +42,9 @@ Progress = Callable[[Outcome], None]
 
 def require_target(target: str) -> None:
     """Raise UsageProblem unless the target has the form MODULE:NAME, or is a short name."""
-    if target not in ALIASES and not _TARGET.fullmatch(target):
-        raise UsageProblem(f"{target!r} names no backend; use MODULE:NAME, or one of: {', '.join(ALIASES)}")
+    if target not in SHIPPED_BACKENDS and not _TARGET.fullmatch(target):
+        known = ", ".join(SHIPPED_BACKENDS)
+        raise UsageProblem(f"{target!r} names no backend; use MODULE:NAME, or one of: {known}")
 
 
 def require_level(level: str) -> None:

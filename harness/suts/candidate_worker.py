@@ -18,6 +18,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,20 @@ from harness.suts.candidate_storage import TroubledFiles
 from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
+from reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateBackend,
+    StateCapability,
+    StateScope,
+)
+from reference_impl.state.registry import SHIPPED
+from reference_impl.state.working_directory import remove_tree
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
-ALIASES = {"heap": "reference_impl.state.heap:HeapStateBackend"}
-"""Backends of ours by a short name."""
+STORE_PREFIX = "store-"
+"""What the names of the stores' own working directories begin with."""
 _PR_SET_PDEATHSIG = 1
 THREADS_END_S = 2.0
 """A thread that was asked to end may take this long before it counts as left behind."""
@@ -44,7 +53,7 @@ _ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (StorageError, "storage"),
     (UsageError, "usage"),
 )
-_OPEN = ("name", "open")
+_OPEN = ("name", "open", "capabilities")
 _STORE = (
     *("get", "put", "delete", "scan", "get_many", "put_many"),
     *("snapshot", "confirm", "abort", "close"),
@@ -93,6 +102,21 @@ class _Taken:
         return self.result  # type: ignore[return-value]
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A store that is open, and the directory that it got for itself."""
+
+    store: KeyedStateStore
+    scope: StateScope
+
+    def close(self, times: int = 1) -> None:
+        """Close the store, then remove its directory: in this order, as the runtime does."""
+        for _ in range(times):
+            self.store.close()
+        if self.scope.working_directory is not None:
+            remove_tree(Path(self.scope.working_directory))
+
+
 class Worker:
     """Holds the backend and its stores, and answers one request at a time."""
 
@@ -102,7 +126,7 @@ class Worker:
         self._backend: StateBackend | None = None
         self._storage = ""
         self._work = ""
-        self._stores: dict[int, tuple[KeyedStateStore, StateScope]] = {}
+        self._stores: dict[int, _Opened] = {}
         self._taken: dict[tuple[int, int], _Taken] = {}
 
     def answer(self, request: wire.AnyRequest) -> wire.Reply:
@@ -123,12 +147,11 @@ class Worker:
         backend = self._make()
         _require(backend, _OPEN, f"{request.target} gives {backend!r}, which is no state backend")
         self._backend = backend
-        declared = sorted(getattr(c, "name", str(c)) for c in getattr(backend, "capabilities", frozenset()))
-        return wire.Reply({"name": str(backend.name), "capabilities": declared})
+        return wire.Reply({"name": str(backend.name), "capabilities": _declared(backend)})
 
     def _do_reset(self, request: wire.Reset) -> wire.Reply:
         for number in sorted(self._stores):
-            self._stores.pop(number)[0].close()
+            self._stores.pop(number).close()
         self._taken.clear()
         self._storage, self._work = request.storage, request.work
         os.environ["TMPDIR"] = tempfile.tempdir = request.work
@@ -138,12 +161,21 @@ class Worker:
     def _do_open(self, request: wire.Open) -> wire.Reply:
         assert self._backend is not None
         groups = KeyGroupRange(request.start, request.end)
-        scope = StateScope(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups)
+        scope = StateScope(
+            *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups), self._working_directory()
+        )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         store = self._backend.open(scope, handles, self._checkpoints(TroubledFiles(self._storage)))
         _require(store, _STORE, f"open() gives {store!r}, which is no keyed state store")
-        self._stores[request.store] = (store, scope)
+        self._stores[request.store] = _Opened(store, scope)
         return wire.Reply()
+
+    def _working_directory(self) -> str | None:
+        """Make a directory for one store, if the backend declares that it keeps files."""
+        assert self._backend is not None
+        if StateCapability.LOCAL_FILES not in self._backend.capabilities:
+            return None
+        return tempfile.mkdtemp(prefix=STORE_PREFIX, dir=self._work)
 
     def _do_get(self, request: wire.Get) -> wire.Reply:
         return wire.Reply(_bytes_or_none(self._store(request).get(request.name, request.group, request.key)))
@@ -170,7 +202,8 @@ class Worker:
         return wire.Reply()
 
     def _do_snapshot(self, request: wire.Snapshot) -> wire.Reply:
-        store, scope = self._stores[request.store]
+        opened = self._stores[request.store]
+        store, scope = opened.store, opened.scope
         files = TroubledFiles(self._storage, request.fault)
         attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(VERTEX, scope.subtask_index)
         checkpoint = CheckpointId(request.checkpoint)
@@ -214,13 +247,13 @@ class Worker:
         if request.what == "cancel":
             self._taken[request.store, request.checkpoint].future.cancel()
         elif request.what == "confirm":
-            self._stores[request.store][0].confirm(checkpoint)
+            self._stores[request.store].store.confirm(checkpoint)
         else:
-            self._stores[request.store][0].abort(checkpoint)
+            self._stores[request.store].store.abort(checkpoint)
         return wire.Reply()
 
     def _do_discard(self, request: wire.Discard) -> wire.Reply:
-        subtask = self._stores[request.store][1].subtask_index
+        subtask = self._stores[request.store].scope.subtask_index
         mine = f"/chk-{request.checkpoint}/{VERTEX}-{subtask}-"
         files = TroubledFiles(self._storage)
         for path in self._checkpoints(files).files():
@@ -230,11 +263,10 @@ class Worker:
         return wire.Reply()
 
     def _do_close(self, request: wire.Close) -> wire.Reply:
-        store, _ = self._stores.pop(request.store)
+        opened = self._stores.pop(request.store)
         for key in [key for key in self._taken if key[0] == request.store]:
             del self._taken[key]
-        for _ in range(request.times):
-            store.close()
+        opened.close(request.times)
         return wire.Reply()
 
     def _do_resources(self, request: wire.Resources) -> wire.Reply:
@@ -266,7 +298,7 @@ class Worker:
         return wire.Reply()
 
     def _store(self, request: Any) -> KeyedStateStore:
-        return self._stores[request.store][0]
+        return self._stores[request.store].store
 
     def _checkpoints(self, files: TroubledFiles) -> FileCheckpointStorage:
         return FileCheckpointStorage(files, JOB)
@@ -279,7 +311,7 @@ def _where(error: Exception) -> str:
 
 
 def _imported(target: str) -> Callable[[], StateBackend]:
-    module, _, name = ALIASES.get(target, target).partition(":")
+    module, _, name = SHIPPED.get(target, target).partition(":")
     try:
         found = importlib.import_module(module)
     except Exception as error:
@@ -299,6 +331,22 @@ def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
     missing = [name for name in names if not hasattr(value, name)]
     if missing:
         raise _Refused("no-backend", f"{sentence}: it has no {', '.join(missing)}")
+
+
+def _declared(backend: StateBackend) -> list[str]:
+    """Return the names of the declared capabilities, in order; refuses what is none."""
+    declared: object = backend.capabilities
+    if not isinstance(declared, frozenset | set):
+        raise _Refused("no-backend", f"its capabilities are {declared!r}, not a frozenset of StateCapability")
+    names = []
+    for capability in declared:
+        if not isinstance(capability, StateCapability):
+            known = ", ".join(known.name for known in StateCapability)
+            raise _Refused(
+                "no-backend", f"it declares {capability!r}, which is no StateCapability; known: {known}"
+            )
+        names.append(capability.value)
+    return sorted(names)
 
 
 def _packed(handle: StateHandle) -> wire.Handle:
