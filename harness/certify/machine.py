@@ -108,12 +108,21 @@ def _may(move: str) -> Callable[[CertifyMachine], bool]:
     return lambda machine: move in machine.moves and not machine.over
 
 
+def _may_take(move: str) -> Callable[[CertifyMachine], bool]:
+    """Whoever does not declare concurrent snapshots has one unfinished at a time, in each store."""
+    return lambda machine: _may(move)(machine) and (machine.concurrent or not machine.unfinished())
+
+
 class CertifyMachine(RuleBasedStateMachine):
     """All moves; a property's own subclass says which of them may be made, and holds the hunt."""
 
     hunt: Hunt
     moves: frozenset[str]
     restarts_max = 2
+    concurrent = True
+    """Several snapshots of a store may be unfinished at once."""
+    capability = ""
+    """What the move ``promise`` checks."""
     finale: str = "here"
     """At the end every completed snapshot is compared: ``here``, or ``elsewhere`` (in a new process too)."""
 
@@ -141,6 +150,10 @@ class CertifyMachine(RuleBasedStateMachine):
             self._failed = True
             self.hunt.failed(session, violation)
             raise
+
+    def unfinished(self) -> bool:
+        """Tell whether a snapshot is under way in either store."""
+        return any(model.under_way("taken", "started") for model in self.the_session.stores)
 
     @property
     def the_session(self) -> Session:
@@ -228,7 +241,7 @@ class CertifyMachine(RuleBasedStateMachine):
 
     # --- snapshots ------------------------------------------------------------------------------------------
 
-    @precondition(_may("snapshot"))
+    @precondition(_may_take("snapshot"))
     @rule(store=_STORES)
     def take_snapshot(self, store: int) -> None:
         """Do the synchronous part."""
@@ -242,7 +255,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(steps.Run(store, checkpoint))
 
-    @precondition(_may("checkpoint"))
+    @precondition(_may_take("checkpoint"))
     @rule(store=_STORES)
     def checkpoint(self, store: int) -> None:
         """Take a whole snapshot, confirmed."""
@@ -275,7 +288,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(*[steps.Cancel(store, checkpoint)] * (1 + twice))
 
-    @precondition(_may("notify"))
+    @precondition(_may_take("notify"))
     @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
     def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
         """Cancel before the asynchronous part begins (0), or in its middle; then let it come to its end."""
@@ -308,7 +321,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(*[steps.Confirm(store, checkpoint)] * (1 + twice))
 
-    @precondition(_may("fail"))
+    @precondition(_may_take("fail"))
     @rule(data=st.data(), store=_STORES, fault=_FAULTS)
     def fail_snapshot(self, data: st.DataObject, store: int, fault: Fault) -> None:
         """Let storage fail during a whole snapshot; sometimes write before the runtime learns of it."""
@@ -320,6 +333,12 @@ class CertifyMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.play(steps.Cancel(store, number))
         self.play(steps.Abort(store, number))
+
+    @precondition(_may("promise"))
+    @rule(keys=st.lists(_KEYS, min_size=1, max_size=6, unique=True))
+    def promise(self, keys: list[bytes]) -> None:
+        """Hold the backend to what it declares."""
+        self.play(steps.Promise(self.capability, tuple(keys), self.the_session.next_checkpoint))
 
     # --- restores -------------------------------------------------------------------------------------------
 
@@ -373,9 +392,18 @@ def hunt_with_machine(
     steps_max: int,
     restarts_max: int,
     finale: str,
+    capability: str = "",
+    concurrent: bool = True,
 ) -> None:
     """Run a machine until it fails or all examples passed; what it found is in the hunt."""
-    members = {"hunt": hunt, "moves": moves, "restarts_max": restarts_max, "finale": finale}
+    members = {
+        "hunt": hunt,
+        "moves": moves,
+        "restarts_max": restarts_max,
+        "finale": finale,
+        "capability": capability,
+        "concurrent": concurrent,
+    }
     machine: type[CertifyMachine] = type("Certify", (CertifyMachine,), members)
     hypothesis_seed(seed)(machine)
     chosen = settings(

@@ -10,6 +10,7 @@ import msgspec
 from harness.certify import steps
 from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
 from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
+from harness.certify.promises import ASYNCHRONOUS, CONCURRENT, DETERMINISTIC, LOCAL, ORDERED
 from harness.certify.session import Session, Violation
 
 LEVELS = ("contract", "crash", "chaos")
@@ -33,6 +34,8 @@ class Property:
     finale: str = "here"
     fixed: tuple[steps.AnyStep, ...] = ()
     """Steps to play once, instead of drawn ones."""
+    capability: str = ""
+    """Only backends that declare it are held to the property; empty: all are."""
     needs: tuple[str, ...] = ()
     """What must have happened in at least one example, by kind of step: otherwise nothing was shown."""
 
@@ -57,6 +60,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The smallest failing sequence, for people."""
     replay: str | None = None
     """Name of the file that repeats it."""
+    optional: bool = False
+    """The backend may leave it out by not declaring a capability; where it was run, it must have passed."""
 
 
 def _property(name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object) -> Property:
@@ -147,6 +152,55 @@ PROPERTIES: tuple[Property, ...] = (
         steps_max=40,
     ),
     _property(
+        "unfinished-snapshots-end-in-any-order",
+        "contract",
+        "SNP-1 BAR-4",
+        "Several snapshots of a store are unfinished at once, end in any order, and are isolated from each other.",
+        "write snapshot verify",
+        examples=20,
+        capability=CONCURRENT,
+        needs=("snapshot", "run", "verify"),
+    ),
+    *(
+        _property(
+            name,
+            "contract",
+            clauses,
+            text,
+            "promise",
+            examples=5,
+            steps_max=6,
+            capability=capability,
+            needs=("promise",),
+        )
+        for name, clauses, capability, text in (
+            (
+                "snapshots-are-asynchronous",
+                "SNP-1",
+                ASYNCHRONOUS,
+                "The synchronous part writes nothing to storage and leaves something to the asynchronous part.",
+            ),
+            (
+                "scans-are-ordered",
+                "STA-1",
+                ORDERED,
+                "Scans give entries in ascending order of their keys' bytes.",
+            ),
+            (
+                "files-stay-in-the-working-directory",
+                "STA-2",
+                LOCAL,
+                "State is kept in files below the working directory and nowhere else.",
+            ),
+            (
+                "files-are-deterministic",
+                "STA-3",
+                DETERMINISTIC,
+                "The same calls in the same order write files with the same bytes.",
+            ),
+        )
+    ),
+    _property(
         "killed-anywhere",
         "crash",
         "REC-1 STA-3",
@@ -213,18 +267,30 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def check(
-    one: Property, pool: Pool, seed: int, scale: float = 1.0, shrink_s: float = SHRINK_S_MAX
+    one: Property,
+    pool: Pool,
+    seed: int,
+    scale: float = 1.0,
+    shrink_s: float = SHRINK_S_MAX,
+    declared: tuple[str, ...] = (),
 ) -> tuple[Outcome, Failure | None]:
     """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
-    made smaller for ``shrink_s`` seconds and a little more, 0: not at all.
+    made smaller for ``shrink_s`` seconds and a little more, 0: not at all. ``declared`` has the names of the
+    capabilities that the backend declares: what it does not declare is not asked of it.
     """
+    if one.capability and one.capability not in declared:
+        return skipped(one, f"the backend does not declare {one.capability}", optional=True), None
     began = time.monotonic()
     hunt = Hunt(pool, shrink_s=shrink_s)
     if one.fixed:
         _play_fixed(one, hunt)
     else:
         examples = max(1, round(one.examples * scale))
-        hunt_with_machine(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale)
+        hunt_with_machine(
+            *(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale),
+            capability=one.capability,
+            concurrent=CONCURRENT in declared,
+        )
     status, reason = "passed", ""
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None
@@ -253,6 +319,11 @@ def check(
         ),
         failure,
     )
+
+
+def skipped(one: Property, reason: str, optional: bool = False) -> Outcome:
+    """Return the outcome of a property that is not run."""
+    return Outcome(one.name, one.level, one.clauses, one.text, "skipped", reason, optional=optional)
 
 
 def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:

@@ -164,6 +164,15 @@ class Resources(Step, frozen=True, tag="resources"):
     rounds: int
 
 
+class Promise(Step, frozen=True, tag="promise"):
+    """Check a declared capability with a store of its own, into which these keys are written in this order."""
+
+    capability: str
+    keys: tuple[bytes, ...]
+    checkpoint: int
+    """Id of the snapshot that it takes."""
+
+
 AnyStep = (
     Put
     | Delete
@@ -183,6 +192,7 @@ AnyStep = (
     | Restart
     | Crowd
     | Resources
+    | Promise
 )
 """Any step."""
 
@@ -246,6 +256,10 @@ def words(step: AnyStep) -> str:
             return (
                 f"{_at(step.store)}: {step.rounds} times overwrite {step.count} values of {step.size} bytes, "
                 "take a snapshot whose storage fails, abort it"
+            )
+        case Promise():
+            return (
+                f"is {step.capability} so, in a store into which {list(step.keys)!r} are put in this order?"
             )
         case Resources():
             return f"open, write, snapshot and close stores, {step.rounds} times"

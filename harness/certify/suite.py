@@ -23,7 +23,7 @@ from harness.certify.certificate import (
     clause_results,
     verdict_of,
 )
-from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
+from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
 from harness.environment import environment
 from harness.errors import UsageProblem
 from harness.plan import to_json
@@ -123,7 +123,7 @@ def certify(
             name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
             _require_capabilities(target, capabilities, require)
             add(Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
-        _run_levels(level, seed, pool, directory, spark, scale, outcomes, add)
+        _run_levels(level, seed, pool, directory, spark, scale, capabilities, outcomes, add)
         log = pool.log
     finally:
         pool.close()
@@ -170,6 +170,7 @@ def _run_levels(
     directory: Path | None,
     spark: bool,
     scale: float,
+    capabilities: tuple[str, ...],
     outcomes: list[Outcome],
     add: Progress,
 ) -> None:
@@ -178,7 +179,7 @@ def _run_levels(
         reason = _why_not(level, asked, outcomes)
         if reason:
             for one in own:
-                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+                add(skipped(one, reason))
             if level == "chaos":
                 for name in (chaos.SIMULATED, chaos.SPARK):
                     add(chaos.skipped(name, reason))
@@ -186,9 +187,9 @@ def _run_levels(
         for one in own:
             if _cannot_open(outcomes):
                 reason = "no store could be opened, see above"
-                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+                add(skipped(one, reason))
                 continue
-            outcome, failure = check(one, pool, seed_of(seed, one.name), scale)
+            outcome, failure = check(one, pool, seed_of(seed, one.name), scale, declared=capabilities)
             add(_saved(outcome, failure, directory))
         if level == "chaos":
             _run_chaos(seed, pool, directory, spark, add)

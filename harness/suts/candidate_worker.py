@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import importlib
 import os
 import resource
@@ -42,8 +43,6 @@ from reference_impl.state.working_directory import remove_tree
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
-STORE_PREFIX = "store-"
-"""What the names of the stores' own working directories begin with."""
 _PR_SET_PDEATHSIG = 1
 THREADS_END_S = 2.0
 """A thread that was asked to end may take this long before it counts as left behind."""
@@ -175,7 +174,7 @@ class Worker:
         assert self._backend is not None
         if StateCapability.LOCAL_FILES not in self._backend.capabilities:
             return None
-        return tempfile.mkdtemp(prefix=STORE_PREFIX, dir=self._work)
+        return tempfile.mkdtemp(prefix=wire.STORE_PREFIX, dir=self._work)
 
     def _do_get(self, request: wire.Get) -> wire.Reply:
         return wire.Reply(_bytes_or_none(self._store(request).get(request.name, request.group, request.key)))
@@ -210,7 +209,7 @@ class Worker:
         writer = self._checkpoints(files).writer(checkpoint, attempt, subtask, OPERATOR)
         future = store.snapshot(checkpoint, writer)
         self._taken[request.store, request.checkpoint] = _Taken(future, files)
-        return wire.Reply(bool(future.done))
+        return wire.Reply({"done": bool(future.done), "operations": files.operations})
 
     def _do_run(self, request: wire.Run) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
@@ -251,6 +250,11 @@ class Worker:
         else:
             self._stores[request.store].store.abort(checkpoint)
         return wire.Reply()
+
+    def _do_digest(self, request: wire.Digest) -> wire.Reply:
+        handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
+        content = self._checkpoints(TroubledFiles(self._storage)).read(handle)
+        return wire.Reply(f"{len(content)} bytes with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}")
 
     def _do_discard(self, request: wire.Discard) -> wire.Reply:
         subtask = self._stores[request.store].scope.subtask_index

@@ -50,9 +50,7 @@ class LmdbStateBackend:
     @property
     def capabilities(self) -> frozenset[StateCapability]:
         """Return what the backend declares."""
-        return frozenset(
-            {StateCapability.ASYNCHRONOUS_SNAPSHOTS, StateCapability.CONCURRENT_SNAPSHOTS}
-        )
+        return frozenset({StateCapability.ASYNCHRONOUS_SNAPSHOTS, StateCapability.CONCURRENT_SNAPSHOTS})
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Open a store with the entries of the handles that lie in the scope's key groups."""
