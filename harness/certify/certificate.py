@@ -9,6 +9,8 @@ import msgspec
 from harness.certify.properties import LEVELS, Outcome
 
 CERTIFICATE_VERSION = 1
+PLAN_SUFFIX = ".plan.json"
+"""How the names of saved trial plans end; all other replay files hold sequences of calls."""
 
 
 class ClauseResult(msgspec.Struct, frozen=True):
@@ -55,6 +57,16 @@ class Certificate(msgspec.Struct, frozen=True):
     strength: Strength = Strength(measured=False)
     log: str = ""
     """The end of what the candidate printed."""
+
+
+def replay_line(outcome: Outcome, directory: str = "") -> str:
+    """Return the command that repeats a failure, for files below ``directory``; empty if nothing was saved."""
+    if not outcome.replay:
+        return ""
+    file = f"{directory}{outcome.replay}"
+    if not outcome.replay.endswith(PLAN_SUFFIX):
+        return f"barrier-tck certify --replay {file}"
+    return f"barrier-tck replay {file}" + (" --system reference-spark" if "spark" in outcome.name else "")
 
 
 def achieved(outcomes: Sequence[Outcome]) -> str | None:

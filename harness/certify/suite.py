@@ -17,16 +17,18 @@ from harness.certify import chaos
 from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Limits, Pool
 from harness.certify.certificate import (
     CERTIFICATE_VERSION,
+    PLAN_SUFFIX,
     Certificate,
     Strength,
     achieved,
     clause_results,
     verdict_of,
 )
+from harness.certify.promises import CONCURRENT
 from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
 from harness.environment import environment
 from harness.errors import UsageProblem
-from harness.plan import to_json
+from harness.plan import TrialPlan, to_json
 from harness.strict_input import nearest
 from harness.suts.backends import SHIPPED_BACKENDS
 
@@ -100,10 +102,13 @@ def certify(
     """Certify a backend up to a level; replay files go into ``directory``.
 
     A level is not begun where the one before failed: its outcomes are then ``skipped`` with the reason. Raises
-    UsageProblem if the target is no backend or lacks a required capability.
+    UsageProblem if the target is no backend or lacks a required capability, EnvironmentProblem if Spark is to be
+    used and cannot be.
     """
     require_target(target)
     require_level(level)
+    if level == "chaos" and spark:
+        chaos.require_spark()
     began, started_at = time.monotonic(), datetime.now(UTC)
     pool = Pool(target, limits, TOTAL_S[level])
     outcomes: list[Outcome] = []
@@ -192,7 +197,7 @@ def _run_levels(
             outcome, failure = check(one, pool, seed_of(seed, one.name), scale, declared=capabilities)
             add(_saved(outcome, failure, directory))
         if level == "chaos":
-            _run_chaos(seed, pool, directory, spark, add)
+            _run_chaos(seed, pool, directory, spark, capabilities, add)
 
 
 def _cannot_open(outcomes: list[Outcome]) -> bool:
@@ -200,19 +205,32 @@ def _cannot_open(outcomes: list[Outcome]) -> bool:
     return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
 
 
-def _run_chaos(seed: int, pool: Pool, directory: Path | None, spark: bool, add: Progress) -> None:
-    outcome, plan = chaos.check_simulated(pool, seed_of(seed, chaos.SIMULATED))
-    if plan is not None and directory is not None:
-        path = directory / f"{outcome.name}.plan.json"
-        write_atomically(path, to_json(plan).encode())
-        outcome = msgspec.structs.replace(outcome, replay=path.name)
-    add(outcome)
+def _run_chaos(
+    seed: int,
+    pool: Pool,
+    directory: Path | None,
+    spark: bool,
+    capabilities: tuple[str, ...],
+    add: Progress,
+) -> None:
+    concurrent = CONCURRENT in capabilities
+    outcome, plan = chaos.check_simulated(pool, seed_of(seed, chaos.SIMULATED), concurrent)
+    add(_plan_saved(outcome, plan, directory))
     if outcome.status != "passed":
         add(chaos.skipped(chaos.SPARK, f"{outcome.name} did not pass"))
     elif not spark:
         add(chaos.skipped(chaos.SPARK, "switched off with --no-spark"))
     else:
-        add(chaos.check_on_spark(pool, seed)[0])
+        outcome, plan = chaos.check_on_spark(pool, seed)
+        add(_plan_saved(outcome, plan, directory))
+
+
+def _plan_saved(outcome: Outcome, plan: TrialPlan | None, directory: Path | None) -> Outcome:
+    if plan is None or directory is None:
+        return outcome
+    path = directory / f"{outcome.name}{PLAN_SUFFIX}"
+    write_atomically(path, to_json(plan).encode())
+    return msgspec.structs.replace(outcome, replay=path.name)
 
 
 def _why_not(level: str, asked: str, outcomes: list[Outcome]) -> str:
