@@ -22,8 +22,8 @@ from harness.strategies import PLAIN_BACKEND
 
 SHRINK_S_MAX = 8.0
 """A failing sequence is made smaller for so long."""
-FATAL_MAX = 4
-"""A failure that costs the process, perhaps by its time limit, is repeated so often while it is made smaller."""
+HUNG_MAX, FATAL_MAX = 3, 30
+"""A failure that costs a time limit, or only the process, is repeated so often while it is made smaller."""
 
 _KEYS = st.one_of(
     st.sampled_from([b"a", b"b", b"", b"\x00", b"a\x00", b"\xff\xfe", b"k" * 500]), st.binary(max_size=6)
@@ -49,6 +49,7 @@ class Hunt:
     steps_played: int = 0
     processes: int = 0
     failure: tuple[tuple[steps.AnyStep, ...], str] | None = None
+    hung: int = 0
     fatal: int = 0
     first_failed_at: float | None = None
     shrink_s: float = SHRINK_S_MAX
@@ -59,7 +60,7 @@ class Hunt:
     @property
     def give_up(self) -> bool:
         """Tell whether no more is learnt: shrinking took its time, or the total time is used up."""
-        if self.pool.remaining_s < 0 or self.fatal >= FATAL_MAX:
+        if self.pool.remaining_s < 0 or self.hung >= HUNG_MAX or self.fatal >= FATAL_MAX:
             return True
         return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
 
@@ -77,6 +78,7 @@ class Hunt:
         """Remember the smallest failing sequence."""
         self._count(session)
         self.candidate = session.retire(violation)
+        self.hung += violation.hung
         self.fatal += violation.fatal
         if self.first_failed_at is None:
             self.first_failed_at = time.monotonic()

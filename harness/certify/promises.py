@@ -16,6 +16,8 @@ ORDERED = "ordered-scan"
 LOCAL = "local-files"
 DETERMINISTIC = "deterministic-files"
 
+CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC)
+"""All that can be declared, as reports name it."""
 STORE = 9
 """Number of the store that is opened for a check."""
 _NAME = "totals"

@@ -9,7 +9,7 @@ import msgspec
 
 from harness.certify import steps
 from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
-from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
+from harness.certify.machine import FATAL_MAX, SHRINK_S_MAX, Hunt, hunt_with_machine
 from harness.certify.promises import ASYNCHRONOUS, CONCURRENT, DETERMINISTIC, LOCAL, ORDERED
 from harness.certify.session import Session, Violation
 
@@ -295,7 +295,9 @@ def check(
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None
     if hunt.failure is not None:
-        sequence, violation = _without_needless_steps(pool, *hunt.failure, 0.0 if hunt.fatal else shrink_s)
+        sequence, violation = _without_needless_steps(
+            pool, *hunt.failure, 0.0 if hunt.hung or hunt.fatal >= FATAL_MAX else shrink_s
+        )
         failure = Failure(pool.target, one.name, violation, sequence)
         status, reason = "failed", violation
     elif pool.remaining_s < 0:

@@ -24,12 +24,13 @@ Entries = dict[tuple[str, int, bytes], bytes]
 
 
 class Violation(AssertionError):
-    """The candidate did what it must not; ``fatal`` if its process had to be killed."""
+    """The candidate did what it must not; ``fatal``: it lost its process, ``hung``: by a time limit."""
 
-    def __init__(self, message: str, fatal: bool = False) -> None:
+    def __init__(self, message: str, fatal: bool = False, hung: bool = False) -> None:
         """Take the sentence."""
         super().__init__(message)
         self.fatal = fatal
+        self.hung = hung
 
 
 @dataclass(slots=True)
@@ -431,7 +432,7 @@ class Session:
         except CandidateRaised as error:
             raise Violation(f"{doing} raised {error}") from error
         except CandidateDied as error:
-            raise Violation(str(error), fatal=True) from error
+            raise Violation(str(error), fatal=True, hung=error.hung) from error
 
 
 def _shown(value: bytes | None) -> str:

@@ -24,7 +24,7 @@ from harness.certify.certificate import (
     clause_results,
     verdict_of,
 )
-from harness.certify.promises import CONCURRENT
+from harness.certify.promises import CAPABILITIES, CONCURRENT
 from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
 from harness.environment import environment
 from harness.errors import UsageProblem
@@ -160,6 +160,9 @@ def _cannot_be_made(reason: str) -> Outcome:
 
 
 def _require_capabilities(target: str, declared: tuple[str, ...], required: tuple[str, ...]) -> None:
+    unknown = [name for name in required if name not in CAPABILITIES]
+    if unknown:
+        raise UsageProblem(f"--require names {unknown[0]!r}{nearest(unknown[0], CAPABILITIES)}")
     missing = [name for name in required if name not in declared]
     if missing:
         has = ", ".join(declared) or "none"

@@ -146,7 +146,7 @@ class Worker:
         backend = self._make()
         _require(backend, _OPEN, f"{request.target} gives {backend!r}, which is no state backend")
         self._backend = backend
-        return wire.Reply({"name": str(backend.name), "capabilities": _declared(backend)})
+        return wire.Reply({"name": str(backend.name), "capabilities": _declared(request.target, backend)})
 
     def _do_reset(self, request: wire.Reset) -> wire.Reply:
         for number in sorted(self._stores):
@@ -337,17 +337,19 @@ def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
         raise _Refused("no-backend", f"{sentence}: it has no {', '.join(missing)}")
 
 
-def _declared(backend: StateBackend) -> list[str]:
+def _declared(target: str, backend: StateBackend) -> list[str]:
     """Return the names of the declared capabilities, in order; refuses what is none."""
     declared: object = backend.capabilities
     if not isinstance(declared, frozenset | set):
-        raise _Refused("no-backend", f"its capabilities are {declared!r}, not a frozenset of StateCapability")
+        raise _Refused(
+            "no-backend", f"the capabilities of {target} are {declared!r}, not a frozenset of StateCapability"
+        )
     names = []
     for capability in declared:
         if not isinstance(capability, StateCapability):
             known = ", ".join(known.name for known in StateCapability)
             raise _Refused(
-                "no-backend", f"it declares {capability!r}, which is no StateCapability; known: {known}"
+                "no-backend", f"{target} declares {capability!r}, which is no StateCapability; known: {known}"
             )
         names.append(capability.value)
     return sorted(names)
@@ -420,7 +422,10 @@ def main(arguments: list[str]) -> None:
         except wire.Disconnected:
             os._exit(0)
         reply = worker.answer(wire.decode_request(body))
-        wire.send(link, reply)
+        try:
+            wire.send(link, reply)
+        except wire.Disconnected:
+            os._exit(0)  # a forked copy comes here, too
 
 
 if __name__ == "__main__":
