@@ -20,7 +20,7 @@ from harness.certify.session import NAMES, RANGES, Session, Violation
 from harness.certify.wire import Fault
 from harness.strategies import PLAIN_BACKEND
 
-SHRINK_S_MAX = 8.0
+SHRINK_S_MAX = 4.0
 """A failing sequence is made smaller for so long."""
 HUNG_MAX, FATAL_MAX = 3, 30
 """A failure that costs a time limit, or only the process, is repeated so often while it is made smaller."""
@@ -63,6 +63,11 @@ class Hunt:
         if self.pool.remaining_s < 0 or self.hung >= HUNG_MAX or self.fatal >= FATAL_MAX:
             return True
         return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
+
+    @property
+    def give_up_shrinking(self) -> bool:
+        """Tell whether a failing sequence stays as it is."""
+        return self.pool.remaining_s < 0 or self.hung > 0
 
     def begin(self) -> Session:
         """Start an example in the process that is there."""

@@ -9,14 +9,15 @@ import msgspec
 
 from harness.certify import steps
 from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
-from harness.certify.machine import FATAL_MAX, SHRINK_S_MAX, Hunt, hunt_with_machine
+from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
 from harness.certify.promises import ASYNCHRONOUS, CONCURRENT, DETERMINISTIC, LOCAL, ORDERED
 from harness.certify.session import Session, Violation
+from harness.certify.smaller import make_smaller
 
 LEVELS = ("contract", "crash", "chaos")
 """Each requires the ones before it."""
-DELETION_S_MAX = 6.0
-"""A failing sequence loses needless steps for so long, after Hypothesis has made it smaller."""
+DELETION_FACTOR = 2.5
+"""After Hypothesis, needless steps are left out for so much longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +276,7 @@ def check(
     declared: tuple[str, ...] = (),
 ) -> tuple[Outcome, Failure | None]:
     """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
-    made smaller for ``shrink_s`` seconds and a little more, 0: not at all. ``declared`` has the names of the
+    made smaller for a few times ``shrink_s`` seconds at most, 0: not at all. ``declared`` has the names of the
     capabilities that the backend declares: what it does not declare is not asked of it.
     """
     if one.capability and one.capability not in declared:
@@ -295,9 +296,7 @@ def check(
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None
     if hunt.failure is not None:
-        sequence, violation = _without_needless_steps(
-            pool, *hunt.failure, 0.0 if hunt.hung or hunt.fatal >= FATAL_MAX else shrink_s
-        )
+        sequence, violation = _smallest(hunt, shrink_s)
         failure = Failure(pool.target, one.name, violation, sequence)
         status, reason = "failed", violation
     elif pool.remaining_s < 0:
@@ -347,6 +346,17 @@ def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:
     return None
 
 
+def _smallest(hunt: Hunt, shrink_s: float) -> tuple[tuple[steps.AnyStep, ...], str]:
+    """Return the smallest failing sequence that also fails in a process of its own, and what it violates."""
+    assert hunt.failure is not None
+    found, violation = hunt.failure
+    if not shrink_s or hunt.hung or len(found) < 2:
+        return found, violation
+    smaller, _ = make_smaller(hunt, found, violation, DELETION_FACTOR * shrink_s)
+    repeated = play(hunt.pool, smaller)
+    return (smaller, repeated) if repeated is not None else (found, violation)
+
+
 def _play_fixed(one: Property, hunt: Hunt) -> None:
     session = None
     try:
@@ -362,18 +372,3 @@ def _play_fixed(one: Property, hunt: Hunt) -> None:
             hunt.failed(session, violation)
     finally:
         hunt.close()
-
-
-def _without_needless_steps(
-    pool: Pool, sequence: tuple[steps.AnyStep, ...], violation: str, seconds_max: float
-) -> tuple[tuple[steps.AnyStep, ...], str]:
-    """Leave out each step without which the sequence still fails. Not where a failure costs a time limit."""
-    deadline = time.monotonic() + min(seconds_max, DELETION_S_MAX)
-    position = len(sequence) - 1
-    while position >= 0 and time.monotonic() < deadline:
-        shorter = sequence[:position] + sequence[position + 1 :]
-        found = play(pool, shorter)
-        if found is not None:
-            sequence, violation = shorter, found
-        position = min(position - 1, len(sequence) - 1)
-    return sequence, violation
