@@ -32,6 +32,8 @@ class BackendUnderTest:
     """1: as ``barrier-tck certify`` does; less where nobody asked for a backend."""
     seed: int | None
     """None: the suite's own."""
+    capabilities: tuple[str, ...]
+    """What it declares."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,15 +106,15 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
 
     chosen: str | None = request.config.getoption("--state-backend")
     given = request.config.getoption("--hypothesis-seed", default=None)
-    if chosen is not None:
-        try:
-            probe(chosen)
-        except UsageProblem as error:
-            pytest.exit(f"--state-backend: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
-        except CandidateError as error:
-            pytest.fail(f"{chosen} could not be made: {error}", pytrace=False)
+    target = chosen or "heap"
+    try:
+        declared = tuple(probe(target)["capabilities"])
+    except UsageProblem as error:
+        pytest.exit(f"--state-backend: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+    except CandidateError as error:
+        pytest.fail(f"{target} could not be made: {error}", pytrace=False)
     seed = int(given) if given not in (None, "random") else None
-    return BackendUnderTest(chosen or "heap", 1.0 if chosen else 0.2, seed)
+    return BackendUnderTest(target, 1.0 if chosen else 0.2, seed, declared)
 
 
 @pytest.fixture

@@ -55,6 +55,11 @@ class CandidateError(Exception):
 class CandidateDied(CandidateError):
     """The process is gone, hung, or spoke nonsense; it was killed. The message says what happened."""
 
+    def __init__(self, message: str, hung: bool = False) -> None:
+        """Take what happened, and whether a time limit was used up."""
+        super().__init__(message)
+        self.hung = hung
+
 
 class CandidateRaised(CandidateError):
     """The call raised; ``kind`` is that of `wire.Reply`."""
@@ -172,7 +177,8 @@ class Candidate:
                 said = f"{asked} ended the process with exit code {code}"
         self.kill()
         printed = self.log().strip()[-600:]
-        return CandidateDied(f"{said}; the end of its output:\n{printed}" if printed else said)
+        said = f"{said}; the end of its output:\n{printed}" if printed else said
+        return CandidateDied(said, hung=isinstance(error, TimeoutError))
 
     def _runaways(self) -> list[psutil.Process]:
         """Return processes that carry the candidate's mark and are not its own: they left the session."""

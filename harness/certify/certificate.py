@@ -9,6 +9,8 @@ import msgspec
 from harness.certify.properties import LEVELS, Outcome
 
 CERTIFICATE_VERSION = 1
+PLAN_SUFFIX = ".plan.json"
+"""How the names of saved trial plans end; all other replay files hold sequences of calls."""
 
 
 class ClauseResult(msgspec.Struct, frozen=True):
@@ -57,10 +59,21 @@ class Certificate(msgspec.Struct, frozen=True):
     """The end of what the candidate printed."""
 
 
+def replay_line(outcome: Outcome, directory: str = "") -> str:
+    """Return the command that repeats a failure, for files below ``directory``; empty if nothing was saved."""
+    if not outcome.replay:
+        return ""
+    file = f"{directory}{outcome.replay}"
+    if not outcome.replay.endswith(PLAN_SUFFIX):
+        return f"barrier-tck certify --replay {file}"
+    return f"barrier-tck replay {file}" + (" --system reference-spark" if "spark" in outcome.name else "")
+
+
 def achieved(outcomes: Sequence[Outcome]) -> str | None:
     """Return the highest level that passed: every property of it and of the levels below was run and passed.
 
-    A skipped optional property (Spark where there is none) does not count; a level with nothing passed is none.
+    A skipped optional property (the backend declares no such thing) does not count; a level with nothing passed
+    is none.
     """
     reached = None
     for level in LEVELS:
@@ -99,5 +112,5 @@ def clause_results(outcomes: Sequence[Outcome], asked: str) -> tuple[ClauseResul
 
 
 def _optional(outcome: Outcome) -> bool:
-    """Spark is not everywhere: its part of the level is optional, but where it runs it must pass."""
-    return outcome.status == "skipped" and outcome.name == "exactly-once-on-spark"
+    """What a backend does not declare is not asked of it; what it declares must pass."""
+    return outcome.status == "skipped" and outcome.optional

@@ -14,6 +14,7 @@ from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
 from harness.certify import wire
 from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Pool
 from harness.certify.properties import Outcome
+from harness.errors import EnvironmentProblem
 from harness.plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import profile_named
 from harness.strategies import draw_plans
@@ -41,24 +42,35 @@ _SPARK_PLANS = tuple(
 )
 
 
-def check_simulated(
-    pool: Pool, seed: int, trials: int = SIMULATED_TRIALS
-) -> tuple[Outcome, TrialPlan | None]:
-    """Run drawn plans, with kills, in virtual time."""
-    plans = draw_plans(seed, trials, profile_named("heavy"))
-    return _check(SIMULATED, "reference-simulated", pool, plans, seed)
-
-
-def check_on_spark(pool: Pool, seed: int) -> tuple[Outcome, TrialPlan | None]:
-    """Run a few plans on a local cluster; skipped, with the reason, where Spark cannot run."""
+def require_spark() -> None:
+    """Raise EnvironmentProblem, which says what to install, where Spark cannot run."""
     from harness.cluster.java import find_java
-    from harness.errors import HarnessError
 
     try:
         find_java()
-    except HarnessError as error:
-        outcome = Outcome(SPARK, "chaos", _CLAUSES, _TEXTS[SPARK], "skipped", f"no Spark here: {error}")
-        return outcome, None
+    except EnvironmentProblem as error:
+        raise type(error)(
+            f"the level chaos needs Spark. {error} Or give --no-spark, and get at most the level crash."
+        ) from error
+
+
+def check_simulated(
+    pool: Pool, seed: int, concurrent: bool, trials: int = SIMULATED_TRIALS
+) -> tuple[Outcome, TrialPlan | None]:
+    """Run drawn plans, with kills, in virtual time; with one checkpoint in flight unless ``concurrent``."""
+    plans: Sequence[TrialPlan] = draw_plans(seed, trials, profile_named("heavy"))
+    if not concurrent:
+        plans = [_one_in_flight(plan) for plan in plans]
+    return _check(SIMULATED, "reference-simulated", pool, plans, seed)
+
+
+def _one_in_flight(plan: TrialPlan) -> TrialPlan:
+    checkpoints = msgspec.structs.replace(plan.checkpoints, max_concurrent=1)
+    return msgspec.structs.replace(plan, checkpoints=checkpoints)
+
+
+def check_on_spark(pool: Pool, seed: int) -> tuple[Outcome, TrialPlan | None]:
+    """Run a few plans on a local cluster whose executors are killed."""
     roomy = Pool(pool.target, replace(pool.limits, memory_bytes=0, trial_s=240.0), max(0.0, pool.remaining_s))
     try:
         return _check(SPARK, "reference-spark", roomy, _SPARK_PLANS, seed)
@@ -70,6 +82,8 @@ def _check(
     name: str, system: str, pool: Pool, plans: Sequence[TrialPlan], seed: int
 ) -> tuple[Outcome, TrialPlan | None]:
     began = time.monotonic()
+    # A saved plan names the backend: it can be replayed without the certifier.
+    plans = [msgspec.structs.replace(plan, state_backend=pool.target) for plan in plans]
     ran = fired = 0
     status, reason, failing = "passed", "", None
     candidate: Candidate | None = None

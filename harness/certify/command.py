@@ -12,7 +12,7 @@ from rich.console import Console
 
 from harness.campaign.run_directory import make_output_directory, new_run_path, write_atomically
 from harness.certify.candidate import Limits
-from harness.certify.certificate import Certificate
+from harness.certify.certificate import Certificate, replay_line
 from harness.certify.planted import measure_strength
 from harness.certify.properties import Outcome
 from harness.certify.suite import certify, read_failure, replay, require_level, require_target
@@ -111,6 +111,7 @@ def summary(certificate: Certificate, path: Path) -> dict[str, Any]:
                 "reason": outcome.reason,
                 "sequence": list(outcome.sequence),
                 "replay": str(path / outcome.replay) if outcome.replay else None,
+                "replay_line": replay_line(outcome, f"{path}/") or None,
             }
             for outcome in outcomes
             if outcome.status == "failed"
@@ -121,22 +122,23 @@ def summary(certificate: Certificate, path: Path) -> dict[str, Any]:
 
 
 def _print_outcome(console: Console, outcome: Outcome, path: Path) -> None:
-    counts = f"{outcome.examples} examples, {outcome.seconds:.1f} s" if outcome.examples else outcome.reason
+    said = [outcome.status]
+    if outcome.examples:
+        said.append(f"{outcome.examples} {'trials' if outcome.level == 'chaos' else 'examples'}")
+        said.append(f"{outcome.seconds:.1f} s")
+    elif outcome.status == "skipped":
+        said.append(outcome.reason)
     clauses = " ".join(outcome.clauses)
-    line = (
-        f"{_SIGNS[outcome.status]} {outcome.level:<9}{outcome.name} ({clauses}): {outcome.status}, {counts}"
-    )
-    console.print(
-        _printable(line) if outcome.status != "failed" else _printable(line.splitlines()[0]), markup=False
-    )
+    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{outcome.name} ({clauses}): {', '.join(said)}"
+    console.print(_printable(line), markup=False)
     if outcome.status in ("failed", "unknown"):
         console.print(_printable(f"    {outcome.reason}"), markup=False)
     for number, step in enumerate(outcome.sequence, 1):
         console.print(_printable(f"    {number}. {step}"), markup=False)
-    if outcome.replay and outcome.sequence:
-        console.print(f"    repeat: barrier-tck certify --replay {path / outcome.replay}", markup=False)
-    elif outcome.replay:
-        console.print(f"    plan: {path / outcome.replay}", markup=False)
+    line = replay_line(outcome, f"{path}/")
+    if line:
+        # One line, however narrow the terminal: it is there to be pasted.
+        console.print(f"    repeat: {line}", markup=False, soft_wrap=True)
 
 
 def _print_result(console: Console, certificate: Certificate, path: Path) -> None:

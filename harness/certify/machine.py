@@ -20,10 +20,10 @@ from harness.certify.session import NAMES, RANGES, Session, Violation
 from harness.certify.wire import Fault
 from harness.strategies import PLAIN_BACKEND
 
-SHRINK_S_MAX = 8.0
+SHRINK_S_MAX = 4.0
 """A failing sequence is made smaller for so long."""
-FATAL_MAX = 4
-"""A failure that costs the process, perhaps by its time limit, is repeated so often while it is made smaller."""
+HUNG_MAX, FATAL_MAX = 3, 30
+"""A failure that costs a time limit, or only the process, is repeated so often while it is made smaller."""
 
 _KEYS = st.one_of(
     st.sampled_from([b"a", b"b", b"", b"\x00", b"a\x00", b"\xff\xfe", b"k" * 500]), st.binary(max_size=6)
@@ -49,6 +49,7 @@ class Hunt:
     steps_played: int = 0
     processes: int = 0
     failure: tuple[tuple[steps.AnyStep, ...], str] | None = None
+    hung: int = 0
     fatal: int = 0
     first_failed_at: float | None = None
     shrink_s: float = SHRINK_S_MAX
@@ -59,9 +60,14 @@ class Hunt:
     @property
     def give_up(self) -> bool:
         """Tell whether no more is learnt: shrinking took its time, or the total time is used up."""
-        if self.pool.remaining_s < 0 or self.fatal >= FATAL_MAX:
+        if self.pool.remaining_s < 0 or self.hung >= HUNG_MAX or self.fatal >= FATAL_MAX:
             return True
         return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
+
+    @property
+    def give_up_shrinking(self) -> bool:
+        """Tell whether a failing sequence stays as it is."""
+        return self.pool.remaining_s < 0 or self.hung > 0
 
     def begin(self) -> Session:
         """Start an example in the process that is there."""
@@ -77,6 +83,7 @@ class Hunt:
         """Remember the smallest failing sequence."""
         self._count(session)
         self.candidate = session.retire(violation)
+        self.hung += violation.hung
         self.fatal += violation.fatal
         if self.first_failed_at is None:
             self.first_failed_at = time.monotonic()
@@ -108,12 +115,21 @@ def _may(move: str) -> Callable[[CertifyMachine], bool]:
     return lambda machine: move in machine.moves and not machine.over
 
 
+def _may_take(move: str) -> Callable[[CertifyMachine], bool]:
+    """Whoever does not declare concurrent snapshots has one unfinished at a time, in each store."""
+    return lambda machine: _may(move)(machine) and (machine.concurrent or not machine.unfinished())
+
+
 class CertifyMachine(RuleBasedStateMachine):
     """All moves; a property's own subclass says which of them may be made, and holds the hunt."""
 
     hunt: Hunt
     moves: frozenset[str]
     restarts_max = 2
+    concurrent = True
+    """Several snapshots of a store may be unfinished at once."""
+    capability = ""
+    """What the move ``promise`` checks."""
     finale: str = "here"
     """At the end every completed snapshot is compared: ``here``, or ``elsewhere`` (in a new process too)."""
 
@@ -142,6 +158,10 @@ class CertifyMachine(RuleBasedStateMachine):
             self.hunt.failed(session, violation)
             raise
 
+    def unfinished(self) -> bool:
+        """Tell whether a snapshot is under way in either store."""
+        return any(model.under_way("taken", "started") for model in self.the_session.stores)
+
     @property
     def the_session(self) -> Session:
         """Return the session."""
@@ -154,6 +174,7 @@ class CertifyMachine(RuleBasedStateMachine):
             return
         try:
             self._play_finale(self.session)
+            self.session.close()
         except Violation as violation:
             self._failed = True
             self.hunt.failed(self.session, violation)
@@ -227,7 +248,7 @@ class CertifyMachine(RuleBasedStateMachine):
 
     # --- snapshots ------------------------------------------------------------------------------------------
 
-    @precondition(_may("snapshot"))
+    @precondition(_may_take("snapshot"))
     @rule(store=_STORES)
     def take_snapshot(self, store: int) -> None:
         """Do the synchronous part."""
@@ -241,7 +262,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(steps.Run(store, checkpoint))
 
-    @precondition(_may("checkpoint"))
+    @precondition(_may_take("checkpoint"))
     @rule(store=_STORES)
     def checkpoint(self, store: int) -> None:
         """Take a whole snapshot, confirmed."""
@@ -274,7 +295,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(*[steps.Cancel(store, checkpoint)] * (1 + twice))
 
-    @precondition(_may("notify"))
+    @precondition(_may_take("notify"))
     @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
     def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
         """Cancel before the asynchronous part begins (0), or in its middle; then let it come to its end."""
@@ -307,7 +328,7 @@ class CertifyMachine(RuleBasedStateMachine):
         if checkpoint is not None:
             self.play(*[steps.Confirm(store, checkpoint)] * (1 + twice))
 
-    @precondition(_may("fail"))
+    @precondition(_may_take("fail"))
     @rule(data=st.data(), store=_STORES, fault=_FAULTS)
     def fail_snapshot(self, data: st.DataObject, store: int, fault: Fault) -> None:
         """Let storage fail during a whole snapshot; sometimes write before the runtime learns of it."""
@@ -319,6 +340,12 @@ class CertifyMachine(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.play(steps.Cancel(store, number))
         self.play(steps.Abort(store, number))
+
+    @precondition(_may("promise"))
+    @rule(keys=st.lists(_KEYS, min_size=1, max_size=6, unique=True))
+    def promise(self, keys: list[bytes]) -> None:
+        """Hold the backend to what it declares."""
+        self.play(steps.Promise(self.capability, tuple(keys), self.the_session.next_checkpoint))
 
     # --- restores -------------------------------------------------------------------------------------------
 
@@ -372,9 +399,18 @@ def hunt_with_machine(
     steps_max: int,
     restarts_max: int,
     finale: str,
+    capability: str = "",
+    concurrent: bool = True,
 ) -> None:
     """Run a machine until it fails or all examples passed; what it found is in the hunt."""
-    members = {"hunt": hunt, "moves": moves, "restarts_max": restarts_max, "finale": finale}
+    members = {
+        "hunt": hunt,
+        "moves": moves,
+        "restarts_max": restarts_max,
+        "finale": finale,
+        "capability": capability,
+        "concurrent": concurrent,
+    }
     machine: type[CertifyMachine] = type("Certify", (CertifyMachine,), members)
     hypothesis_seed(seed)(machine)
     chosen = settings(

@@ -10,12 +10,14 @@ import msgspec
 from harness.certify import steps
 from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
 from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
+from harness.certify.promises import ASYNCHRONOUS, CONCURRENT, DETERMINISTIC, LOCAL, ORDERED
 from harness.certify.session import Session, Violation
+from harness.certify.smaller import make_smaller
 
 LEVELS = ("contract", "crash", "chaos")
 """Each requires the ones before it."""
-DELETION_S_MAX = 6.0
-"""A failing sequence loses needless steps for so long, after Hypothesis has made it smaller."""
+DELETION_FACTOR = 2.5
+"""After Hypothesis, needless steps are left out for so much longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class Property:
     finale: str = "here"
     fixed: tuple[steps.AnyStep, ...] = ()
     """Steps to play once, instead of drawn ones."""
+    capability: str = ""
+    """Only backends that declare it are held to the property; empty: all are."""
     needs: tuple[str, ...] = ()
     """What must have happened in at least one example, by kind of step: otherwise nothing was shown."""
 
@@ -57,6 +61,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """The smallest failing sequence, for people."""
     replay: str | None = None
     """Name of the file that repeats it."""
+    optional: bool = False
+    """The backend may leave it out by not declaring a capability; where it was run, it must have passed."""
 
 
 def _property(name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object) -> Property:
@@ -147,6 +153,55 @@ PROPERTIES: tuple[Property, ...] = (
         steps_max=40,
     ),
     _property(
+        "unfinished-snapshots-end-in-any-order",
+        "contract",
+        "SNP-1 BAR-4",
+        "Several snapshots of a store are unfinished at once, end in any order, and are isolated from each other.",
+        "write snapshot verify",
+        examples=20,
+        capability=CONCURRENT,
+        needs=("snapshot", "run", "verify"),
+    ),
+    *(
+        _property(
+            name,
+            "contract",
+            clauses,
+            text,
+            "promise",
+            examples=5,
+            steps_max=6,
+            capability=capability,
+            needs=("promise",),
+        )
+        for name, clauses, capability, text in (
+            (
+                "snapshots-are-asynchronous",
+                "SNP-1",
+                ASYNCHRONOUS,
+                "The synchronous part writes nothing to storage and leaves something to the asynchronous part.",
+            ),
+            (
+                "scans-are-ordered",
+                "STA-1",
+                ORDERED,
+                "Scans give entries in ascending order of their keys' bytes.",
+            ),
+            (
+                "files-stay-in-the-working-directory",
+                "STA-2",
+                LOCAL,
+                "State is kept in files below the working directory and nowhere else.",
+            ),
+            (
+                "files-are-deterministic",
+                "STA-3",
+                DETERMINISTIC,
+                "The same calls in the same order write files with the same bytes.",
+            ),
+        )
+    ),
+    _property(
         "killed-anywhere",
         "crash",
         "REC-1 STA-3",
@@ -213,23 +268,35 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def check(
-    one: Property, pool: Pool, seed: int, scale: float = 1.0, shrink_s: float = SHRINK_S_MAX
+    one: Property,
+    pool: Pool,
+    seed: int,
+    scale: float = 1.0,
+    shrink_s: float = SHRINK_S_MAX,
+    declared: tuple[str, ...] = (),
 ) -> tuple[Outcome, Failure | None]:
     """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
-    made smaller for ``shrink_s`` seconds and a little more, 0: not at all.
+    made smaller for a few times ``shrink_s`` seconds at most, 0: not at all. ``declared`` has the names of the
+    capabilities that the backend declares: what it does not declare is not asked of it.
     """
+    if one.capability and one.capability not in declared:
+        return skipped(one, f"the backend does not declare {one.capability}", optional=True), None
     began = time.monotonic()
     hunt = Hunt(pool, shrink_s=shrink_s)
     if one.fixed:
         _play_fixed(one, hunt)
     else:
         examples = max(1, round(one.examples * scale))
-        hunt_with_machine(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale)
+        hunt_with_machine(
+            *(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale),
+            capability=one.capability,
+            concurrent=CONCURRENT in declared,
+        )
     status, reason = "passed", ""
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
     failure = None
     if hunt.failure is not None:
-        sequence, violation = _without_needless_steps(pool, *hunt.failure, 0.0 if hunt.fatal else shrink_s)
+        sequence, violation = _smallest(hunt, shrink_s)
         failure = Failure(pool.target, one.name, violation, sequence)
         status, reason = "failed", violation
     elif pool.remaining_s < 0:
@@ -255,6 +322,11 @@ def check(
     )
 
 
+def skipped(one: Property, reason: str, optional: bool = False) -> Outcome:
+    """Return the outcome of a property that is not run."""
+    return Outcome(one.name, one.level, one.clauses, one.text, "skipped", reason, optional=optional)
+
+
 def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:
     """Play steps in a new process; return what is violated, or None. Raises nothing of the candidate's."""
     try:
@@ -266,11 +338,23 @@ def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:
     try:
         for step in sequence:
             session.apply(step)
+        session.close()
     except Violation as violation:
         return str(violation)
     finally:
         session.abandon()
     return None
+
+
+def _smallest(hunt: Hunt, shrink_s: float) -> tuple[tuple[steps.AnyStep, ...], str]:
+    """Return the smallest failing sequence that also fails in a process of its own, and what it violates."""
+    assert hunt.failure is not None
+    found, violation = hunt.failure
+    if not shrink_s or hunt.hung or len(found) < 2:
+        return found, violation
+    smaller, _ = make_smaller(hunt, found, violation, DELETION_FACTOR * shrink_s)
+    repeated = play(hunt.pool, smaller)
+    return (smaller, repeated) if repeated is not None else (found, violation)
 
 
 def _play_fixed(one: Property, hunt: Hunt) -> None:
@@ -279,6 +363,7 @@ def _play_fixed(one: Property, hunt: Hunt) -> None:
         session = hunt.begin()
         for step in one.fixed:
             session.apply(step)
+        session.close()
         hunt.ended(session)
     except Violation as violation:
         if session is None:
@@ -287,18 +372,3 @@ def _play_fixed(one: Property, hunt: Hunt) -> None:
             hunt.failed(session, violation)
     finally:
         hunt.close()
-
-
-def _without_needless_steps(
-    pool: Pool, sequence: tuple[steps.AnyStep, ...], violation: str, seconds_max: float
-) -> tuple[tuple[steps.AnyStep, ...], str]:
-    """Leave out each step without which the sequence still fails. Not where a failure costs a time limit."""
-    deadline = time.monotonic() + min(seconds_max, DELETION_S_MAX)
-    position = len(sequence) - 1
-    while position >= 0 and time.monotonic() < deadline:
-        shorter = sequence[:position] + sequence[position + 1 :]
-        found = play(pool, shorter)
-        if found is not None:
-            sequence, violation = shorter, found
-        position = min(position - 1, len(sequence) - 1)
-    return sequence, violation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.certify import steps, wire
+from harness.certify import promises, steps, wire
 from harness.certify.candidate import Candidate, CandidateDied, CandidateError, CandidateRaised, Pool
 
 RANGES = ((0, 6), (6, 16))
@@ -16,7 +16,7 @@ RANGES = ((0, 6), (6, 16))
 NAMES = ("totals", "a/b c", "größe")
 """Names of states; all are read when a snapshot is compared."""
 _WARMING_ROUNDS = 3
-_SPARE_STORE = 9
+_SPARE_STORE = promises.STORE
 """Number of the store into which snapshots are restored to be compared."""
 
 Entries = dict[tuple[str, int, bytes], bytes]
@@ -24,12 +24,13 @@ Entries = dict[tuple[str, int, bytes], bytes]
 
 
 class Violation(AssertionError):
-    """The candidate did what it must not; ``fatal`` if its process had to be killed."""
+    """The candidate did what it must not; ``fatal``: it lost its process, ``hung``: by a time limit."""
 
-    def __init__(self, message: str, fatal: bool = False) -> None:
+    def __init__(self, message: str, fatal: bool = False, hung: bool = False) -> None:
         """Take the sentence."""
         super().__init__(message)
         self.fatal = fatal
+        self.hung = hung
 
 
 @dataclass(slots=True)
@@ -85,6 +86,10 @@ class Session:
         self.steps.append(step)
         self._guarded(lambda: getattr(self, f"_{type(step).__struct_config__.tag}")(step), step)
 
+    def close(self) -> None:
+        """End both stores in an orderly way, while their directories still exist; raises Violation."""
+        self._guarded(self._close_both, None, "closing both stores")
+
     def end(self) -> Candidate | None:
         """Remove the directories and return a process to go on with."""
         shutil.rmtree(self._root, ignore_errors=True)
@@ -110,6 +115,20 @@ class Session:
             return None
         return self.end()
 
+    def call(self, request: wire.AnyRequest) -> Any:
+        """Send a request to the process; raises what a candidate's call raises."""
+        self.calls += 1
+        return self._candidate().call(request)
+
+    def run(self, request: wire.Run | wire.Finish) -> wire.Ran:
+        """Do or finish an asynchronous part."""
+        self.calls += 1
+        return self._candidate().run(request)
+
+    def resources(self) -> wire.Held:
+        """Count what the process holds."""
+        return self._candidate().resources()
+
     def verify_all(self, elsewhere: bool = False) -> None:
         """Compare both stores and every completed snapshot with the model."""
         for number, model in enumerate(self.stores):
@@ -122,30 +141,30 @@ class Session:
     # --- reads and writes -----------------------------------------------------------------------------------
 
     def _put(self, step: steps.Put) -> None:
-        self._call(wire.Put(step.store, step.name, step.group, step.key, step.value))
+        self.call(wire.Put(step.store, step.name, step.group, step.key, step.value))
         self.stores[step.store].entries[step.name, step.group, step.key] = step.value
 
     def _delete(self, step: steps.Delete) -> None:
-        self._call(wire.Delete(step.store, step.name, step.group, step.key))
+        self.call(wire.Delete(step.store, step.name, step.group, step.key))
         self.stores[step.store].entries.pop((step.name, step.group, step.key), None)
 
     def _get(self, step: steps.Get) -> None:
-        found = self._call(wire.Get(step.store, step.name, step.group, step.key))
+        found = self.call(wire.Get(step.store, step.name, step.group, step.key))
         wanted = self.stores[step.store].entries.get((step.name, step.group, step.key))
         if found != wanted:
             raise Violation(f"get() returned {_shown(found)}, expected {_shown(wanted)}")
 
     def _scan(self, step: steps.Scan) -> None:
-        found = self._call(wire.Scan(step.store, step.name, step.group))
+        found = self.call(wire.Scan(step.store, step.name, step.group))
         _compare(found, self.stores[step.store].entries, step.name, step.group, "scan()")
 
     def _put_many(self, step: steps.PutMany) -> None:
-        self._call(wire.PutMany(step.store, step.name, step.groups, step.keys, step.values))
+        self.call(wire.PutMany(step.store, step.name, step.groups, step.keys, step.values))
         for group, key, value in zip(step.groups, step.keys, step.values, strict=True):
             self.stores[step.store].entries[step.name, group, key] = value
 
     def _get_many(self, step: steps.GetMany) -> None:
-        found = self._call(wire.GetMany(step.store, step.name, step.groups, step.keys))
+        found = self.call(wire.GetMany(step.store, step.name, step.groups, step.keys))
         entries = self.stores[step.store].entries
         wanted = [
             entries.get((step.name, group, key)) for group, key in zip(step.groups, step.keys, strict=True)
@@ -160,7 +179,7 @@ class Session:
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
         taken = SnapshotModel(dict(model.entries), self.attempt)
         try:
-            self._call(wire.Snapshot(step.store, step.checkpoint, step.fault))
+            self.call(wire.Snapshot(step.store, step.checkpoint, step.fault))
         except CandidateRaised as error:
             # A purely synchronous backend writes here, so a storage that fails may show here.
             if step.fault is None or error.kind != "storage":
@@ -174,7 +193,7 @@ class Session:
 
     def _start(self, step: steps.Start) -> None:
         if self._in_phase(step, "taken"):
-            self._call(wire.Start(step.store, step.checkpoint, step.stop_at))
+            self.call(wire.Start(step.store, step.checkpoint, step.stop_at))
             self.stores[step.store].snapshots[step.checkpoint].phase = "started"
 
     def _finish(self, step: steps.Finish) -> None:
@@ -184,7 +203,7 @@ class Session:
     def _complete(self, step: steps.Run | steps.Finish, request: wire.Run | wire.Finish) -> None:
         model = self.stores[step.store].snapshots[step.checkpoint]
         try:
-            ran = self._candidate().run(request)
+            ran = self.run(request)
         except CandidateRaised as error:
             model.phase = "gone"
             expected = (model.cancelled and error.kind == "cancelled") or (
@@ -210,27 +229,33 @@ class Session:
     def _cancel(self, step: steps.Cancel) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is not None and model.phase != "gone" and model.attempt == self.attempt:
-            self._call(wire.Notify(step.store, step.checkpoint, "cancel"))
+            self.call(wire.Notify(step.store, step.checkpoint, "cancel"))
             model.cancelled = model.cancelled or model.phase != "completed"
 
     def _confirm(self, step: steps.Confirm) -> None:
         if self._in_phase(step, "completed"):
-            self._call(wire.Notify(step.store, step.checkpoint, "confirm"))
+            self.call(wire.Notify(step.store, step.checkpoint, "confirm"))
             self.stores[step.store].snapshots[step.checkpoint].confirmed = True
 
     def _abort(self, step: steps.Abort) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is None or model.confirmed or model.attempt != self.attempt:
             return
-        self._call(wire.Notify(step.store, step.checkpoint, "abort"))
+        self.call(wire.Notify(step.store, step.checkpoint, "abort"))
         if model.phase in ("taken", "started"):
             model.cancelled = True  # its end decides: a cancel can come too late
         elif model.phase == "completed":
             self._discard(step.store, step.checkpoint)
 
     def _discard(self, store: int, checkpoint: int) -> None:
-        self._call(wire.Discard(store, checkpoint))
+        self.call(wire.Discard(store, checkpoint))
         self.stores[store].snapshots[checkpoint].phase = "gone"
+
+    def _promise(self, step: steps.Promise) -> None:
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
+        broken = promises.broken(self, step)
+        if broken is not None:
+            raise Violation(f"{step.capability} is declared, but {broken}")
 
     # --- restores -------------------------------------------------------------------------------------------
 
@@ -287,12 +312,7 @@ class Session:
             if number and (number not in model.snapshots or model.snapshots[number].phase != "completed"):
                 return
         if step.how == "close":
-            for store in (0, 1):
-                for checkpoint in self.stores[store].under_way("started"):
-                    self._call(wire.Notify(store, checkpoint, "cancel"))
-                    self.stores[store].snapshots[checkpoint].cancelled = True
-                    self._finish(steps.Finish(store, checkpoint))
-                self._call(wire.Close(store, times=2))
+            self._close_both()
         else:
             if step.how == "call":
                 keys = tuple(b"%d" % number for number in range(200))
@@ -307,16 +327,24 @@ class Session:
         self.attempt += 1
         self._begin(step.checkpoints)
 
+    def _close_both(self) -> None:
+        for store in (0, 1):
+            for checkpoint in self.stores[store].under_way("started"):
+                self.call(wire.Notify(store, checkpoint, "cancel"))
+                self.stores[store].snapshots[checkpoint].cancelled = True
+                self._finish(steps.Finish(store, checkpoint))
+            self.call(wire.Close(store, times=2))
+
     def _begin(self, checkpoints: tuple[int, int] = (0, 0)) -> None:
         if self.candidate is None:
             self.candidate = self._pool.take()
             self.processes += 1
-        self._call(wire.Reset(str(self._root / "storage"), str(self._root / "work")))
+        self.call(wire.Reset(str(self._root / "storage"), str(self._root / "work")))
         for number, model in enumerate(self.stores):
             checkpoint = checkpoints[number]
             handles = model.snapshots[checkpoint].handles if checkpoint else ()
             start, end = RANGES[number]
-            self._call(wire.Open(number, start, end, number, self.attempt + 1, handles))
+            self.call(wire.Open(number, start, end, number, self.attempt + 1, handles))
 
     # --- what is left behind --------------------------------------------------------------------------------
 
@@ -327,7 +355,7 @@ class Session:
         before = 0
         for number in range(_WARMING_ROUNDS + step.rounds):
             if number == _WARMING_ROUNDS:
-                before = self._candidate().resources().memory_bytes
+                before = self.resources().memory_bytes
             checkpoint = step.checkpoint + number
             value = checkpoint.to_bytes(4, "big") * (step.size // 4)
             values = tuple(value for _ in keys)
@@ -335,7 +363,7 @@ class Session:
             self._snapshot(steps.Snapshot(step.store, checkpoint, wire.Fault(2)))
             self._run(steps.Run(step.store, checkpoint))
             self._abort(steps.Abort(step.store, checkpoint))
-        grown = self._candidate().resources().memory_bytes - before
+        grown = self.resources().memory_bytes - before
         written = step.rounds * step.count * step.size
         if grown > written // 2:
             raise Violation(
@@ -347,7 +375,7 @@ class Session:
         """A first round is not counted: libraries open what they keep for ever, once."""
         candidate = self._candidate()
         for store in (0, 1):
-            self._call(wire.Close(store))
+            self.call(wire.Close(store))
         self._round()
         before = candidate.resources()
         for _ in range(step.rounds):
@@ -365,19 +393,21 @@ class Session:
         start, end = RANGES[0]
         base = self.next_checkpoint
         self.next_checkpoint += 4
-        call = self._call
+        call = self.call
         call(wire.Open(_SPARE_STORE, start, end, 0, self.attempt + 1))
         for number in range(4):
             checkpoint = base + number
             call(wire.Put(_SPARE_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
-            call(wire.Snapshot(_SPARE_STORE, checkpoint, wire.Fault(2) if number == 1 else None))
-            if number == 3:
-                continue  # closed with a snapshot under way
-            if number == 2:
-                call(wire.Notify(_SPARE_STORE, checkpoint, "cancel"))
             try:
+                fault = wire.Fault(2) if number == 1 else None
+                taken = call(wire.Snapshot(_SPARE_STORE, checkpoint, fault))
+                if number == 3 and not taken["done"]:
+                    continue  # closed with a snapshot under way
+                if number == 2:
+                    call(wire.Notify(_SPARE_STORE, checkpoint, "cancel"))
                 call(wire.Run(_SPARE_STORE, checkpoint))
             except CandidateRaised as error:
+                # A purely synchronous backend writes, and fails, in snapshot().
                 if error.kind not in ("storage", "cancelled"):
                     raise
             call(wire.Notify(_SPARE_STORE, checkpoint, "abort" if number else "confirm"))
@@ -394,19 +424,15 @@ class Session:
         assert self.candidate is not None
         return self.candidate
 
-    def _call(self, request: wire.AnyRequest) -> Any:
-        self.calls += 1
-        return self._candidate().call(request)
-
-    def _guarded(self, act: Any, step: steps.AnyStep | None) -> None:
+    def _guarded(self, act: Any, step: steps.AnyStep | None, what: str = "opening two empty stores") -> None:
         """Turn what a candidate must not do at all into a Violation."""
-        doing = steps.words(step) if step is not None else "opening two empty stores"
+        doing = steps.words(step) if step is not None else what
         try:
             act()
         except CandidateRaised as error:
             raise Violation(f"{doing} raised {error}") from error
         except CandidateDied as error:
-            raise Violation(str(error), fatal=True) from error
+            raise Violation(str(error), fatal=True, hung=error.hung) from error
 
 
 def _shown(value: bytes | None) -> str:

@@ -164,6 +164,15 @@ class Resources(Step, frozen=True, tag="resources"):
     rounds: int
 
 
+class Promise(Step, frozen=True, tag="promise"):
+    """Check a declared capability with a store of its own, into which these keys are written in this order."""
+
+    capability: str
+    keys: tuple[bytes, ...]
+    checkpoint: int
+    """Id of the snapshot that it takes."""
+
+
 AnyStep = (
     Put
     | Delete
@@ -183,6 +192,7 @@ AnyStep = (
     | Restart
     | Crowd
     | Resources
+    | Promise
 )
 """Any step."""
 
@@ -197,17 +207,17 @@ def words(step: AnyStep) -> str:
     """Return a step as a line for people."""
     match step:
         case Put():
-            return f"{_at(step.store)}.put({step.name!r}, {step.group}, {step.key!r}, {_short(step.value)})"
+            return f"{_at(step.store)}.put({step.name!r}, {step.group}, {_short(step.key)}, {_short(step.value)})"
         case Delete() | Get():
             call = "delete" if isinstance(step, Delete) else "get"
-            return f"{_at(step.store)}.{call}({step.name!r}, {step.group}, {step.key!r})"
+            return f"{_at(step.store)}.{call}({step.name!r}, {step.group}, {_short(step.key)})"
         case Scan():
             return f"{_at(step.store)}.scan({step.name!r}, {step.group})"
         case PutMany():
-            shown = ", ".join(_short(value) for value in step.values)
-            return f"{_at(step.store)}.put_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r}, [{shown}])"
+            keys, values = _all_short(step.keys), _all_short(step.values)
+            return f"{_at(step.store)}.put_many({step.name!r}, {list(step.groups)}, {keys}, {values})"
         case GetMany():
-            return f"{_at(step.store)}.get_many({step.name!r}, {list(step.groups)}, {list(step.keys)!r})"
+            return f"{_at(step.store)}.get_many({step.name!r}, {list(step.groups)}, {_all_short(step.keys)})"
         case Snapshot(fault=None):
             return f"{_at(step.store)}.snapshot({step.checkpoint})"
         case Snapshot():
@@ -247,12 +257,18 @@ def words(step: AnyStep) -> str:
                 f"{_at(step.store)}: {step.rounds} times overwrite {step.count} values of {step.size} bytes, "
                 "take a snapshot whose storage fails, abort it"
             )
+        case Promise():
+            return f"is {step.capability} so, in a store into which {_all_short(step.keys)} are put in this order?"
         case Resources():
             return f"open, write, snapshot and close stores, {step.rounds} times"
 
 
 def _at(store: int) -> str:
     return f"store{store}"
+
+
+def _all_short(values: tuple[bytes, ...]) -> str:
+    return f"[{', '.join(_short(value) for value in values)}]"
 
 
 def _short(value: bytes) -> str:

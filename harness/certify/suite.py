@@ -17,24 +17,25 @@ from harness.certify import chaos
 from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Limits, Pool
 from harness.certify.certificate import (
     CERTIFICATE_VERSION,
+    PLAN_SUFFIX,
     Certificate,
     Strength,
     achieved,
     clause_results,
     verdict_of,
 )
-from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
+from harness.certify.promises import CAPABILITIES, CONCURRENT
+from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
 from harness.environment import environment
 from harness.errors import UsageProblem
-from harness.plan import to_json
+from harness.plan import TrialPlan, to_json
 from harness.strict_input import nearest
+from harness.suts.backends import SHIPPED_BACKENDS
 
 DEFAULT_SEED = 20_260_101
 TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_200.0}
 """Level -> seconds after which what is left is unknown."""
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-ALIASES = ("heap",)
-"""Short names of backends of ours."""
 _STARTS = "the-backend-can-be-made"
 
 Progress = Callable[[Outcome], None]
@@ -43,8 +44,9 @@ Progress = Callable[[Outcome], None]
 
 def require_target(target: str) -> None:
     """Raise UsageProblem unless the target has the form MODULE:NAME, or is a short name."""
-    if target not in ALIASES and not _TARGET.fullmatch(target):
-        raise UsageProblem(f"{target!r} names no backend; use MODULE:NAME, or one of: {', '.join(ALIASES)}")
+    if target not in SHIPPED_BACKENDS and not _TARGET.fullmatch(target):
+        known = ", ".join(SHIPPED_BACKENDS)
+        raise UsageProblem(f"{target!r} names no backend; use MODULE:NAME, or one of: {known}")
 
 
 def require_level(level: str) -> None:
@@ -100,10 +102,13 @@ def certify(
     """Certify a backend up to a level; replay files go into ``directory``.
 
     A level is not begun where the one before failed: its outcomes are then ``skipped`` with the reason. Raises
-    UsageProblem if the target is no backend or lacks a required capability.
+    UsageProblem if the target is no backend or lacks a required capability, EnvironmentProblem if Spark is to be
+    used and cannot be.
     """
     require_target(target)
     require_level(level)
+    if level == "chaos" and spark:
+        chaos.require_spark()
     began, started_at = time.monotonic(), datetime.now(UTC)
     pool = Pool(target, limits, TOTAL_S[level])
     outcomes: list[Outcome] = []
@@ -123,7 +128,7 @@ def certify(
             name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
             _require_capabilities(target, capabilities, require)
             add(Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
-        _run_levels(level, seed, pool, directory, spark, scale, outcomes, add)
+        _run_levels(level, seed, pool, directory, spark, scale, capabilities, outcomes, add)
         log = pool.log
     finally:
         pool.close()
@@ -155,6 +160,9 @@ def _cannot_be_made(reason: str) -> Outcome:
 
 
 def _require_capabilities(target: str, declared: tuple[str, ...], required: tuple[str, ...]) -> None:
+    unknown = [name for name in required if name not in CAPABILITIES]
+    if unknown:
+        raise UsageProblem(f"--require names {unknown[0]!r}{nearest(unknown[0], CAPABILITIES)}")
     missing = [name for name in required if name not in declared]
     if missing:
         has = ", ".join(declared) or "none"
@@ -170,6 +178,7 @@ def _run_levels(
     directory: Path | None,
     spark: bool,
     scale: float,
+    capabilities: tuple[str, ...],
     outcomes: list[Outcome],
     add: Progress,
 ) -> None:
@@ -178,7 +187,7 @@ def _run_levels(
         reason = _why_not(level, asked, outcomes)
         if reason:
             for one in own:
-                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+                add(skipped(one, reason))
             if level == "chaos":
                 for name in (chaos.SIMULATED, chaos.SPARK):
                     add(chaos.skipped(name, reason))
@@ -186,12 +195,12 @@ def _run_levels(
         for one in own:
             if _cannot_open(outcomes):
                 reason = "no store could be opened, see above"
-                add(Outcome(one.name, level, one.clauses, one.text, "skipped", reason))
+                add(skipped(one, reason))
                 continue
-            outcome, failure = check(one, pool, seed_of(seed, one.name), scale)
+            outcome, failure = check(one, pool, seed_of(seed, one.name), scale, declared=capabilities)
             add(_saved(outcome, failure, directory))
         if level == "chaos":
-            _run_chaos(seed, pool, directory, spark, add)
+            _run_chaos(seed, pool, directory, spark, capabilities, add)
 
 
 def _cannot_open(outcomes: list[Outcome]) -> bool:
@@ -199,19 +208,32 @@ def _cannot_open(outcomes: list[Outcome]) -> bool:
     return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
 
 
-def _run_chaos(seed: int, pool: Pool, directory: Path | None, spark: bool, add: Progress) -> None:
-    outcome, plan = chaos.check_simulated(pool, seed_of(seed, chaos.SIMULATED))
-    if plan is not None and directory is not None:
-        path = directory / f"{outcome.name}.plan.json"
-        write_atomically(path, to_json(plan).encode())
-        outcome = msgspec.structs.replace(outcome, replay=path.name)
-    add(outcome)
+def _run_chaos(
+    seed: int,
+    pool: Pool,
+    directory: Path | None,
+    spark: bool,
+    capabilities: tuple[str, ...],
+    add: Progress,
+) -> None:
+    concurrent = CONCURRENT in capabilities
+    outcome, plan = chaos.check_simulated(pool, seed_of(seed, chaos.SIMULATED), concurrent)
+    add(_plan_saved(outcome, plan, directory))
     if outcome.status != "passed":
         add(chaos.skipped(chaos.SPARK, f"{outcome.name} did not pass"))
     elif not spark:
         add(chaos.skipped(chaos.SPARK, "switched off with --no-spark"))
     else:
-        add(chaos.check_on_spark(pool, seed)[0])
+        outcome, plan = chaos.check_on_spark(pool, seed)
+        add(_plan_saved(outcome, plan, directory))
+
+
+def _plan_saved(outcome: Outcome, plan: TrialPlan | None, directory: Path | None) -> Outcome:
+    if plan is None or directory is None:
+        return outcome
+    path = directory / f"{outcome.name}{PLAN_SUFFIX}"
+    write_atomically(path, to_json(plan).encode())
+    return msgspec.structs.replace(outcome, replay=path.name)
 
 
 def _why_not(level: str, asked: str, outcomes: list[Outcome]) -> str:

@@ -14,6 +14,8 @@ import msgspec
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 """No frame may be longer; a longer one is not ours."""
+STORE_PREFIX = "store-"
+"""What the names of the stores' own working directories begin with."""
 _LENGTH = struct.Struct(">I")
 
 
@@ -117,7 +119,7 @@ class PutMany(Request, frozen=True, tag="put_many"):
 
 
 class Snapshot(Request, frozen=True, tag="snapshot"):
-    """Do the synchronous part; replies whether the result is there already."""
+    """Do the synchronous part; replies ``done``, and the storage ``operations`` that were made in it."""
 
     store: int
     checkpoint: int
@@ -147,6 +149,12 @@ class Finish(Request, frozen=True, tag="finish"):
 
     store: int
     checkpoint: int
+
+
+class Digest(Request, frozen=True, tag="digest"):
+    """Read a file of a snapshot; replies with its length and checksum, as text."""
+
+    handle: Handle
 
 
 class Notify(Request, frozen=True, tag="notify"):
@@ -203,6 +211,7 @@ AnyRequest = (
     | Start
     | Finish
     | Notify
+    | Digest
     | Discard
     | Close
     | Resources

@@ -9,7 +9,10 @@ from pathlib import Path
 from harness.errors import UsageProblem
 from reference_impl.errors import UsageError
 from reference_impl.state.backend import StateBackend
-from reference_impl.state.registry import backend_named
+from reference_impl.state.registry import SHIPPED, backend_named
+
+SHIPPED_BACKENDS = tuple(SHIPPED)
+"""Short names of the backends that come with the project."""
 
 
 def require_state_backend(name: str) -> Callable[[], StateBackend]:

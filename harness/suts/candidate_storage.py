@@ -28,6 +28,11 @@ class TroubledFiles(LocalFileSystem):
         self.standing = threading.Event()
         self.fault_fired = False
 
+    @property
+    def operations(self) -> int:
+        """Return how many operations were counted."""
+        return self._operations
+
     def stand_still_at(self, operation: int) -> None:
         """Stand still before an operation, counted from now (1 is the next)."""
         self._stop_at = self._operations + operation

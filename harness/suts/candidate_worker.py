@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import importlib
 import os
 import resource
@@ -18,6 +19,7 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,18 @@ from harness.suts.candidate_storage import TroubledFiles
 from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
+from reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateBackend,
+    StateCapability,
+    StateScope,
+)
+from reference_impl.state.registry import SHIPPED
+from reference_impl.state.working_directory import remove_tree
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
-ALIASES = {"heap": "reference_impl.state.heap:HeapStateBackend"}
-"""Backends of ours by a short name."""
 _PR_SET_PDEATHSIG = 1
 THREADS_END_S = 2.0
 """A thread that was asked to end may take this long before it counts as left behind."""
@@ -44,7 +52,7 @@ _ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (StorageError, "storage"),
     (UsageError, "usage"),
 )
-_OPEN = ("name", "open")
+_OPEN = ("name", "open", "capabilities")
 _STORE = (
     *("get", "put", "delete", "scan", "get_many", "put_many"),
     *("snapshot", "confirm", "abort", "close"),
@@ -93,6 +101,21 @@ class _Taken:
         return self.result  # type: ignore[return-value]
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A store that is open, and the directory that it got for itself."""
+
+    store: KeyedStateStore
+    scope: StateScope
+
+    def close(self, times: int = 1) -> None:
+        """Close the store, then remove its directory: in this order, as the runtime does."""
+        for _ in range(times):
+            self.store.close()
+        if self.scope.working_directory is not None:
+            remove_tree(Path(self.scope.working_directory))
+
+
 class Worker:
     """Holds the backend and its stores, and answers one request at a time."""
 
@@ -102,7 +125,7 @@ class Worker:
         self._backend: StateBackend | None = None
         self._storage = ""
         self._work = ""
-        self._stores: dict[int, tuple[KeyedStateStore, StateScope]] = {}
+        self._stores: dict[int, _Opened] = {}
         self._taken: dict[tuple[int, int], _Taken] = {}
 
     def answer(self, request: wire.AnyRequest) -> wire.Reply:
@@ -123,12 +146,11 @@ class Worker:
         backend = self._make()
         _require(backend, _OPEN, f"{request.target} gives {backend!r}, which is no state backend")
         self._backend = backend
-        declared = sorted(getattr(c, "name", str(c)) for c in getattr(backend, "capabilities", frozenset()))
-        return wire.Reply({"name": str(backend.name), "capabilities": declared})
+        return wire.Reply({"name": str(backend.name), "capabilities": _declared(request.target, backend)})
 
     def _do_reset(self, request: wire.Reset) -> wire.Reply:
         for number in sorted(self._stores):
-            self._stores.pop(number)[0].close()
+            self._stores.pop(number).close()
         self._taken.clear()
         self._storage, self._work = request.storage, request.work
         os.environ["TMPDIR"] = tempfile.tempdir = request.work
@@ -138,12 +160,21 @@ class Worker:
     def _do_open(self, request: wire.Open) -> wire.Reply:
         assert self._backend is not None
         groups = KeyGroupRange(request.start, request.end)
-        scope = StateScope(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups)
+        scope = StateScope(
+            *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups), self._working_directory()
+        )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         store = self._backend.open(scope, handles, self._checkpoints(TroubledFiles(self._storage)))
         _require(store, _STORE, f"open() gives {store!r}, which is no keyed state store")
-        self._stores[request.store] = (store, scope)
+        self._stores[request.store] = _Opened(store, scope)
         return wire.Reply()
+
+    def _working_directory(self) -> str | None:
+        """Make a directory for one store, if the backend declares that it keeps files."""
+        assert self._backend is not None
+        if StateCapability.LOCAL_FILES not in self._backend.capabilities:
+            return None
+        return tempfile.mkdtemp(prefix=wire.STORE_PREFIX, dir=self._work)
 
     def _do_get(self, request: wire.Get) -> wire.Reply:
         return wire.Reply(_bytes_or_none(self._store(request).get(request.name, request.group, request.key)))
@@ -170,14 +201,15 @@ class Worker:
         return wire.Reply()
 
     def _do_snapshot(self, request: wire.Snapshot) -> wire.Reply:
-        store, scope = self._stores[request.store]
+        opened = self._stores[request.store]
+        store, scope = opened.store, opened.scope
         files = TroubledFiles(self._storage, request.fault)
         attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(VERTEX, scope.subtask_index)
         checkpoint = CheckpointId(request.checkpoint)
         writer = self._checkpoints(files).writer(checkpoint, attempt, subtask, OPERATOR)
         future = store.snapshot(checkpoint, writer)
         self._taken[request.store, request.checkpoint] = _Taken(future, files)
-        return wire.Reply(bool(future.done))
+        return wire.Reply({"done": bool(future.done), "operations": files.operations})
 
     def _do_run(self, request: wire.Run) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
@@ -214,13 +246,18 @@ class Worker:
         if request.what == "cancel":
             self._taken[request.store, request.checkpoint].future.cancel()
         elif request.what == "confirm":
-            self._stores[request.store][0].confirm(checkpoint)
+            self._stores[request.store].store.confirm(checkpoint)
         else:
-            self._stores[request.store][0].abort(checkpoint)
+            self._stores[request.store].store.abort(checkpoint)
         return wire.Reply()
 
+    def _do_digest(self, request: wire.Digest) -> wire.Reply:
+        handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
+        content = self._checkpoints(TroubledFiles(self._storage)).read(handle)
+        return wire.Reply(f"{len(content)} bytes with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}")
+
     def _do_discard(self, request: wire.Discard) -> wire.Reply:
-        subtask = self._stores[request.store][1].subtask_index
+        subtask = self._stores[request.store].scope.subtask_index
         mine = f"/chk-{request.checkpoint}/{VERTEX}-{subtask}-"
         files = TroubledFiles(self._storage)
         for path in self._checkpoints(files).files():
@@ -230,11 +267,10 @@ class Worker:
         return wire.Reply()
 
     def _do_close(self, request: wire.Close) -> wire.Reply:
-        store, _ = self._stores.pop(request.store)
+        opened = self._stores.pop(request.store)
         for key in [key for key in self._taken if key[0] == request.store]:
             del self._taken[key]
-        for _ in range(request.times):
-            store.close()
+        opened.close(request.times)
         return wire.Reply()
 
     def _do_resources(self, request: wire.Resources) -> wire.Reply:
@@ -266,7 +302,7 @@ class Worker:
         return wire.Reply()
 
     def _store(self, request: Any) -> KeyedStateStore:
-        return self._stores[request.store][0]
+        return self._stores[request.store].store
 
     def _checkpoints(self, files: TroubledFiles) -> FileCheckpointStorage:
         return FileCheckpointStorage(files, JOB)
@@ -279,7 +315,7 @@ def _where(error: Exception) -> str:
 
 
 def _imported(target: str) -> Callable[[], StateBackend]:
-    module, _, name = ALIASES.get(target, target).partition(":")
+    module, _, name = SHIPPED.get(target, target).partition(":")
     try:
         found = importlib.import_module(module)
     except Exception as error:
@@ -299,6 +335,24 @@ def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
     missing = [name for name in names if not hasattr(value, name)]
     if missing:
         raise _Refused("no-backend", f"{sentence}: it has no {', '.join(missing)}")
+
+
+def _declared(target: str, backend: StateBackend) -> list[str]:
+    """Return the names of the declared capabilities, in order; refuses what is none."""
+    declared: object = backend.capabilities
+    if not isinstance(declared, frozenset | set):
+        raise _Refused(
+            "no-backend", f"the capabilities of {target} are {declared!r}, not a frozenset of StateCapability"
+        )
+    names = []
+    for capability in declared:
+        if not isinstance(capability, StateCapability):
+            known = ", ".join(known.name for known in StateCapability)
+            raise _Refused(
+                "no-backend", f"{target} declares {capability!r}, which is no StateCapability; known: {known}"
+            )
+        names.append(capability.value)
+    return sorted(names)
 
 
 def _packed(handle: StateHandle) -> wire.Handle:
@@ -368,7 +422,10 @@ def main(arguments: list[str]) -> None:
         except wire.Disconnected:
             os._exit(0)
         reply = worker.answer(wire.decode_request(body))
-        wire.send(link, reply)
+        try:
+            wire.send(link, reply)
+        except wire.Disconnected:
+            os._exit(0)  # a forked copy comes here, too
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
     SnapshotFuture,
+    StateCapability,
     StateReader,
     StateScope,
     StateWriter,
@@ -45,6 +46,11 @@ class LmdbStateBackend:
     def name(self) -> str:
         """Return ``lmdb``."""
         return "lmdb"
+
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        """Return what the backend declares."""
+        return frozenset({StateCapability.ASYNCHRONOUS_SNAPSHOTS, StateCapability.CONCURRENT_SNAPSHOTS})
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Open a store with the entries of the handles that lie in the scope's key groups."""

@@ -11,6 +11,7 @@ from reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
     SnapshotFuture,
+    StateCapability,
     StateReader,
     StateScope,
     StateWriter,
@@ -22,6 +23,7 @@ class NaiveStateBackend:
     """Opens stores."""
 
     name = "naive"
+    capabilities: frozenset[StateCapability] = frozenset()
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Load every file."""

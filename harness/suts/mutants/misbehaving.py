@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 
+from reference_impl.ids import CheckpointId
 from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import KeyedStateStore, StateReader, StateScope
+from reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateCapability,
+    StateReader,
+    StateScope,
+    StateWriter,
+)
 from reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from reference_impl.state.snapshots import FinishedSnapshot
 
 no_backend = 7
 """What is no backend at all."""
@@ -79,3 +89,113 @@ class HasNoOpen:
     """Is no backend."""
 
     name = "no-open"
+
+
+class ExitsWhileWriting(HeapStateBackend):
+    """Ends its process in the middle of a life."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that exits."""
+        return _ExitingStore(scope)
+
+
+class _ExitingStore(HeapStateStore):
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        os._exit(0)
+
+
+class HangsWhenMade(HeapStateBackend):
+    """Never gets ready."""
+
+    def __init__(self) -> None:
+        """Wait for what never comes."""
+        threading.Event().wait()
+
+
+class DeclaresNonsense(HeapStateBackend):
+    """Declares what is no capability."""
+
+    capabilities = frozenset({"very fast"})  # type: ignore[arg-type]
+
+
+# --- what is declared and not so ------------------------------------------------------------------------------
+
+
+class _Liar(HeapStateBackend):
+    declared: frozenset[StateCapability]
+
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        """Return what it declares."""
+        return self.declared
+
+
+class NotAsynchronous(_Liar):
+    """Writes in the synchronous part."""
+
+    declared = frozenset({StateCapability.ASYNCHRONOUS_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that cannot wait."""
+        return _EagerStore(scope)
+
+
+class _EagerStore(HeapStateStore):
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        return FinishedSnapshot(super().snapshot(checkpoint, writer).run())
+
+
+class NotConcurrent(_Liar):
+    """Forgets a snapshot that is not finished when the next one begins."""
+
+    declared = frozenset({StateCapability.CONCURRENT_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that does one thing at a time."""
+        return _SingleStore(scope)
+
+
+class _SingleStore(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._latest: SnapshotFuture[tuple[StateHandle, ...]] | None = None
+
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        if self._latest is not None:
+            self._latest.cancel()
+        self._latest = super().snapshot(checkpoint, writer)
+        return self._latest
+
+
+class NotOrdered(_Liar):
+    """Scans in the order of insertion."""
+
+    declared = frozenset({StateCapability.ORDERED_SCAN})
+
+
+class NotLocal(_Liar):
+    """Keeps a file beside its working directory."""
+
+    declared = frozenset({StateCapability.LOCAL_FILES})
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Leave a file in the temporary directory."""
+        descriptor, _ = tempfile.mkstemp()
+        os.close(descriptor)
+        return super().open(scope, restore, reader)
+
+
+class NotDeterministic(_Liar):
+    """Writes a number into its files that differs from time to time."""
+
+    declared = frozenset({StateCapability.DETERMINISTIC_FILES})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store with a state that nobody asked for."""
+        store = HeapStateStore(scope)
+        store.put("opened", scope.key_groups.start, b"nonce", os.urandom(8))
+        return store
