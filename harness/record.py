@@ -33,6 +33,8 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """Why it did not fire or was skipped."""
     attempt: int | None = None
     """The attempt that ran when it fired."""
+    phase: str | None = None
+    """The ``faults.vocabulary.Phase`` in which it fired; None if it did not, or in a record of older times."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
@@ -146,6 +148,10 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     configuration: dict[str, Any] = {}
     """The whole campaign file, defaults spelled out."""
     interrupted: bool = False
+    fault_kinds: tuple[str, ...] = ()
+    """Tags of the faults that the system can suffer: columns of the phase by fault matrix."""
+    fault_phases: tuple[str, ...] = ()
+    """Phases that can be told apart in the system: rows of the matrix."""
     findings: tuple[Finding, ...] = ()
     """What only all trials together can show, for instance that duplicates do occur (ALO-2)."""
     failing: tuple[int, ...] = ()

@@ -18,6 +18,7 @@ from harness.nemesis import Nemesis
 from harness.oracle.checker import Checker, TrialContext, compose
 from harness.oracle.history import End, History, Operation
 from harness.oracle.verdict import Finding, Verdict
+from harness.phases import Course, with_phases
 from harness.plan import TrialPlan, to_builtins
 from harness.record import RECORD_VERSION, TrialRecord
 from harness.suts.system import SystemUnderTest, TrialOutcome
@@ -68,6 +69,7 @@ def execute(
     history = _with_faults(outcome.history, nemesis.operations())
     trace = outcome.trace  # rendered on demand, so asked for once
     verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
+    course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,
         trial=trial,
@@ -81,7 +83,7 @@ def execute(
         started_at=started_at.isoformat(),
         wall_seconds=time.monotonic() - started,
         duration_ms=outcome.duration_ms,
-        faults=nemesis.records(),
+        faults=with_phases(nemesis.records(), plan.faults, course),
         attempts=outcome.attempts,
         checkpoints=outcome.checkpoints,
         snapshots=outcome.snapshots,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
+from faults.packages import PACKAGES
+from faults.vocabulary import Phase
 from harness.campaign.configuration import CampaignConfiguration
 from harness.plan import TrialPlan
 from harness.plan_io import check_plan
@@ -26,6 +28,21 @@ _TARGETS = (
 def targets_of(system: SystemUnderTest) -> frozenset[str]:
     """Return the kinds of target that a system exposes, as ``faults.packages`` calls them."""
     return frozenset(name for name, capability in _TARGETS if capability in system.capabilities)
+
+
+def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:
+    """Return the tags of the faults that a system can suffer, in the order of the packages."""
+    exposed = targets_of(system)
+    return tuple(kind.tag for package in PACKAGES for kind in package.kinds if kind.needs in exposed)
+
+
+def fault_phases_of(system: SystemUnderTest) -> tuple[str, ...]:
+    """Return the phases in which a fault can strike a system and be told to have done so.
+
+    Without protocol points nothing can be aimed, and what is known of the job is whether it runs.
+    """
+    aimed = Capability.PROTOCOL_POINTS in system.capabilities
+    return tuple(phase.value for phase in Phase if aimed or phase in (Phase.PROCESSING, Phase.RESTORING))
 
 
 def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:

@@ -16,7 +16,7 @@ from harness.campaign.budget import Budget
 from harness.campaign.configuration import CampaignConfiguration
 from harness.campaign.failures import shrink_failure
 from harness.campaign.interrupts import Interrupts, caught
-from harness.campaign.plans import campaign_plans
+from harness.campaign.plans import campaign_plans, fault_kinds_of, fault_phases_of
 from harness.campaign.progress import CampaignProgress
 from harness.campaign.run_directory import RunDirectory
 from harness.campaign.sometimes import SometimesDuplicates
@@ -228,6 +228,8 @@ class _Campaign:
             environment=environment(),
             configuration=msgspec.json.decode(msgspec.json.encode(self._configuration)),
             interrupted=interrupted,
+            fault_kinds=fault_kinds_of(self._system),
+            fault_phases=fault_phases_of(self._system),
             findings=tally.findings,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),
