@@ -9,9 +9,46 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults.injectors.processes import Injection, Injector, kill_process
+from faults.injectors.connections import disturb_channel, partition
+from faults.injectors.injection import Injection, Injector
+from faults.injectors.pauses import pause_process
+from faults.injectors.processes import kill_process
 from faults.targets import Targets
-from faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker
+from faults.vocabulary import (
+    COORDINATOR,
+    BlackHoleChannel,
+    CrashCoordinator,
+    CutChannel,
+    DelayChannel,
+    Direction,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    LoseHost,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseExecutor,
+    PauseWorker,
+    Peers,
+    ThrottleChannel,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a generator drew for a fault. A kind takes what it has a use for, and ignores the rest."""
+
+    subtask: str
+    """The subtask that is hit; the sending end of a connection."""
+    receiver: str = COORDINATOR
+    """The other end of a connection."""
+    lose_unsynced: bool = False
+    duration_ms: int = 1
+    latency_ms: int = 1
+    jitter_ms: int = 0
+    bytes_per_second: int = 1
+    direction: Direction = Direction.BOTH
+    peers: Peers = Peers.EVERYONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +56,21 @@ class FaultKind:
     """One kind of fault and what belongs to it."""
 
     name: str
-    """Short name within its package, used as a key of weights in campaign files."""
+    """Short name, the only one of all packages: a key of weights in campaign files."""
     tag: str
     """The fault's tag in plans, for instance ``kill_executor``."""
     label: str
     colour: str
     """Colour in timelines, ``#rrggbb``."""
     needs: str
-    """Kind of target that a system must expose: ``executor``, ``worker`` or ``coordinator``."""
-    build: Callable[[str, bool], Fault]
-    """Generator hook: (subtask, lose_unsynced) -> fault. What the kind does not have, it ignores."""
-    can_lose_unsynced: bool
+    """What a system must expose: ``executor``, ``worker``, ``coordinator``, ``host`` (can be killed), ``pause``,
+    ``channel`` or ``partition``."""
+    build: Callable[[Aim], Fault]
+    """Generator hook."""
     inject: Injector
+    can_lose_unsynced: bool = False
+    outlasts_heartbeat: bool = False
+    """Whether a generator lets it last longer than the heartbeat timeout, so that a zombie comes back (REC-2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +84,7 @@ class FaultPackage:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Return the kinds of target that its faults need."""
+        """Return what its faults need of a system."""
         return tuple(dict.fromkeys(kind.needs for kind in self.kinds))
 
 
@@ -59,9 +99,9 @@ KILL = FaultPackage(
             label="kill executor",
             colour="#b3261e",
             needs="executor",
-            build=lambda subtask, lose: KillExecutor(subtask=subtask, lose_unsynced=lose),
-            can_lose_unsynced=True,
+            build=lambda aim: KillExecutor(aim.subtask, aim.lose_unsynced),
             inject=kill_process,
+            can_lose_unsynced=True,
         ),
         FaultKind(
             name="worker",
@@ -69,8 +109,7 @@ KILL = FaultPackage(
             label="kill worker",
             colour="#d9730d",
             needs="worker",
-            build=lambda subtask, _lose: KillWorker(subtask=subtask),
-            can_lose_unsynced=False,
+            build=lambda aim: KillWorker(aim.subtask),
             inject=kill_process,
         ),
         FaultKind(
@@ -79,15 +118,178 @@ KILL = FaultPackage(
             label="crash coordinator",
             colour="#7b3fa0",
             needs="coordinator",
-            build=lambda _subtask, lose: CrashCoordinator(lose_unsynced=lose),
+            build=lambda aim: CrashCoordinator(aim.lose_unsynced),
+            inject=kill_process,
             can_lose_unsynced=True,
+        ),
+    ),
+)
+
+HOST_LOSS = FaultPackage(
+    name="host-loss",
+    label="lost hosts",
+    colour="#7a1f1f",
+    kinds=(
+        FaultKind(
+            name="host",
+            tag="lose_host",
+            label="lose host",
+            colour="#7a1f1f",
+            needs="host",
+            build=lambda aim: LoseHost(aim.subtask),
             inject=kill_process,
         ),
     ),
 )
 
-PACKAGES: tuple[FaultPackage, ...] = (KILL,)
-"""Every package there is."""
+PAUSE = FaultPackage(
+    name="pause",
+    label="paused processes",
+    colour="#2f6f9f",
+    kinds=(
+        FaultKind(
+            name="pause-worker",
+            tag="pause_worker",
+            label="pause worker",
+            colour="#2f6f9f",
+            needs="pause",
+            build=lambda aim: PauseWorker(aim.subtask, aim.duration_ms),
+            inject=pause_process,
+        ),
+        FaultKind(
+            name="pause-executor",
+            tag="pause_executor",
+            label="pause executor",
+            colour="#1f4f7f",
+            needs="pause",
+            build=lambda aim: PauseExecutor(aim.subtask, aim.duration_ms),
+            inject=pause_process,
+        ),
+    ),
+)
+
+DELAY = FaultPackage(
+    name="delay",
+    label="delayed connections",
+    colour="#3b7a57",
+    kinds=(
+        FaultKind(
+            name="delay",
+            tag="delay_channel",
+            label="delay channel",
+            colour="#3b7a57",
+            needs="channel",
+            build=lambda aim: DelayChannel(
+                aim.subtask, aim.receiver, aim.latency_ms, aim.duration_ms, aim.jitter_ms, aim.direction
+            ),
+            inject=disturb_channel,
+        ),
+    ),
+)
+
+THROTTLE = FaultPackage(
+    name="throttle",
+    label="throttled connections",
+    colour="#8a7a1f",
+    kinds=(
+        FaultKind(
+            name="throttle",
+            tag="throttle_channel",
+            label="throttle channel",
+            colour="#8a7a1f",
+            needs="channel",
+            build=lambda aim: ThrottleChannel(
+                aim.subtask, aim.receiver, aim.bytes_per_second, aim.duration_ms, aim.direction
+            ),
+            inject=disturb_channel,
+        ),
+    ),
+)
+
+
+def _partition_executor(aim: Aim) -> Fault:
+    return PartitionExecutor(aim.subtask, aim.peers, aim.duration_ms, aim.direction)
+
+
+PARTITION = FaultPackage(
+    name="partition",
+    label="broken connections and partitions",
+    colour="#a03070",
+    kinds=(
+        FaultKind(
+            name="cut",
+            tag="cut_channel",
+            label="cut channel",
+            colour="#c2185b",
+            needs="channel",
+            build=lambda aim: CutChannel(aim.subtask, aim.receiver, aim.duration_ms),
+            inject=disturb_channel,
+        ),
+        FaultKind(
+            name="black-hole",
+            tag="black_hole_channel",
+            label="black-hole channel",
+            colour="#5d2a5d",
+            needs="channel",
+            build=lambda aim: BlackHoleChannel(aim.subtask, aim.receiver, aim.duration_ms, aim.direction),
+            inject=disturb_channel,
+        ),
+        FaultKind(
+            name="partition-executor",
+            tag="partition_executor",
+            label="partition executor",
+            colour="#a03070",
+            needs="partition",
+            build=_partition_executor,
+            inject=partition,
+        ),
+        FaultKind(
+            name="partition-halves",
+            tag="partition_halves",
+            label="partition halves",
+            colour="#802050",
+            needs="partition",
+            build=lambda aim: PartitionHalves((aim.subtask,), aim.duration_ms),
+            inject=partition,
+        ),
+    ),
+)
+
+ZOMBIE = FaultPackage(
+    name="zombie",
+    label="zombies: replaced while paused or partitioned, and back again",
+    colour="#444466",
+    kinds=(
+        FaultKind(
+            name="zombie-paused",
+            tag="pause_worker",
+            label="pause worker beyond the heartbeat timeout",
+            colour="#444466",
+            needs="pause",
+            build=lambda aim: PauseWorker(aim.subtask, aim.duration_ms),
+            inject=pause_process,
+            outlasts_heartbeat=True,
+        ),
+        FaultKind(
+            name="zombie-partitioned",
+            tag="partition_executor",
+            label="partition executor beyond the heartbeat timeout",
+            colour="#55447f",
+            needs="partition",
+            build=lambda aim: PartitionExecutor(
+                aim.subtask, Peers.COORDINATOR, aim.duration_ms, aim.direction
+            ),
+            inject=partition,
+            outlasts_heartbeat=True,
+        ),
+    ),
+)
+
+PACKAGES: tuple[FaultPackage, ...] = (KILL, HOST_LOSS, PAUSE, DELAY, THROTTLE, PARTITION, ZOMBIE)
+"""Every package there is. Zombies are pauses and partitions that last: their tags belong to those packages first."""
+
+KINDS: dict[str, FaultKind] = {kind.name: kind for package in PACKAGES for kind in package.kinds}
+"""Every kind by its name."""
 
 
 def tag_of(fault: Fault) -> str:
@@ -100,10 +302,9 @@ def tag_of(fault: Fault) -> str:
 def kind_of(fault: Fault) -> FaultKind:
     """Return the kind that a fault belongs to; raises LookupError if no package knows it."""
     tag = tag_of(fault)
-    for package in PACKAGES:
-        for kind in package.kinds:
-            if kind.tag == tag:
-                return kind
+    for kind in KINDS.values():
+        if kind.tag == tag:
+            return kind
     raise LookupError(f"no package in faults.packages has a kind for {tag!r}")
 
 

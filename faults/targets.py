@@ -81,11 +81,11 @@ class LinkTarget(Protocol):
 class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
-    def executor_of(self, subtask: str) -> PausableTarget | None:
-        """Return the executor that hosts a subtask now."""
+    def executor_of(self, subtask: str) -> ProcessTarget | None:
+        """Return the executor that hosts a subtask now; a ``PausableTarget`` if it can be paused."""
 
-    def worker_of(self, subtask: str) -> PausableTarget | None:
-        """Return the process that runs a subtask now."""
+    def worker_of(self, subtask: str) -> ProcessTarget | None:
+        """Return the process that runs a subtask now; a ``PausableTarget`` if it can be paused."""
 
     def coordinator(self) -> ProcessTarget | None:
         """Return the coordinator."""
@@ -101,6 +101,38 @@ class Targets(Protocol):
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
         """Return all connections between the executors of some subtasks and everybody else, seen from the former."""
+
+
+class NoTargets:
+    """Exposes nothing: a system's own targets derive from it and replace what they do expose."""
+
+    def executor_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no executor is exposed."""
+        return None
+
+    def worker_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no process of a subtask is exposed."""
+        return None
+
+    def coordinator(self) -> ProcessTarget | None:
+        """Return None: no coordinator is exposed."""
+        return None
+
+    def host_of(self, subtask: str) -> ProcessTarget | None:
+        """Return None: no host is exposed."""
+        return None
+
+    def link(self, sender: str, receiver: str) -> LinkTarget | None:
+        """Return None: no connection is exposed."""
+        return None
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[LinkTarget] | None:
+        """Return None: no connection is exposed."""
+        return None
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
+        """Return None: no connection is exposed."""
+        return None
 
 
 class TargetGone(Exception):

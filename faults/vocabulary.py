@@ -7,6 +7,7 @@ docstring what a correct system must survive (its contract).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -254,7 +255,9 @@ ProcessFault = KillExecutor | KillWorker | CrashCoordinator | LoseHost
 PauseFault = PauseWorker | PauseExecutor
 ChannelFault = DelayChannel | ThrottleChannel | CutChannel | BlackHoleChannel
 PartitionFault = PartitionExecutor | PartitionHalves
-Fault = ProcessFault | PauseFault | ChannelFault | PartitionFault
+HealingFault = PauseFault | ChannelFault | PartitionFault
+"""Faults that last for their ``duration_ms``."""
+Fault = ProcessFault | HealingFault
 """Every fault there is. A new one needs an injector, a target kind and a place in the simulator."""
 
 
@@ -278,6 +281,25 @@ def duration_of(fault: Fault) -> int | None:
             return None
         case _:
             return fault.duration_ms
+
+
+def loses_unsynced(fault: Fault) -> bool:
+    """Tell whether a fault takes a host's unsynced writes with it."""
+    return isinstance(fault, KillExecutor | CrashCoordinator) and fault.lose_unsynced
+
+
+def renamed(fault: Fault, rename: Callable[[str], str]) -> Fault:
+    """Return the fault with every subtask that it names replaced; the coordinator stays what it is."""
+    match fault:
+        case CrashCoordinator():
+            return fault
+        case DelayChannel() | ThrottleChannel() | CutChannel() | BlackHoleChannel():
+            receiver = fault.receiver if fault.receiver == COORDINATOR else rename(fault.receiver)
+            return msgspec.structs.replace(fault, sender=rename(fault.sender), receiver=receiver)
+        case PartitionHalves(subtasks=subtasks):
+            return msgspec.structs.replace(fault, subtasks=tuple(dict.fromkeys(map(rename, subtasks))))
+        case _:
+            return msgspec.structs.replace(fault, subtask=rename(fault.subtask))
 
 
 class At(msgspec.Struct, frozen=True, tag="at", forbid_unknown_fields=True):

@@ -1,4 +1,8 @@
-"""The nemesis: carries out a plan's fault schedule while a deployment runs, and keeps the books.
+"""The nemesis: carries out a plan's fault schedule while a deployment runs, heals it, and keeps the books.
+
+All times that it is told or asked are those of the deployment's clock, milliseconds since the trial's start. A
+timed fault is due so long after the first attempt ran; a fault that lasts is healed so long after it fired, and
+what is not healed at the end of the run is healed then.
 
 Each planned fault fires at most once. A fault that is due while its target is not there (a subtask between
 two attempts) stays due: an aimed one until the next matching occurrence, a timed one until ``RETRY_MS``
@@ -17,10 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from faults import packages
-from faults.injectors.processes import Injection
+from faults.injectors.injection import Heal, Injection
 from faults.targets import Targets
 from faults.triggers import OccurrenceCounter, describe
-from faults.vocabulary import After, At, Fault, ProtocolPoint, ScheduledFault, label
+from faults.vocabulary import After, At, Fault, ProtocolPoint, ScheduledFault, duration_of, label
 from harness.oracle.history import Operation, Outcome
 from harness.record import FaultRecord
 
@@ -43,7 +47,7 @@ class _Entry:
     planned: ScheduledFault
     counter: OccurrenceCounter | None
     due_ms: float
-    """Timed faults: when to look next."""
+    """Timed faults: when to look next, counted from when the first attempt ran."""
     done: bool = False
     tries: int = 0
     outcome: str = "not_fired"
@@ -51,7 +55,12 @@ class _Entry:
     reason: str = ""
     fired_at_ms: float | None = None
     attempt: int | None = None
-    booked: list[tuple[float, Outcome]] = field(default_factory=list)
+    heal: Heal | None = None
+    """Undoes it; None before it fired, if nothing of it can be undone, and once somebody undoes it."""
+    heal_at_ms: float = 0.0
+    healed_at_ms: float | None = None
+    booked: list[tuple[float, str, Outcome]] = field(default_factory=list)
+    """(time, ``fault`` or ``heal``, outcome)"""
 
 
 class Nemesis:
@@ -65,6 +74,8 @@ class Nemesis:
         self._now_ms: Callable[[], float] = lambda: 0.0
         self._attempt: int | None = None
         self._entries = [_entry(index, planned) for index, planned in enumerate(schedule)]
+        self._first_ran_ms: float | None = None
+        self._lasting = [e for e in self._entries if duration_of(e.planned.fault) is not None]
         self._timed = [entry for entry in self._entries if isinstance(entry.planned.trigger, At)]
         self._aimed: dict[ProtocolPoint, list[_Entry]] = {}
         for entry in self._entries:
@@ -90,17 +101,35 @@ class Nemesis:
         for entry in due:
             self._carry_out(entry, attempt)
 
+    def first_attempt_ran(self) -> None:
+        """Count timed faults from now on."""
+        if self._first_ran_ms is None:
+            self._first_ran_ms = self._now_ms()
+
     def next_time_ms(self) -> float | None:
-        """Return the earliest time at which a timed fault is due, counted from when the first attempt ran."""
-        return min((entry.due_ms for entry in self._timed if not entry.done), default=None)
+        """Return when the next timed fault or healing is due, None if none is; the deployment's clock."""
+        with self._lock:
+            times = [entry.heal_at_ms for entry in self._lasting if entry.heal is not None]
+            origin_ms = self._first_ran_ms
+            if origin_ms is not None:
+                times += [origin_ms + entry.due_ms for entry in self._timed if not entry.done]
+        return min(times, default=None)
 
     def time_reached(self, now_ms: float) -> None:
-        """Carry out every timed fault that is due at ``now_ms``, counted from when the first attempt ran."""
+        """Heal what has lasted its time, then carry out every timed fault that is due; the deployment's clock."""
+        self._heal(lambda entry: entry.heal_at_ms <= now_ms + _EARLY_MS)
+        if self._first_ran_ms is None:
+            return
+        since_ms = now_ms - self._first_ran_ms
         with self._lock:
-            due = [entry for entry in self._timed if not entry.done and entry.due_ms <= now_ms + _EARLY_MS]
+            due = [entry for entry in self._timed if not entry.done and entry.due_ms <= since_ms + _EARLY_MS]
             _claim(due)
         for entry in due:
-            self._carry_out(entry, self._attempt, retry_ms=now_ms + RETRY_MS)
+            self._carry_out(entry, self._attempt, retry_ms=since_ms + RETRY_MS)
+
+    def heal_all(self) -> None:
+        """Heal whatever still lasts, at the end of the run; a healing that fails is in the record."""
+        self._heal(lambda entry: True)
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
         """Return the (point, subtask or any) pairs that planned faults wait for, in the order of the plan."""
@@ -118,20 +147,18 @@ class Nemesis:
     def operations(self) -> tuple[Operation, ...]:
         """Return the history's lines of process ``nemesis``, by time; their index starts at 0."""
         with self._lock:
-            lines = [
-                (time_ms, entry, outcome) for entry in self._entries for time_ms, outcome in entry.booked
-            ]
-        lines.sort(key=lambda line: (line[0], line[1].index))
+            lines = [(entry, *line) for entry in self._entries for line in entry.booked]
+        lines.sort(key=lambda line: (line[1], line[0].index))
         return tuple(
             Operation(
                 index=index,
                 time_ms=time_ms,
                 process="nemesis",
-                operation="fault",
+                operation=operation,
                 outcome=outcome,
                 value={"fault": entry.index, "label": label(entry.planned.fault), "target": entry.target},
             )
-            for index, (time_ms, entry, outcome) in enumerate(lines)
+            for index, (entry, time_ms, operation, outcome) in enumerate(lines)
         )
 
     def _carry_out(self, entry: _Entry, attempt: int | None, retry_ms: float = 0.0) -> None:
@@ -146,21 +173,56 @@ class Nemesis:
                 raise RuntimeError("a point was reached before the deployment bound its targets")
             injection = self._inject(entry.planned.fault, self._targets)
         except Exception as error:  # noqa: BLE001 - a broken injector must not take the record with it
-            last_line = traceback.format_exception_only(error)[-1].strip()
             with self._lock:
-                entry.reason = f"the injector failed: {last_line}"
-                entry.booked += [(started_ms, Outcome.INVOKE), (started_ms, Outcome.INFO)]
+                entry.reason = f"the injector failed: {_last_line(error)}"
+                entry.booked += _booked("fault", started_ms, started_ms, Outcome.INFO)
             return
         with self._lock:
             entry.outcome, entry.target, entry.reason = injection.outcome, injection.target, injection.reason
             if injection.fired:
                 entry.fired_at_ms, entry.attempt = started_ms, attempt
-                entry.booked += [(started_ms, Outcome.INVOKE), (self._now_ms(), Outcome.OK)]
+                fired_ms = self._now_ms()
+                entry.heal, entry.heal_at_ms = (
+                    injection.heal,
+                    fired_ms + (duration_of(entry.planned.fault) or 0),
+                )
+                entry.booked += _booked("fault", started_ms, fired_ms, Outcome.OK)
                 if entry.tries > 1:
                     entry.reason = f"its target was not there before; fired at try {entry.tries}"
             else:
                 entry.due_ms = retry_ms
                 entry.done = entry.counter is None and entry.tries >= RETRIES_MAX
+
+    def _heal(self, due: Callable[[_Entry], bool]) -> None:
+        """Heal the entries that last and are due, each once, in the order of the plan."""
+        with self._lock:
+            claimed: list[tuple[_Entry, Heal]] = []
+            for entry in self._lasting:
+                if entry.heal is not None and due(entry):
+                    claimed.append((entry, entry.heal))
+                    entry.heal = None
+        for entry, heal in claimed:
+            started_ms = self._now_ms()
+            try:
+                heal()
+            except Exception as error:  # noqa: BLE001 - the other faults must be healed, and the record be kept
+                with self._lock:
+                    entry.reason = f"it could not be healed: {_last_line(error)}"
+                    entry.booked += _booked("heal", started_ms, self._now_ms(), Outcome.INFO)
+                continue
+            with self._lock:
+                entry.healed_at_ms = self._now_ms()
+                entry.booked += _booked("heal", started_ms, entry.healed_at_ms, Outcome.OK)
+
+
+def _last_line(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+def _booked(
+    operation: str, from_ms: float, to_ms: float, outcome: Outcome
+) -> list[tuple[float, str, Outcome]]:
+    return [(from_ms, operation, Outcome.INVOKE), (to_ms, operation, outcome)]
 
 
 def _entry(index: int, planned: ScheduledFault) -> _Entry:
@@ -194,6 +256,7 @@ def _record(entry: _Entry) -> FaultRecord:
         target=entry.target,
         reason=entry.reason or ("" if entry.outcome == "fired" else _never_due(entry)),
         attempt=entry.attempt,
+        healed_at_ms=entry.healed_at_ms,
     )
 
 

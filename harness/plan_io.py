@@ -10,7 +10,7 @@ from faults.schedule import ScheduleError, validate
 from harness.errors import UsageProblem
 from harness.plan import PLAN_VERSION, TrialPlan
 from harness.strict_input import convert, nearest, read_json
-from harness.suts.system import SystemUnderTest
+from harness.suts.system import ShowsChannels, SystemUnderTest
 
 _AT_LEAST: tuple[tuple[str, int], ...] = (
     ("workload.batches", 0),
@@ -98,12 +98,13 @@ def check_values(plan: TrialPlan, source: str) -> None:
 def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan") -> None:
     """Raise UsageProblem unless the system can run the plan as it is meant.
 
-    Checked: numbers are in range, and the subtasks that faults name exist. A fault that the system cannot
+    Checked: numbers are in range, and the subtasks and channels that faults name exist. A fault that the system cannot
     suffer is not refused here: the trial records it as skipped, with the reason, and is UNKNOWN.
     """
     check_values(plan, source)
     try:
-        validate(plan.faults, system.subtasks(plan))
+        channels = system.channels(plan) if isinstance(system, ShowsChannels) else None
+        validate(plan.faults, system.subtasks(plan), channels)
     except ScheduleError as error:
         raise UsageProblem(f"{source}: {error}") from error
 

@@ -33,6 +33,8 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """Why it did not fire or was skipped."""
     attempt: int | None = None
     """The attempt that ran when it fired."""
+    healed_at_ms: float | None = None
+    """When it was undone, if it lasts for a time: after its duration, or at the end of the run."""
     phase: str | None = None
     """The ``faults.vocabulary.Phase`` in which it fired; None if it did not, or in a record of older times."""
 

@@ -18,8 +18,16 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
-from faults.packages import PACKAGES, FaultKind
-from faults.vocabulary import COORDINATOR_POINTS, After, At, CrashCoordinator, ProtocolPoint, ScheduledFault
+from faults.packages import KINDS, Aim, FaultKind
+from faults.vocabulary import (
+    COORDINATOR_POINTS,
+    After,
+    At,
+    CrashCoordinator,
+    ProtocolPoint,
+    ScheduledFault,
+    subtasks_of,
+)
 from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import Profile, Range
 from harness.workloads.registry import workload_named
@@ -115,11 +123,10 @@ def _chance(draw: st.DrawFn, per_mille: int) -> bool:
 
 def _kinds(profile: Profile, allowed: frozenset[str] | None) -> tuple[FaultKind, ...]:
     """Return the fault kinds, each as often as its weight says, of those that the system can suffer."""
-    by_name = {kind.name: kind for package in PACKAGES for kind in package.kinds}
     return tuple(
-        by_name[name]
+        KINDS[name]
         for name, weight in profile.kinds
-        if allowed is None or by_name[name].needs in allowed
+        if allowed is None or KINDS[name].needs in allowed
         for _ in range(weight)
     )
 
@@ -258,7 +265,7 @@ def _draw_fault(
     own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
     target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
     lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
-    return ScheduledFault(kind.build(target, lose), trigger)
+    return ScheduledFault(kind.build(Aim(target, lose_unsynced=lose)), trigger)
 
 
 def _hittable(trigger: At | After, job: _Job) -> tuple[str, ...]:
@@ -284,7 +291,7 @@ def _draw_aim(draw: st.DrawFn, profile: Profile, job: _Job, before: Sequence[Sch
 def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
     """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
     kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.sinks))
-    return ScheduledFault(kind.build(sink, False), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
+    return ScheduledFault(kind.build(Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
 
 
 def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
@@ -297,9 +304,9 @@ def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
     if not isinstance(trigger, After):
         return False
     if trigger.point in _SINK_ONLY:
-        return isinstance(fault, CrashCoordinator) or fault.subtask == trigger.subtask
+        return isinstance(fault, CrashCoordinator) or subtasks_of(fault) == (trigger.subtask,)
     if trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED:
-        return isinstance(fault, CrashCoordinator) or fault.subtask in job.sinks
+        return isinstance(fault, CrashCoordinator) or subtasks_of(fault)[0] in job.sinks
     return False
 
 
@@ -317,7 +324,7 @@ def _fails_what_it_hits(scheduled: ScheduledFault, point: ProtocolPoint, subtask
     if isinstance(scheduled.fault, CrashCoordinator):
         return point is ProtocolPoint.CHECKPOINT_TRIGGERED or point is ProtocolPoint.ATTEMPT_RUNNING
     again = point in _BEFORE_ACKNOWLEDGEMENT or point in _RESTORE
-    return again and scheduled.fault.subtask == subtask
+    return again and subtasks_of(scheduled.fault) == (subtask,)
 
 
 # --- drawing many plans -------------------------------------------------------------------------------------

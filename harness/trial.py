@@ -57,7 +57,10 @@ def execute(
     nemesis = Nemesis(plan.faults)
     started_at, started = datetime.now(UTC), time.monotonic()
     try:
-        outcome = system.run(plan, nemesis, directory)
+        try:
+            outcome = system.run(plan, nemesis, directory)
+        finally:
+            nemesis.heal_all()  # nothing paused or cut off is left to the next trial, whatever the adapter did
     except (UsageError, NondeterminismError, InternalError):
         raise  # nothing was learnt of the system: the caller, or we, must act
     except Exception as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost

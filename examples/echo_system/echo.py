@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from faults.targets import ProcessTarget, TargetGone
+from faults.targets import NoTargets, ProcessTarget, TargetGone
 from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
 from harness.oracle.history import End, History, Operation, Outcome, Row
 from harness.oracle.sequential_model import Aggregate, SequentialSpec
@@ -91,24 +91,16 @@ class Worker:
         return self.dead
 
 
-class EchoTargets:
+class EchoTargets(NoTargets):
     """What can be hit: the worker; there are no executors and no coordinator."""
 
     def __init__(self) -> None:
         """Start with the first worker."""
         self.worker = Worker(1)
 
-    def executor_of(self, subtask: str) -> ProcessTarget | None:
-        """Return None: there are no executors."""
-        return None
-
     def worker_of(self, subtask: str) -> ProcessTarget | None:
         """Return the worker that runs now."""
         return self.worker
-
-    def coordinator(self) -> ProcessTarget | None:
-        """Return None: there is no coordinator."""
-        return None
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Injectors: carry out a fault on a structural target, and prove that it fired."""
+"""Injectors: carry out a fault on a structural target, prove that it fired, and say how it heals."""

@@ -7,58 +7,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
+from faults.injectors.injection import Injection, proved, skipped, unproved
 from faults.targets import ProcessTarget, TargetGone, Targets
-from faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker
-
-PROOF_POLLS_MAX = 500
-"""How often a victim is asked whether it is dead before the kill counts as failed."""
-PROOF_POLL_SECONDS = 0.01
-"""Pause between two questions; a simulated victim is dead at the first, so virtual time never waits here."""
+from faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker, LoseHost
 
 
-@dataclass(frozen=True, slots=True)
-class Injection:
-    """What became of one attempt to inject a fault."""
-
-    outcome: str
-    """``fired``, ``not_fired`` or ``skipped``, as in the fault record."""
-    target: str = ""
-    """What was hit."""
-    reason: str = ""
-    """Why it did not fire or was skipped."""
-
-    @property
-    def fired(self) -> bool:
-        """Tell whether the fault was proved to have fired."""
-        return self.outcome == "fired"
-
-
-class Injector(Protocol):
-    """Carries out one kind of fault."""
-
-    def __call__(self, fault: Fault, targets: Targets) -> Injection:
-        """Inject the fault once; never raises for a missing or dead target, which is an outcome."""
-
-
-def kill_process(fault: Fault, targets: Targets, pause: Callable[[float], None] = time.sleep) -> Injection:
-    """Carry out KillExecutor, KillWorker or CrashCoordinator; ``pause`` waits (seconds) between proofs."""
+def kill_process(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:
+    """Carry out KillExecutor, KillWorker, CrashCoordinator or LoseHost; ``wait`` waits (seconds) between proofs."""
     target, role = _find(fault, targets)
     if target is None:
-        return Injection("skipped", reason=f"the system exposes no {role} now")
+        return skipped(role)
     description = target.description
     try:
-        if isinstance(fault, KillWorker):
-            target.kill()
-        else:
+        if isinstance(fault, KillExecutor | CrashCoordinator):
             target.kill(lose_unsynced=fault.lose_unsynced)
+        else:
+            target.kill()
     except TargetGone as gone:
         return Injection("not_fired", description, f"the target was already dead: {gone}")
-    if not _proved_dead(target, pause):
-        bound = PROOF_POLLS_MAX * PROOF_POLL_SECONDS
-        return Injection("not_fired", description, f"the target was still alive {bound:.0f} s after the kill")
+    if not proved(target.is_dead, wait):
+        return unproved(description, "the target was still alive")
     return Injection("fired", description)
 
 
@@ -68,13 +37,8 @@ def _find(fault: Fault, targets: Targets) -> tuple[ProcessTarget | None, str]:
             return targets.executor_of(subtask), f"executor of {subtask}"
         case KillWorker(subtask=subtask):
             return targets.worker_of(subtask), f"worker of {subtask}"
+        case LoseHost(subtask=subtask):
+            return targets.host_of(subtask), f"host of {subtask}"
         case CrashCoordinator():
             return targets.coordinator(), "coordinator"
-
-
-def _proved_dead(target: ProcessTarget, pause: Callable[[float], None]) -> bool:
-    for _ in range(PROOF_POLLS_MAX):
-        if target.is_dead():
-            return True
-        pause(PROOF_POLL_SECONDS)
-    return target.is_dead()
+    raise TypeError(f"{type(fault).__name__} kills no process")

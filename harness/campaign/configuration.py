@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from faults.packages import PACKAGES
+from faults.packages import KINDS
 from faults.vocabulary import ScheduledFault
 from harness.campaign.budget import Budget, parse_duration
 from harness.errors import UsageProblem
@@ -195,7 +195,7 @@ def _check_sections(sections: _HasSections, source: str, path: str) -> None:
 
 
 def _check_weights(weights: dict[str, int], source: str) -> None:
-    known = [kind.name for package in PACKAGES for kind in package.kinds]
+    known = list(KINDS)
     for name, weight in weights.items():
         if name not in known:
             raise UsageProblem(f"{source}: unknown key 'weights.{name}'{nearest(name, known)}")

@@ -22,6 +22,10 @@ _TARGETS = (
     ("executor", Capability.EXECUTOR_KILL),
     ("worker", Capability.WORKER_KILL),
     ("coordinator", Capability.COORDINATOR_CRASH),
+    ("host", Capability.HOST_LOSS),
+    ("pause", Capability.PAUSE),
+    ("channel", Capability.CHANNEL_FAULTS),
+    ("partition", Capability.PARTITION),
 )
 
 

@@ -15,7 +15,20 @@ from typing import Any
 import msgspec
 
 from faults.schedule import ScheduleError, validate
-from faults.vocabulary import After, At, CrashCoordinator, KillExecutor, KillWorker, ScheduledFault
+from faults.vocabulary import (
+    After,
+    At,
+    CrashCoordinator,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    LoseHost,
+    ScheduledFault,
+    duration_of,
+    loses_unsynced,
+    renamed,
+    subtasks_of,
+)
 from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
 
 StillFails = Callable[[TrialPlan], bool]
@@ -70,11 +83,11 @@ def sort_key(plan: TrialPlan) -> SortKey:
 
 def _fault_key(scheduled: ScheduledFault) -> SortKey:
     fault, trigger = scheduled.fault, scheduled.trigger
-    hit = "" if isinstance(fault, CrashCoordinator) else fault.subtask
-    loses = not isinstance(fault, KillWorker) and fault.lose_unsynced
+    hit = subtasks_of(fault)
+    where = (tuple(map(_index, hit)), hit, duration_of(fault) or 0)
     if isinstance(trigger, At):
-        return (loses, 1, trigger.time_ms, _index(hit), hit, "")
-    return (loses, 0, trigger.nth, _index(hit), hit, trigger.subtask or "")
+        return (loses_unsynced(fault), 1, trigger.time_ms, *where, "")
+    return (loses_unsynced(fault), 0, trigger.nth, *where, trigger.subtask or "")
 
 
 def _index(subtask: str) -> int:
@@ -172,7 +185,7 @@ def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def simplify_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose, for each fault: nothing lost, the first occurrence, an earlier time, the first subtask."""
+    """Propose, for each fault: nothing lost, sooner over, the first occurrence, an earlier time, the first subtask."""
     for index, scheduled in enumerate(plan.faults):
         for simpler in _simpler_fault(scheduled):
             changed = (*plan.faults[:index], simpler, *plan.faults[index + 1 :])
@@ -181,8 +194,8 @@ def simplify_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 def _simpler_fault(scheduled: ScheduledFault) -> Iterator[ScheduledFault]:
     fault, trigger = scheduled.fault, scheduled.trigger
-    if not isinstance(fault, KillWorker) and fault.lose_unsynced:
-        yield ScheduledFault(msgspec.structs.replace(fault, lose_unsynced=False), trigger)
+    for simpler in _simpler_kind(fault):
+        yield ScheduledFault(simpler, trigger)
     match trigger:
         case At(time_ms=time_ms):
             for earlier in _smaller(time_ms, 0):
@@ -195,10 +208,21 @@ def _simpler_fault(scheduled: ScheduledFault) -> Iterator[ScheduledFault]:
         yield first
 
 
+def _simpler_kind(fault: Fault) -> Iterator[Fault]:
+    match fault:
+        case KillExecutor() | CrashCoordinator():
+            if fault.lose_unsynced:
+                yield msgspec.structs.replace(fault, lose_unsynced=False)
+        case KillWorker() | LoseHost():
+            return
+        case _:
+            for shorter in _smaller(fault.duration_ms, 1):
+                yield msgspec.structs.replace(fault, duration_ms=shorter)
+
+
 def _first_subtasks(scheduled: ScheduledFault) -> ScheduledFault:
     fault, trigger = scheduled.fault, scheduled.trigger
-    if not isinstance(fault, CrashCoordinator):
-        fault = msgspec.structs.replace(fault, subtask=_first(fault.subtask))
+    fault = renamed(fault, _first)
     if isinstance(trigger, After) and trigger.subtask is not None:
         trigger = msgspec.structs.replace(trigger, subtask=_first(trigger.subtask))
     return ScheduledFault(fault, trigger)
@@ -327,8 +351,7 @@ def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
 
 def _retargeted(scheduled: ScheduledFault, subtasks: Sequence[str]) -> ScheduledFault:
     fault, trigger = scheduled.fault, scheduled.trigger
-    if isinstance(fault, KillExecutor | KillWorker):
-        fault = msgspec.structs.replace(fault, subtask=_existing(fault.subtask, subtasks))
+    fault = renamed(fault, lambda subtask: _existing(subtask, subtasks))
     if isinstance(trigger, After) and trigger.subtask is not None:
         trigger = msgspec.structs.replace(trigger, subtask=_existing(trigger.subtask, subtasks))
     return ScheduledFault(fault, trigger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from faults.vocabulary import duration_of
 from harness.oracle.checker import TrialContext
 from harness.oracle.verdict import Finding, Verdict
 from harness.record import FaultRecord
@@ -12,8 +13,14 @@ def _sentence(fault: FaultRecord) -> str:
     return f"faults[{fault.index}] ({fault.label}, {fault.trigger}): {fault.outcome}, {reason}"
 
 
+def _not_healed(fault: FaultRecord, context: TrialContext) -> bool:
+    """Tell whether a fault that lasts for a time lasted beyond the trial."""
+    planned = context.plan.faults[fault.index : fault.index + 1]
+    return fault.healed_at_ms is None and any(duration_of(entry.fault) is not None for entry in planned)
+
+
 class FaultsFired:
-    """UNKNOWN if a planned fault did not fire, was skipped, or left no record at all; VALID otherwise."""
+    """UNKNOWN if a planned fault did not fire, was skipped, was not healed, or left no record; VALID otherwise."""
 
     name = "faults-fired"
     clauses = ("CAM-3",)
@@ -23,6 +30,7 @@ class FaultsFired:
         records = {record.index: record for record in context.faults}
         fired = [record for record in context.faults if record.outcome == "fired"]
         unproved = [_sentence(record) for record in context.faults if record.outcome != "fired"]
+        unproved += [_sentence(record) for record in fired if _not_healed(record, context)]
         unproved += [
             f"faults[{index}]: the nemesis left no record of it"
             for index in range(len(context.plan.faults))
@@ -35,7 +43,9 @@ class FaultsFired:
             "skipped": sum(record.outcome == "skipped" for record in context.faults),
         }
         if unproved:
-            summary = f"{len(unproved)} of {counts['planned']} planned faults did not fire"
+            summary = (
+                f"{len(unproved)} of {counts['planned']} planned faults did not fire, or were not healed"
+            )
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts, tuple(unproved[:10]))
         summary = f"all {len(fired)} planned faults fired" if fired else "no fault was planned"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

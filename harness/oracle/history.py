@@ -21,6 +21,7 @@ ack        c        ok       ``checkpoint, attempt, subtask``: an acknowledgemen
 commit     c        ok       ``checkpoint, subtask``: a sink made visible what the checkpoint covers
 job        c        ok, fail ``reason``: the job finished, or gave up
 fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
+heal       nemesis  all      likewise; ok: a fault that lasts for a time was undone
 ========== ======== ======== ===========================================================================
 
 Process ``c`` is ``coordinator``. Operations stand in order of time; those of one process in order of

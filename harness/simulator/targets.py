@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from faults.targets import TargetGone
+from faults.targets import NoTargets, TargetGone
 from harness.simulator.process import SimulatedExecutor, SimulatedSubtask
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _CoordinatorTarget:
         return not self._coordinator.alive
 
 
-class SimulatedTargets:
+class SimulatedTargets(NoTargets):
     """Hands out targets; implements ``faults.targets.Targets``."""
 
     def __init__(self, world: SimulatedWorld) -> None:

@@ -188,7 +188,10 @@ class SimulatedWorld:
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = []
         """What refers to the world or to its neighbours and back: processes, past and present, and targets."""
-        self._first_running_ms: float | None = None
+        self._ran = False
+        """Whether any attempt came to run."""
+        self._armed_ms: float | None = None
+        """When the nemesis is called next."""
         self.first_record_ms: dict[int, float] = {}
         """Attempt -> when its first batch was processed."""
         self._driver_type = components.subtask_driver or SubtaskDriver
@@ -328,25 +331,31 @@ class SimulatedWorld:
         if point is ProtocolPoint.RECORDS_PROCESSED:
             if attempt not in self.first_record_ms:
                 self.first_record_ms[attempt] = self.scheduler.now
-        elif point is ProtocolPoint.ATTEMPT_RUNNING and self._first_running_ms is None:
-            self._first_running_ms = self.scheduler.now
+        elif point is ProtocolPoint.ATTEMPT_RUNNING and not self._ran:
+            self._ran = True
+            self.nemesis.first_attempt_ran()
             self._arm()
         fault_point = self._watched.get(id(point))
         if fault_point is not None:
             self.trace.add((self.scheduler.now, subtask or "coordinator", "point", (point.value, checkpoint)))
             self.nemesis.point_reached(fault_point, subtask, attempt)
+            self._arm()
 
     def _arm(self) -> None:
-        assert self._first_running_ms is not None
+        """Make sure that the nemesis is called when its next fault or healing is due."""
         due = self.nemesis.next_time_ms()
-        if due is not None:
-            self.scheduler.at(self._first_running_ms + due, self._time_reached, due)
+        if due is not None and (self._armed_ms is None or due < self._armed_ms):
+            self._armed_ms = due
+            self.scheduler.at(due, self._time_reached, due)
 
     def _time_reached(self, due: float) -> None:
-        assert self._first_running_ms is not None
-        if not self.coordinator.driver.ended:
-            # Not less than what was asked for: the sum of two floats may fall a hair short of it.
-            self.nemesis.time_reached(max(due, self.scheduler.now - self._first_running_ms))
+        if self._armed_ms != due:
+            return  # something else became due before
+        self._armed_ms = None
+        if self.coordinator.driver.ended:
+            self.nemesis.heal_all()  # the job is over: no fault strikes any more, and whoever was stopped may leave
+        else:
+            self.nemesis.time_reached(self.scheduler.now)
             self._arm()
 
     def live(self, subtask: str) -> SimulatedSubtask | None:

@@ -62,6 +62,7 @@ WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
+_LOOK_AGAIN_MS = 20.0
 _FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.items()}
 
@@ -91,7 +92,6 @@ class _Watcher(JobObserver):
         self.nemesis: NemesisHooks | None = None
         self.runner: SparkJobRunner | None = None
         self.epoch_ms = 0.0
-        self.first_running_ms: float | None = None
         self.kills_ms: list[float] = []
         self.first_records_ms: dict[int, float] = {}
 
@@ -112,8 +112,8 @@ class _Watcher(JobObserver):
 
     def attempt_running(self, attempt: int) -> None:
         self.books.attempt_running(attempt)
-        if self.first_running_ms is None:
-            self.first_running_ms = self.now_ms()
+        if self.nemesis is not None:
+            self.nemesis.first_attempt_ran()
 
     def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
         at_ms -= self.epoch_ms
@@ -282,7 +282,10 @@ class ReferenceSpark:
         nemesis.bind(SparkTargets(runner.subtask_processes, watcher.note_kill), watcher.now_ms)
         watcher.nemesis = nemesis
         with runner:
-            end, reason, pending = _wait(runner, watcher, nemesis, plan)
+            try:
+                end, reason, pending = _wait(runner, watcher, nemesis, plan)
+            finally:
+                nemesis.heal_all()  # before the runner closes: what is stopped cannot leave
         duration_ms = watcher.now_ms()
         books = watcher.books
         if end is End.STUCK:
@@ -357,29 +360,17 @@ def _output(
 def _wait(
     runner: SparkJobRunner, watcher: _Watcher, nemesis: NemesisHooks, plan: TrialPlan
 ) -> tuple[End, str, tuple[str, ...]]:
-    """Wait for the job's end or the trial's bound, and let timed faults strike meanwhile."""
+    """Wait for the job's end or the trial's bound; meanwhile timed faults strike, and others are healed."""
     bound_ms = plan.limits.wall_s * 1_000.0
     while True:
-        due_ms = _next_fault_ms(watcher, nemesis)
-        ended = runner.wait(max(0.0, min(bound_ms, due_ms) - watcher.now_ms()) / 1_000.0)
+        due_ms = nemesis.next_time_ms()
+        # A fault that fires at a point meanwhile makes a healing due: look again soon.
+        next_ms = min(bound_ms, watcher.now_ms() + _LOOK_AGAIN_MS, due_ms if due_ms is not None else bound_ms)
+        ended = runner.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
         if ended is not None:
             end = End.FINISHED if ended.state is JobState.FINISHED else End.FAILED
             return end, ended.reason, ()
         if watcher.now_ms() >= bound_ms:
             return End.STUCK, f"no end within {plan.limits.wall_s} s", runner.waiting_for()
-        if watcher.first_running_ms is not None and watcher.now_ms() >= due_ms:
-            nemesis.time_reached(watcher.now_ms() - watcher.first_running_ms)
-
-
-def _next_fault_ms(watcher: _Watcher, nemesis: NemesisHooks) -> float:
-    """Return when the next timed fault is due in the trial's time, or when to look again.
-
-    Timed faults count from the moment the first attempt runs, which is not known before.
-    """
-    due = nemesis.next_time_ms()
-    if due is None:
-        return float("inf")
-    if watcher.first_running_ms is None:
-        return watcher.now_ms() + 20.0
-    # A hair later than due, so that rounding does not make it early.
-    return watcher.first_running_ms + due + 0.01
+        if due_ms is not None and watcher.now_ms() >= due_ms:
+            nemesis.time_reached(watcher.now_ms())

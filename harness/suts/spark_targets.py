@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-from faults.targets import TargetGone
+from faults.targets import NoTargets, TargetGone
 from reference_impl.ids import SubtaskId
 from reference_impl.spark.observer import SubtaskProcess
 
@@ -73,7 +73,7 @@ def _is_dead(process: psutil.Process) -> bool:
         return True
 
 
-class SparkTargets:
+class SparkTargets(NoTargets):
     """Hands out targets; implements ``faults.targets.Targets``."""
 
     def __init__(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from faults.targets import Targets
 from faults.vocabulary import ProtocolPoint
@@ -25,6 +25,10 @@ class Capability(StrEnum):
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
     SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be made as slow as a plan says."
+    HOST_LOSS = "A host can be lost together with its local disk."
+    PAUSE = "Its processes can be stopped for a time, and go on."
+    CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
+    PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 
 
 class NemesisHooks(Protocol):
@@ -36,11 +40,20 @@ class NemesisHooks(Protocol):
     def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
         """Called at every protocol point, while the subtask (None: the coordinator) stands still there."""
 
+    def first_attempt_ran(self) -> None:
+        """Called once, when the first attempt runs: timed faults count from then."""
+
     def next_time_ms(self) -> float | None:
-        """Return when ``time_reached`` is to be called next, on the deployment's clock; None: not at all."""
+        """Return when ``time_reached`` is to be called next, on the deployment's clock; None: not at all.
+
+        To be asked again after every other call: a fault that fires at a point is to be healed later.
+        """
 
     def time_reached(self, now_ms: float) -> None:
-        """Called when that time has come. Times count from the moment the first attempt ran."""
+        """Called when that time has come, with the deployment's clock: timed faults strike, others are healed."""
+
+    def heal_all(self) -> None:
+        """Called at the end of every run, however it ends: undoes what was not healed. Twice is harmless."""
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
         """Return the (point, subtask or any) pairs that a planned fault waits for, so only these need a stop."""
@@ -80,6 +93,14 @@ class TrialOutcome(Protocol):
     @property
     def measurements(self) -> dict[str, float]:
         """Return named numbers, units in the name."""
+
+
+@runtime_checkable
+class ShowsChannels(Protocol):
+    """What a system may add: which subtasks are connected, so that faults of channels are checked before they run."""
+
+    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel that the plan's job would have."""
 
 
 class SystemUnderTest(Protocol):

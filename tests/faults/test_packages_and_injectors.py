@@ -1,59 +1,107 @@
-"""Injectors prove what they did; packages know every fault of the vocabulary."""
+"""Injectors prove what they did and say how it heals; packages know every fault of the vocabulary."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import get_args
 
 import pytest
 
-from faults.injectors import processes
-from faults.packages import KILL, inject, kind_of, tag_of
-from faults.targets import ProcessTarget
-from faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker
-from tests.harness.fake_system import FakeProcess, FakeTargets
+from faults.injectors import connections, injection, pauses, processes
+from faults.packages import KILL, KINDS, PACKAGES, Aim, inject, kind_of, tag_of
+from faults.targets import Impairment, ImpairmentKind, ProcessTarget
+from faults.vocabulary import (
+    COORDINATOR,
+    BlackHoleChannel,
+    CrashCoordinator,
+    CutChannel,
+    DelayChannel,
+    Direction,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    LoseHost,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseExecutor,
+    PauseWorker,
+    Peers,
+    ThrottleChannel,
+    duration_of,
+    label,
+    renamed,
+    subtasks_of,
+)
+from tests.harness.fake_system import FakeLink, FakePausable, FakeProcess, FakeTargets
 
-FAULTS: tuple[Fault, ...] = (KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator())
+KILLS: tuple[Fault, ...] = (KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator(), LoseHost("a[0]"))
+PAUSES: tuple[Fault, ...] = (PauseWorker("a[0]", 20), PauseExecutor("a[0]", 20))
+CHANNELS: tuple[tuple[Fault, Impairment], ...] = (
+    (DelayChannel("a[0]", "b[0]", 30, 20, 5), Impairment(ImpairmentKind.DELAY, Direction.FORWARD, 30, 5)),
+    (
+        ThrottleChannel("a[0]", COORDINATOR, 900, 20, Direction.BACKWARD),
+        Impairment(ImpairmentKind.THROTTLE, Direction.BACKWARD, bytes_per_second=900),
+    ),
+    (CutChannel("a[0]", "b[0]", 20), Impairment(ImpairmentKind.CUT)),
+    (BlackHoleChannel("a[0]", "b[0]", 20), Impairment(ImpairmentKind.BLACK_HOLE)),
+)
+PARTITIONS: tuple[Fault, ...] = (
+    PartitionExecutor("a[0]", Peers.EXECUTORS, 20),
+    PartitionHalves(("a[0]", "b[0]"), 20),
+)
+FAULTS: tuple[Fault, ...] = (*KILLS, *PAUSES, *(fault for fault, _ in CHANNELS), *PARTITIONS)
 
 
 class OneTarget(FakeTargets):
-    """Exposes the same process in every role."""
+    """Exposes the same process in every role, and the same links for everything."""
 
-    def __init__(self, process: FakeProcess) -> None:
+    def __init__(self, process: ProcessTarget | None = None, links: Sequence[FakeLink] = ()) -> None:
         super().__init__()
         self.process = process
+        self.all_links = list(links)
 
     def _target(self, role: str, name: str) -> ProcessTarget | None:
         return self.process
 
+    def _links(self, *names: str) -> list[FakeLink]:
+        return self.all_links
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_kill_is_proved_by_a_dead_target(fault: Fault) -> None:
+
+@pytest.mark.parametrize("fault", KILLS)
+def test_a_kill_is_proved_by_a_dead_target_and_does_not_heal(fault: Fault) -> None:
     process = FakeProcess("the victim")
-    injection = inject(fault, OneTarget(process))
-    assert process.dead and injection.fired and injection.target == "the victim"
+    found = inject(fault, OneTarget(process))
+    assert process.dead and found.fired and found.target == "the victim" and found.heal is None
 
 
 @pytest.mark.parametrize(
-    ("fault", "role"), list(zip(FAULTS, ("executor", "worker", "coordinator"), strict=True))
+    ("fault", "role"), list(zip(KILLS, ("executor", "worker", "coordinator", "host"), strict=True))
 )
 def test_a_target_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault, role: str) -> None:
-    injection = inject(fault, FakeTargets(missing=(role,)))
-    assert injection.outcome == "skipped" and role in injection.reason
+    found = inject(fault, FakeTargets(missing=(role,)))
+    assert found.outcome == "skipped" and role in found.reason
+
+
+@pytest.mark.parametrize("fault", [fault for fault, _ in CHANNELS] + list(PARTITIONS))
+def test_a_connection_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault) -> None:
+    found = inject(fault, FakeTargets(missing=("connection", "connections")))
+    assert found.outcome == "skipped" and "connection" in found.reason and "a[0]" in found.reason
 
 
 def test_a_target_that_was_dead_already_did_not_fire() -> None:
-    process = FakeProcess("the victim")
+    process = FakePausable("the victim")
     process.dead = True
-    injection = inject(KillWorker("a[0]"), OneTarget(process))
-    assert injection.outcome == "not_fired" and "already dead" in injection.reason
+    for fault in (KillWorker("a[0]"), PauseWorker("a[0]", 20)):
+        found = inject(fault, OneTarget(process))
+        assert found.outcome == "not_fired" and "already dead" in found.reason
 
 
 def test_a_target_that_outlives_the_kill_did_not_fire_after_a_bounded_wait() -> None:
-    pauses: list[float] = []
+    waits: list[float] = []
     process = FakeProcess("the victim", immortal=True)
-    injection = processes.kill_process(KillWorker("a[0]"), OneTarget(process), pauses.append)
-    assert injection.outcome == "not_fired" and "still alive" in injection.reason
-    assert len(pauses) == processes.PROOF_POLLS_MAX
+    found = processes.kill_process(KillWorker("a[0]"), OneTarget(process), waits.append)
+    assert found.outcome == "not_fired" and "still alive" in found.reason
+    assert len(waits) == injection.PROOF_POLLS_MAX
 
 
 def test_unsynced_writes_are_lost_only_where_the_fault_says_so() -> None:
@@ -67,10 +115,104 @@ def test_unsynced_writes_are_lost_only_where_the_fault_says_so() -> None:
         assert process.lost_unsynced is lost
 
 
+# --- pauses -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", PAUSES)
+def test_a_pause_is_proved_by_a_target_that_stands_still_and_heals_by_going_on(fault: Fault) -> None:
+    process = FakePausable("the victim")
+    found = inject(fault, OneTarget(process))
+    assert found.fired and process.paused and found.heal is not None
+    found.heal()
+    assert not process.paused
+
+
+def test_a_target_that_goes_on_under_a_pause_did_not_fire_and_is_let_go() -> None:
+    process = FakePausable("the victim", restless=True)
+    found = pauses.pause_process(PAUSES[0], OneTarget(process), lambda seconds: None)
+    assert found.outcome == "not_fired" and "still ran" in found.reason and process.resumed == 1
+
+
+def test_a_process_that_can_only_be_killed_is_not_paused_but_skipped() -> None:
+    found = inject(PAUSES[0], OneTarget(FakeProcess("the victim")))
+    assert found.outcome == "skipped" and "cannot be paused" in found.reason
+
+
+# --- connections --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fault", "impairment"), CHANNELS)
+def test_a_disturbed_connection_is_proved_and_healed(fault: Fault, impairment: Impairment) -> None:
+    link = FakeLink("a to b")
+    found = inject(fault, OneTarget(links=[link]))
+    assert found.fired and found.target == "a to b" and link.impairment == impairment
+    assert found.heal is not None
+    found.heal()
+    assert link.impairment is None
+
+
+@pytest.mark.parametrize("fault", PARTITIONS)
+def test_a_partition_swallows_what_passes_on_every_connection(fault: Fault) -> None:
+    links = [FakeLink("a to b"), FakeLink("a to c")]
+    found = inject(fault, OneTarget(links=links))
+    assert found.fired and found.target == "a to b, a to c"
+    assert {link.impairment for link in links} == {Impairment(ImpairmentKind.BLACK_HOLE)}
+
+
+def test_a_partition_of_which_one_connection_is_gone_did_not_fire_and_leaves_nothing() -> None:
+    links = [FakeLink("a to b"), FakeLink("a to c", gone=True)]
+    found = inject(PARTITIONS[0], OneTarget(links=links))
+    assert found.outcome == "not_fired" and [link.impairment for link in links] == [None, None]
+
+
+def test_a_partition_without_proof_on_one_connection_did_not_fire_and_is_healed() -> None:
+    links = [FakeLink("a to b"), FakeLink("a to c", unimpressed=True)]
+    found = connections.partition(PARTITIONS[0], OneTarget(links=links), lambda seconds: None)
+    assert found.outcome == "not_fired" and "not in force" in found.reason
+    assert [link.healed for link in links] == [1, 1]
+
+
+def test_a_partition_with_nothing_between_its_sides_is_skipped() -> None:
+    found = inject(PARTITIONS[0], OneTarget())
+    assert found.outcome == "skipped" and "no connection" in found.reason
+
+
+def test_one_connection_that_cannot_be_healed_does_not_keep_the_others_disturbed() -> None:
+    class Stubborn(FakeLink):
+        def heal(self) -> None:
+            raise OSError("the proxy does not answer")
+
+    healthy = FakeLink("a to c")
+    found = inject(PARTITIONS[0], OneTarget(links=[Stubborn("a to b"), healthy]))
+    assert found.heal is not None
+    with pytest.raises(ExceptionGroup, match="1 of 2 connections"):
+        found.heal()
+    assert healthy.healed == 1
+
+
+# --- packages and vocabulary --------------------------------------------------------------------------------
+
+
 def test_every_fault_of_the_vocabulary_has_a_kind_that_builds_it() -> None:
-    for fault_type in get_args(Fault):
-        built = next(
-            kind.build("a[0]", False) for kind in KILL.kinds if kind.tag == fault_type.__struct_config__.tag
-        )
-        assert isinstance(built, fault_type) and kind_of(built).tag == tag_of(built)
+    assert {type(fault) for fault in FAULTS} == set(get_args(Fault))
+    for fault in FAULTS:
+        built = kind_of(fault).build(Aim("a[0]"))
+        assert type(built) is type(fault) and kind_of(built).tag == tag_of(built)
     assert KILL.targets == ("executor", "worker", "coordinator")
+
+
+def test_kinds_have_names_of_their_own_and_build_what_their_tag_says() -> None:
+    assert len(KINDS) == sum(len(package.kinds) for package in PACKAGES)
+    for kind in KINDS.values():
+        built = kind.build(Aim("a[0]", "b[0]", duration_ms=7))
+        assert tag_of(built) == kind.tag and duration_of(built) in (7, None)
+
+
+def test_every_fault_names_its_subtasks_and_can_be_aimed_at_others() -> None:
+    for fault in FAULTS:
+        other = renamed(fault, lambda name: name.replace("[0]", "[1]"))
+        assert subtasks_of(other) == tuple(name.replace("[0]", "[1]") for name in subtasks_of(fault))
+        assert type(other) is type(fault) and (duration_of(other), label(other) != "") == (
+            duration_of(fault),
+            True,
+        )

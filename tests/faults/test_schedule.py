@@ -6,15 +6,27 @@ import pytest
 
 from faults.schedule import ScheduleError, validate
 from faults.vocabulary import (
+    COORDINATOR,
     After,
     At,
+    BlackHoleChannel,
     CrashCoordinator,
+    CutChannel,
+    DelayChannel,
+    Fault,
     KillExecutor,
     KillWorker,
+    LoseHost,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseWorker,
+    Peers,
     ProtocolPoint,
     ScheduledFault,
+    ThrottleChannel,
 )
 
+CHANNELS = (("source[0]", "totals[0]"), ("source[0]", "totals[1]"), ("totals[0]", "sink[0]"))
 SUBTASKS = ("source[0]", "totals[0]", "totals[1]", "sink[0]")
 TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
 
@@ -40,14 +52,25 @@ TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
             After(ProtocolPoint.ALL_ACKNOWLEDGED, "sink[0]"),
             ["all_acknowledged", "coordinator", "leave the subtask out"],
         ),
+        (LoseHost("sinc[0]"), At(0), ["faults[1].fault.subtask", "did you mean 'sink[0]'"]),
+        (PauseWorker("sink[0]", 0), At(0), ["faults[1].fault.duration_ms is 0", "1 or more"]),
+        (CutChannel("source[9]", "totals[0]", 5), At(0), ["faults[1].fault.sender", "'source[9]'"]),
+        (CutChannel("source[0]", "coordinatr", 5), At(0), ["fault.receiver", "did you mean 'coordinator'"]),
+        (CutChannel("source[0]", "sink[0]", 5), At(0), ["no channel", "totals[0], totals[1], coordinator"]),
+        (BlackHoleChannel(COORDINATOR, "sink[0]", 5), At(0), ["fault.sender", "coordinator as receiver"]),
+        (DelayChannel("source[0]", "totals[0]", 0, 5), At(0), ["fault.latency_ms is 0"]),
+        (DelayChannel("source[0]", "totals[0]", 3, 5, jitter_ms=4), At(0), ["fault.jitter_ms is 4", "(3)"]),
+        (ThrottleChannel("source[0]", "totals[0]", 0, 5), At(0), ["fault.bytes_per_second is 0"]),
+        (PartitionHalves((), 5), At(0), ["fault.subtasks is empty"]),
+        (PartitionHalves(("sink[0]", "sink[0]"), 5), At(0), ["fault.subtasks[1]", "named already"]),
     ],
 )
 def test_a_schedule_that_aims_at_nothing_is_refused_with_path_and_value(
-    fault: KillExecutor | KillWorker | CrashCoordinator, trigger: At | After, words: list[str]
+    fault: Fault, trigger: At | After, words: list[str]
 ) -> None:
     fine = ScheduledFault(KillExecutor("source[0]"), At(5))
     with pytest.raises(ScheduleError) as caught:
-        validate((fine, ScheduledFault(fault, trigger)), SUBTASKS)
+        validate((fine, ScheduledFault(fault, trigger)), SUBTASKS, CHANNELS)
     assert all(word in str(caught.value) for word in words)
 
 
@@ -57,6 +80,15 @@ def test_a_schedule_that_fits_the_job_passes() -> None:
             ScheduledFault(KillWorker("totals[1]"), After(TAKEN, "totals[0]", 3)),
             ScheduledFault(CrashCoordinator(), After(ProtocolPoint.ALL_ACKNOWLEDGED)),
             ScheduledFault(KillExecutor("sink[0]"), At(0)),
+            ScheduledFault(CutChannel("source[0]", "totals[1]", 5), At(0)),
+            ScheduledFault(DelayChannel("totals[1]", COORDINATOR, 3, 5, jitter_ms=3), At(0)),
+            ScheduledFault(PartitionExecutor("totals[0]", Peers.EXECUTORS, 5), At(0)),
+            ScheduledFault(PartitionHalves(("totals[0]", "sink[0]"), 5), At(0)),
         ),
         SUBTASKS,
+        CHANNELS,
     )
+
+
+def test_channels_that_nobody_knows_are_not_checked() -> None:
+    validate((ScheduledFault(CutChannel("source[0]", "sink[0]", 5), At(0)),), SUBTASKS)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults.targets import ProcessTarget, TargetGone
-from faults.vocabulary import After, ProtocolPoint
+from faults.targets import Impairment, LinkTarget, NoTargets, ProcessTarget, TargetGone
+from faults.vocabulary import After, Peers, ProtocolPoint
 from harness.oracle.checker import Checker, TrialContext
 from harness.oracle.history import End, History
 from harness.oracle.verdict import Finding, Verdict
@@ -37,18 +37,64 @@ class FakeProcess:
         return self.dead
 
 
-class FakeTargets:
-    """Hands out one fresh process per role and subtask; ``missing`` roles are not exposed."""
+class FakePausable(FakeProcess):
+    """A process that can be stopped, unless told to be restless; remembers that it was let go."""
+
+    def __init__(self, description: str, immortal: bool = False, restless: bool = False) -> None:
+        super().__init__(description, immortal)
+        self.restless = restless
+        self.paused = False
+        self.resumed = 0
+
+    def pause(self) -> None:
+        if self.dead:
+            raise TargetGone(self.description)
+        self.paused = not self.restless
+
+    def resume(self) -> None:
+        self.paused = False
+        self.resumed += 1
+
+    def is_paused(self) -> bool:
+        return self.paused
+
+
+class FakeLink:
+    """A connection that is disturbed as asked, unless it is gone, or told to be unimpressed."""
+
+    def __init__(self, description: str, gone: bool = False, unimpressed: bool = False) -> None:
+        self.description = description
+        self.gone = gone
+        self.unimpressed = unimpressed
+        self.impairment: Impairment | None = None
+        self.healed = 0
+
+    def impair(self, impairment: Impairment) -> None:
+        if self.gone:
+            raise TargetGone(self.description)
+        self.impairment = impairment
+
+    def is_impaired(self) -> bool:
+        return self.impairment is not None and not self.unimpressed
+
+    def heal(self) -> None:
+        self.impairment = None
+        self.healed += 1
+
+
+class FakeTargets(NoTargets):
+    """Hands out one fresh process or link per role and subtask; ``missing`` roles are not exposed."""
 
     def __init__(self, missing: tuple[str, ...] = ()) -> None:
         self.missing = missing
         self.killed: list[str] = []
+        self.links: list[FakeLink] = []
 
     def _target(self, role: str, name: str) -> ProcessTarget | None:
         if role in self.missing:
             return None
         self.killed.append(name)
-        return FakeProcess(name)
+        return FakePausable(name)
 
     def executor_of(self, subtask: str) -> ProcessTarget | None:
         return self._target("executor", f"executor of {subtask}")
@@ -58,6 +104,22 @@ class FakeTargets:
 
     def coordinator(self) -> ProcessTarget | None:
         return self._target("coordinator", "coordinator")
+
+    def host_of(self, subtask: str) -> ProcessTarget | None:
+        return self._target("host", f"host of {subtask}")
+
+    def link(self, sender: str, receiver: str) -> LinkTarget | None:
+        return self._links(f"{sender} to {receiver}")[0] if "connection" not in self.missing else None
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[LinkTarget] | None:
+        return self._links(f"{subtask} to {peers}", "another") if "connections" not in self.missing else None
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
+        return self._links(*subtasks) if "connections" not in self.missing else None
+
+    def _links(self, *names: str) -> list[FakeLink]:
+        self.links += [FakeLink(name) for name in names]
+        return self.links[-len(names) :]
 
 
 @dataclass
@@ -124,6 +186,7 @@ class FakeSystem:
             if isinstance(scheduled.trigger, After):
                 for _ in range(scheduled.trigger.nth):
                     nemesis.point_reached(scheduled.trigger.point, scheduled.trigger.subtask, 1)
+        nemesis.first_attempt_ran()
         due = nemesis.next_time_ms()
         while due is not None:
             nemesis.time_reached(due)

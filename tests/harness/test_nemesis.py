@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 
-from faults.injectors.processes import Injection
+from faults.injectors.injection import Injection
 from faults.targets import Targets
 from faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
+    CutChannel,
     Fault,
     KillExecutor,
     KillWorker,
+    PauseWorker,
     ProtocolPoint,
     ScheduledFault,
 )
@@ -53,10 +55,13 @@ def test_occurrences_are_counted_over_all_attempts_and_for_the_named_subtask_onl
 
 def test_a_timed_fault_fires_when_its_time_has_come_even_if_floats_fall_short_of_it() -> None:
     nemesis = bound(TIMED)
-    assert nemesis.next_time_ms() == 20.0
-    nemesis.time_reached(19.0)
+    assert nemesis.next_time_ms() is None, "nothing has run yet"
+    nemesis.time_reached(500.0)
+    nemesis.first_attempt_ran()
+    assert nemesis.next_time_ms() == 27.0
+    nemesis.time_reached(26.0)
     assert nemesis.records()[0].outcome == "not_fired"
-    nemesis.time_reached((0.1 + 20.0) - 0.1 - 1e-12)
+    nemesis.time_reached((0.1 + 27.0) - 0.1 - 1e-12)
     assert nemesis.records()[0].outcome == "fired"
     assert nemesis.next_time_ms() is None
 
@@ -69,8 +74,9 @@ def test_a_fault_that_never_came_says_why() -> None:
 
 def test_a_timed_fault_whose_target_is_missing_looks_again_and_gives_up_in_the_end() -> None:
     nemesis = bound(TIMED, missing=("coordinator",))
-    nemesis.time_reached(20.0)
-    assert nemesis.next_time_ms() == 20.0 + RETRY_MS
+    nemesis.first_attempt_ran()
+    nemesis.time_reached(27.0)
+    assert nemesis.next_time_ms() == 27.0 + RETRY_MS
     for _ in range(RETRIES_MAX):
         due = nemesis.next_time_ms()
         if due is not None:
@@ -127,6 +133,75 @@ def test_many_threads_at_one_point_fire_a_fault_once() -> None:
     for thread in threads:
         thread.join()
     assert len(calls) == 1
+
+
+class Clock:
+    """A deployment's clock that a test moves."""
+
+    now = 7.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lasting(*schedule: ScheduledFault) -> tuple[Nemesis, FakeTargets, Clock]:
+    nemesis, targets, clock = Nemesis(schedule), FakeTargets(), Clock()
+    nemesis.bind(targets, clock)
+    return nemesis, targets, clock
+
+
+CUT = ScheduledFault(CutChannel("a[0]", "b[0]", duration_ms=50), After(TAKEN, "a[0]"))
+
+
+def test_a_fault_that_lasts_is_healed_so_long_after_it_fired_even_if_no_attempt_ever_ran() -> None:
+    nemesis, targets, clock = lasting(CUT)
+    assert nemesis.next_time_ms() is None
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    assert nemesis.next_time_ms() == 57.0
+    clock.now = 56.0
+    nemesis.time_reached(56.0)
+    assert targets.links[0].healed == 0
+    clock.now = 57.0
+    nemesis.time_reached(57.0)
+    assert targets.links[0].healed == 1
+    assert nemesis.next_time_ms() is None
+    (record,) = nemesis.records()
+    assert (record.fired_at_ms, record.healed_at_ms) == (7.0, 57.0)
+    found = [(line.operation, line.outcome, line.time_ms) for line in nemesis.operations()]
+    assert found == [
+        ("fault", Outcome.INVOKE, 7.0),
+        ("fault", Outcome.OK, 7.0),
+        ("heal", Outcome.INVOKE, 57.0),
+        ("heal", Outcome.OK, 57.0),
+    ]
+
+
+def test_whatever_still_lasts_at_the_end_is_healed_then_and_only_once() -> None:
+    nemesis, targets, clock = lasting(CUT, ScheduledFault(KillWorker("a[0]"), After(TAKEN)))
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    clock.now = 20.0
+    nemesis.heal_all()
+    nemesis.heal_all()
+    assert targets.links[0].healed == 1
+    assert [record.healed_at_ms for record in nemesis.records()] == [20.0, None]
+
+
+def test_a_healing_that_fails_is_recorded_and_does_not_keep_others_from_being_healed() -> None:
+    def no_way() -> None:
+        raise OSError("the proxy does not answer")
+
+    healed: list[str] = []
+    heals = iter([no_way, lambda: healed.append("the second")])
+    nemesis = Nemesis(
+        [ScheduledFault(PauseWorker(f"a[{index}]", 5), After(TAKEN)) for index in range(2)],
+        lambda fault, targets: Injection("fired", "w", heal=next(heals)),
+    )
+    nemesis.bind(FakeTargets(), lambda: 1.0)
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    nemesis.heal_all()
+    broken, fine = nemesis.records()
+    assert broken.healed_at_ms is None and "does not answer" in broken.reason
+    assert fine.healed_at_ms == 1.0 and healed == ["the second"]
 
 
 def test_only_the_points_that_faults_wait_for_are_watched() -> None:

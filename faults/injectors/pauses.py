@@ -1,0 +1,40 @@
+"""Injects pauses: stops a process, proves that it stands still, and lets it go on later.
+
+A process that was replaced while it stood still is a zombie when it goes on (REC-2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from faults.injectors.injection import Injection, proved, skipped, unproved
+from faults.targets import PausableTarget, ProcessTarget, TargetGone, Targets
+from faults.vocabulary import Fault, PauseExecutor, PauseWorker
+
+
+def pause_process(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:
+    """Carry out PauseWorker or PauseExecutor; ``wait`` waits (seconds) between questions for the proof."""
+    target, role = _find(fault, targets)
+    if target is None:
+        return skipped(role)
+    description = target.description
+    if not isinstance(target, PausableTarget):
+        return Injection("skipped", description, f"the system's {role} cannot be paused")
+    try:
+        target.pause()
+    except TargetGone as gone:
+        return Injection("not_fired", description, f"the target was already dead: {gone}")
+    if not proved(target.is_paused, wait):
+        target.resume()
+        return unproved(description, "the target still ran")
+    return Injection("fired", description, heal=target.resume)
+
+
+def _find(fault: Fault, targets: Targets) -> tuple[ProcessTarget | None, str]:
+    match fault:
+        case PauseWorker(subtask=subtask):
+            return targets.worker_of(subtask), f"worker of {subtask}"
+        case PauseExecutor(subtask=subtask):
+            return targets.executor_of(subtask), f"executor of {subtask}"
+    raise TypeError(f"{type(fault).__name__} pauses no process")
