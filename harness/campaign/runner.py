@@ -156,7 +156,7 @@ class _Campaign:
         """Run trials until the budget is used up; tell whether that was not cut short."""
         budget: Budget = self._configuration.the_budget()
         with progress:
-            for number, plan in enumerate(_under(budget, plans, self._started)):
+            for number, plan in enumerate(_under(budget, plans, time.monotonic())):
                 try:
                     with interrupts.during_trial():
                         directory = self._directory.open_trial(number)
@@ -171,7 +171,7 @@ class _Campaign:
     def _run(self, plan: TrialPlan, directory: Path, number: int) -> TrialResult:
         """Run one trial; of a drawn plan, once more without the faults whose moment never came."""
         result = execute(plan, self._system, directory, self._checkers, number)
-        drawn = not self._configuration.trial
+        drawn = self._configuration.is_drawn(number)
         if drawn and Capability.DETERMINISTIC_REPLAY in self._system.capabilities:
             fitted = without_unreachable_faults(plan, result.record)
             if fitted is not None:
