@@ -147,7 +147,7 @@ def campaign(
         path = new_run_path(out, configuration.name, datetime.now())
         print_options(console, configuration, path)
         record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
-    print_campaign(console, record, path)
+    print_campaign(console, record, path, file)
     _emit(
         as_json,
         {

@@ -10,6 +10,18 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from faults.vocabulary import (
+    BlackHoleChannel,
+    CutChannel,
+    DelayChannel,
+    Fault,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseExecutor,
+    PauseWorker,
+    ThrottleChannel,
+    subtasks_of,
+)
 from harness.record import FaultRecord, SnapshotRecord, TrialRecord
 from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
 from reports.loading import planned_faults
@@ -22,6 +34,9 @@ COMPLETED_COLOUR = "#009e73"
 ABORTED_COLOUR = "#d55e00"
 FAULT_COLOUR = "#d55e00"
 BARRIER_COLOUR = "#8a93a0"
+PAUSED_COLOUR = "#6f5aa8"
+DISTURBED_COLOUR = "#b58900"
+PARTITIONED_COLOUR = "#a03070"
 DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
 RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
 """Neighbouring attempts take turns, so that their border shows."""
@@ -35,11 +50,21 @@ LEGEND = (
     ("●", COMPLETED_COLOUR, "checkpoint completed"),
     ("✖", ABORTED_COLOUR, "checkpoint aborted"),
     ("✦", FAULT_COLOUR, "fault"),
+    ("■", PAUSED_COLOUR, "paused"),
+    ("■", DISTURBED_COLOUR, "connection disturbed"),
+    ("■", PARTITIONED_COLOUR, "partitioned"),
     ("■", RECOVERY_COLOUR, "recovery"),
     ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
     ("■", "rgba(0, 158, 115, 0.35)", "running"),
 )
 """Sign, colour and meaning: one legend for all timelines of a page, which a figure's own would repeat."""
+
+_SPANS: tuple[tuple[str, str, tuple[type[Fault], ...]], ...] = (
+    ("paused", PAUSED_COLOUR, (PauseWorker, PauseExecutor)),
+    ("connection disturbed", DISTURBED_COLOUR, (DelayChannel, ThrottleChannel, CutChannel, BlackHoleChannel)),
+    ("partitioned", PARTITIONED_COLOUR, (PartitionExecutor, PartitionHalves)),
+)
+"""Faults that last: the name of their trace, their colour, their kinds."""
 
 FAULT_LANE = 0
 COORDINATOR_LANE = 1
@@ -54,6 +79,7 @@ def timeline(record: TrialRecord) -> Figure:
     drawing = _Drawing(record)
     return {
         "data": [
+            *drawing.fault_spans(),
             *drawing.snapshot_parts(),
             *drawing.barriers(),
             *drawing.coordinator(),
@@ -83,6 +109,7 @@ class _Drawing:
                 *(attempt.ended_at_ms for attempt in record.attempts),
                 *(checkpoint.ended_at_ms for checkpoint in record.checkpoints),
                 *(fault.fired_at_ms or 0.0 for fault in record.faults),
+                *(fault.healed_at_ms or 0.0 for fault in record.faults),
             )
         )
         self._in_seconds = self._end_ms > 10_000
@@ -209,6 +236,31 @@ class _Drawing:
             bars.append((recovery.failed_at_ms, end - recovery.failed_at_ms, FAULT_LANE, hover))
         return self._bars("recovery", RECOVERY_COLOUR, _LOWER, 0.3, bars)
 
+    def fault_spans(self) -> list[Figure]:
+        """Return what lasted, from when it fired until it was healed: in the fault lane and in those of who was hit."""
+        traces = []
+        for name, colour, kinds in _SPANS:
+            lasting = [
+                (fault, subtasks_of(self._record.plan.faults[fault.index].fault), fired, fault.healed_at_ms)
+                for fault, fired in self._fired()
+                if isinstance(self._record.plan.faults[fault.index].fault, kinds)
+            ]
+            own, hit = [], []
+            for fault, subtasks, fired, healed in lasting:
+                end, hover = self._end_ms if healed is None else healed, _fault_hover(fault)
+                own.append((fired, end - fired, FAULT_LANE, hover))
+                hit += [
+                    (fired, end - fired, self._lanes[subtask], hover)
+                    for subtask in subtasks
+                    if subtask in self._lanes
+                ]
+            # Pale over the whole lane: what went on meanwhile stays readable.
+            traces += [
+                self._bars(name, colour, _UPPER, 0.18, own),
+                self._bars(f"{name}: who was hit", colour, 0, 0.92, hit) | {"opacity": 0.28},
+            ]
+        return traces
+
     def fault_markers(self) -> Figure:
         """Return a mark and a label for every fault that fired."""
         fired = self._fired()
@@ -323,4 +375,6 @@ def _fault_hover(fault: FaultRecord) -> str:
     return (
         f"<b>fault {fault.index + 1}: {safe(fault.label)}</b><br>{safe(fault.trigger)}"
         f"<br>hit {safe(fault.target) or 'its target'} at {duration(fault.fired_at_ms)}"
+        + (f", {safe(fault.phase.replace('_', ' '))}" if fault.phase else "")
+        + (f"<br>healed at {duration(fault.healed_at_ms)}" if fault.healed_at_ms is not None else "")
     )

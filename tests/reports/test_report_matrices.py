@@ -127,3 +127,15 @@ def test_there_are_never_too_many_timelines(tmp_path: Path) -> None:
     invalid = [msgspec.structs.replace(record_of(trial), verdict=Verdict.INVALID) for trial in range(12)]
     run = load_run(write_run(tmp_path / "run", invalid))
     assert len(timeline_trials(run)) == TIMELINES_MAX - 1
+
+
+def test_valid_trials_are_drawn_until_every_kind_of_fault_is_shown(tmp_path: Path) -> None:
+    quiet = [record_of(trial) for trial in (0, 1, 3)]
+    other = record_of(4)
+    crash = msgspec.structs.replace(other.faults[0], kind="crash_coordinator")
+    run = load_run(
+        write_run(tmp_path / "run", [*quiet, msgspec.structs.replace(other, faults=(crash,))], valid_kept=9)
+    )
+    drawn = [record.trial for record in timeline_trials(run)]
+    assert len(drawn) == 2
+    assert 4 in drawn
