@@ -64,7 +64,7 @@ def print_campaign(console: Console, record: CampaignRecord, path: Path, file: P
 
 def _tell_github(console: Console, path: Path, file: Path | None) -> None:
     """Print annotations and append to the summary, if this runs in GitHub Actions."""
-    from reports.github import annotations, step_summary
+    from reports.github import error_lines, step_summary
     from reports.loading import load_run
 
     if os.environ.get("GITHUB_ACTIONS") != "true":
@@ -72,7 +72,7 @@ def _tell_github(console: Console, path: Path, file: Path | None) -> None:
     run = load_run(path)
     checkout = Path(os.environ.get("GITHUB_WORKSPACE", ".")).resolve()
     place = None if file is None else os.path.relpath(file.resolve(), checkout)
-    for line in annotations(run, place):
+    for line in error_lines(run, place):
         console.print(line, markup=False)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:

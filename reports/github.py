@@ -17,7 +17,7 @@ ANNOTATIONS_MAX = 10
 _FINDINGS_MAX = 25
 
 
-def annotations(run: Run, file: str | None = None) -> tuple[str, ...]:
+def error_lines(run: Run, file: str | None = None) -> tuple[str, ...]:
     """Return one ``::error`` line for each finding that is not valid, with trial, clauses and replay command.
 
     ``file`` is the campaign file, relative to the checkout, to which GitHub attaches them. UNKNOWN is an error too: a

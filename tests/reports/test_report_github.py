@@ -10,7 +10,7 @@ import pytest
 
 from harness import cli
 from harness.oracle.verdict import Finding, Verdict
-from reports.github import ANNOTATIONS_MAX, annotations, step_summary
+from reports.github import ANNOTATIONS_MAX, step_summary
 from reports.loading import Run, load_run
 from tests.reports.synthetic_run import record_of, spark_campaign, write_run
 
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_each_bad_finding_is_an_error_with_trial_clause_and_replay_command(run: Run) -> None:
-    invalid, unknown = annotations(run, "campaigns/flights.toml")
+    invalid, unknown = error_lines(run, "campaigns/flights.toml")
     assert invalid.startswith(
         "::error file=campaigns/flights.toml,title=trial 6 invalid%3A exactly-once-output (SNK-1"
     )
@@ -32,18 +32,18 @@ def test_each_bad_finding_is_an_error_with_trial_clause_and_replay_command(run: 
 
 
 def test_a_valid_run_has_no_annotation(tmp_path: Path) -> None:
-    assert annotations(load_run(write_run(tmp_path / "run", [record_of(0)]))) == ()
+    assert error_lines(load_run(write_run(tmp_path / "run", [record_of(0)]))) == ()
 
 
 def test_more_errors_than_github_shows_end_with_how_many_there_are(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path / "run", [_with(trial, "no") for trial in range(ANNOTATIONS_MAX + 3)]))
-    lines = annotations(run)
+    lines = error_lines(run)
     assert len(lines) == ANNOTATIONS_MAX
     assert "4 findings more" in lines[-1]
 
 
 def test_a_run_without_trials_is_an_error_of_its_own(tmp_path: Path) -> None:
-    assert len(annotations(load_run(write_run(tmp_path / "run", [])))) == 1
+    assert len(error_lines(load_run(write_run(tmp_path / "run", [])))) == 1
 
 
 def test_a_summary_has_verdict_counts_findings_and_the_matrix(run: Run) -> None:
@@ -58,7 +58,7 @@ def test_a_summary_has_verdict_counts_findings_and_the_matrix(run: Run) -> None:
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path / "run", [_with(0, HOSTILE)]))
-    for line in annotations(run, "a,b:c.toml"):
+    for line in error_lines(run, "a,b:c.toml"):
         assert "\n" not in line
         assert line.startswith("::error file=a%2Cb%3Ac.toml,title=")
         assert line.index("::error::owned") > line.index("::", 2)
