@@ -4,6 +4,10 @@ A subtask does one thing a step: take a coordinator message, read one element of
 back, or emit one batch of its source. Which of these comes next is the scheduler's choice, drawn from a named
 stream. A process that is killed does nothing more, wherever it stands: a kill in the middle of a step unwinds
 the step with ``ProcessKilled``.
+
+A process that is paused stands still wherever it is, in the middle of a step too: the world then goes on within
+that step. What arrives meanwhile waits. When it goes on it first does what it was about to do; that it was cancelled,
+or that its coordinator is gone, it learns up to ``NEWS_MS_MAX`` later.
 """
 
 from __future__ import annotations
@@ -13,24 +17,30 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.simulator.network import DataChannel, Link
-from harness.simulator.storage import SimulatedFileSystem
+from harness.simulator.network import ChannelBroken, DataChannel, Link
+from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
 from reference_impl.ids import CheckpointId, SubtaskId
 from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask, SubtaskFailed
 from reference_impl.runtime.ports import Payload, ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDriver
 
 if TYPE_CHECKING:
-    from harness.simulator.world import SimulatedWorld
+    from harness.simulator.world import SimulatedCoordinator, SimulatedWorld
 
 STEP_MS_MAX = 1.0
 """Processing one element takes up to this long."""
+NEWS_MS_MAX = 4.0
+"""A process that goes on after a pause learns so late, at most, what its other threads have to tell."""
 _POLL, _MESSAGE = -1, -2
 """What a step can be besides reading a channel."""
 
 
 class ProcessKilled(BaseException):
     """Unwinds the step of a process that was killed in the middle of it."""
+
+
+def _tell(news: Callable[[], None]) -> None:
+    news()
 
 
 class Background:
@@ -51,6 +61,9 @@ class Background:
     def _run(self, job: tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]) -> None:
         if not self._owner.alive:
             return
+        if self._owner.frozen:
+            self._owner.defer(self._run, job)
+            return
         task, on_done = job
         world = self._world
         world.trace.add((world.scheduler.now, self._owner.name, "background", None))
@@ -63,20 +76,24 @@ class Background:
         world.scheduler.at(world.scheduler.now + delay, self._report, (on_done, result, error))
 
     def _report(self, outcome: tuple[Callable[..., None], Any, BaseException | None]) -> None:
-        if self._owner.alive:
+        if self._owner.frozen:
+            self._owner.defer(self._report, outcome)
+        elif self._owner.alive:
             on_done, result, error = outcome
             self._owner.guarded(on_done, result, error)
 
 
 class SimulatedExecutor:
-    """A host with slots. Losing it kills every subtask on it."""
+    """A process with slots on a host. Losing it kills every subtask on it."""
 
-    def __init__(self, number: int, files: SimulatedFileSystem) -> None:
-        """Start with nothing on it."""
+    def __init__(self, number: int, files: SimulatedFileSystem, local_disk: SimulatedDisk) -> None:
+        """Start with nothing on it; ``local_disk`` is the host's own, and outlives its executors."""
         self.number = number
         self.files = files
+        self.local_disk = local_disk
         self.subtasks: list[SimulatedSubtask] = []
         self.alive = True
+        self.paused = False
 
 
 class SimulatedSubtask:
@@ -88,6 +105,7 @@ class SimulatedSubtask:
         subtask: SubtaskId,
         attempt: int,
         executor: SimulatedExecutor,
+        coordinator: SimulatedCoordinator,
         choices: random.Random,
     ) -> None:
         """Start without a driver; ``attach`` gives it one."""
@@ -97,7 +115,17 @@ class SimulatedSubtask:
         self.attempt = attempt
         self.name = f"{subtask}#{attempt}"
         self.executor = executor
+        self.coordinator = coordinator
+        """The coordinator that deployed it."""
         self.alive = True
+        self.runs = False
+        """Whether it takes steps: it lives, it is open, and it is not frozen."""
+        self.paused = False
+        self.frozen = False
+        """Whether it is paused, or still stands in a step in which it was."""
+        self.watched = False
+        self.last_heard = 0.0
+        """For failure detection (``harness.simulator.heartbeats``)."""
         self.inputs: list[DataChannel] = []
         self.outputs: list[DataChannel] = []
         self.mailbox: deque[Any] = deque()
@@ -111,6 +139,10 @@ class SimulatedSubtask:
         self._scheduler = world.scheduler
         self._note = world.trace.add
         self._scheduled = False
+        self._standing = False
+        """Whether it stands still in the middle of a step."""
+        self._deferred: list[tuple[Callable[..., None], Any]] = []
+        self._news: list[Callable[[], None]] = []
         self._poll_at = 0.0
         self._processed_nothing = True
 
@@ -123,6 +155,8 @@ class SimulatedSubtask:
                 return  # by far the most frequent point, and nobody waits for it
             self._processed_nothing = False
         self.world.point_reached(point, self.text, self.attempt, checkpoint)
+        if self.paused and self.alive:
+            self._stand_still()
         if not self.alive:
             raise ProcessKilled
 
@@ -160,25 +194,97 @@ class SimulatedSubtask:
     def _open(self, _: Any) -> None:
         if not self.alive or self.driver is None:
             return
+        if self.frozen:
+            self.defer(self._open, None)
+            return
         self._trace("open")
-        self.guarded(self.driver.open)
+        self.guarded(self._open_connected)
         self.opened = True
+        self.runs = self.alive
         self.wake()
+
+    def _open_connected(self) -> None:
+        assert self.driver is not None
+        if self.world.is_cut(self, None):
+            self.leave()  # it cannot register; the coordinator hears nothing of it
+            return
+        for channel in self.outputs:
+            if channel.broken or self.world.is_cut(self, channel.receiver):
+                raise ChannelBroken(f"{channel.name}: nobody answers")
+        self.driver.open()
 
     def receive(self, message: Any) -> None:
         """Take a message of the coordinator into the mailbox; a cancellation acts at once."""
         if not self.alive:
             return
         if isinstance(message, CancelSubtask):
-            self._trace("cancelled")
-            self.leave()
+            self.hear("cancelled", self.leave)
             return
         self.mailbox.append(message)
         self.wake()
 
+    def hear(self, what: str, action: Callable[[], None]) -> None:
+        """Act at once on what another thread of the process has to tell, or some time after it goes on."""
+        if not self.alive:
+            return
+        if self.frozen:
+            self._news.append(lambda: self.hear(what, action))
+            return
+        self._trace(what)
+        action()
+
+    def orphan(self) -> None:
+        """Notice that the control connection has ended, and leave."""
+        self.hear("orphaned", self.leave)
+
+    def channel_ended(self, channel: DataChannel) -> None:
+        """Notice that an input channel, or one that this process waits to send on, has ended; fail of it."""
+        self._die_of(ChannelBroken(f"{channel.name}: the connection is broken"))
+
     def kill(self) -> None:
         """Die at once, releasing nothing."""
-        self.alive = False
+        self.alive = self.runs = False
+
+    def pause(self) -> None:
+        """Stand still from now on; what is in the middle of a step stands there."""
+        self._trace("paused")
+        self.paused = self.frozen = True
+        self.runs = False
+        self.world.heartbeats.watch(self)
+
+    def resume(self) -> None:
+        """Go on."""
+        if self.paused:
+            self._trace("resumed")
+            self.paused = False
+            if not self._standing:
+                self._thaw()
+
+    def defer(self, action: Callable[..., None], argument: Any) -> None:
+        """Do something once this process goes on."""
+        self._deferred.append((action, argument))
+
+    def _stand_still(self) -> None:
+        """Let the world go on until this process does; ends it if the run is over before."""
+        self._standing = True
+        in_time = self._scheduler.run_while(lambda: self.paused and self.alive)
+        self._standing = False
+        if not in_time:
+            self.kill()
+        elif self.alive:
+            self._thaw()
+
+    def _thaw(self) -> None:
+        self.frozen = False
+        self.runs = self.alive and self.opened
+        deferred, self._deferred = self._deferred, []
+        for action, argument in deferred:
+            self._scheduler.at(self._scheduler.now, action, argument)
+        news, self._news = self._news, []
+        for tell in news:
+            delay = self._draw() * NEWS_MS_MAX
+            self._scheduler.at(self._scheduler.now + delay, _tell, tell)
+        self.wake()
 
     def leave(self) -> None:
         """Leave in order: close the driver, then be gone; what runs in the background may still report."""
@@ -187,7 +293,7 @@ class SimulatedSubtask:
         try:
             self.driver.close()
         finally:
-            self.alive = False
+            self.alive = self.runs = False
             self.world.stop_if_over()
 
     def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
@@ -209,7 +315,7 @@ class SimulatedSubtask:
 
     def wake(self) -> None:
         """Make sure that a step comes if there is anything to do."""
-        if not self._scheduled and self.alive and self.opened:
+        if not self._scheduled and self.runs:
             self._scheduled = True
             scheduler = self._scheduler
             scheduler.at(scheduler.now + self._draw() * STEP_MS_MAX, self._step)
@@ -218,7 +324,7 @@ class SimulatedSubtask:
         """Do one thing. Written flat: thousands of schedules a minute pass through here."""
         self._scheduled = False
         driver = self.driver
-        if not self.alive or driver is None:
+        if not self.runs or driver is None:
             return
         choices = self._enabled(driver)
         if not choices:

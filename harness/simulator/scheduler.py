@@ -20,6 +20,7 @@ class Scheduler:
         self.steps = 0
         self.stopped = False
         """Set by a step to end ``run`` after it."""
+        self._until_ms = 0.0
         self._sequence = 0
         self._queue: list[tuple[float, int, Callable[..., None], Any]] = []
 
@@ -36,11 +37,27 @@ class Scheduler:
 
     def run(self, until_ms: float) -> bool:
         """Run steps until one sets ``stopped``; False if time or work ran out before."""
+        self._until_ms = until_ms
         queue, pop = self._queue, heapq.heappop
         while not self.stopped:
             if not queue or queue[0][0] > until_ms:
                 return False
             self.now, _, action, argument = pop(queue)
+            self.steps += 1
+            action(argument)
+        return True
+
+    def run_while(self, waiting: Callable[[], bool]) -> bool:
+        """Run further steps in the middle of one, as long as ``waiting``; False if the run is over before.
+
+        So a step can stand still while the world goes on. Steps that stand still go on in the reverse order in
+        which they began to.
+        """
+        queue = self._queue
+        while waiting():
+            if self.stopped or not queue or queue[0][0] > self._until_ms:
+                return False
+            self.now, _, action, argument = heapq.heappop(queue)
             self.steps += 1
             action(argument)
         return True

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from faults.targets import NoTargets, TargetGone
+from faults.targets import Impairment, TargetGone
+from faults.vocabulary import COORDINATOR, Direction, Peers
 from harness.simulator.process import SimulatedExecutor, SimulatedSubtask
+from reference_impl.ids import SubtaskId
 
 if TYPE_CHECKING:
     from harness.simulator.world import SimulatedWorld
 
+_FLIPPED = {
+    Direction.FORWARD: Direction.BACKWARD,
+    Direction.BACKWARD: Direction.FORWARD,
+    Direction.BOTH: Direction.BOTH,
+}
+
 
 class _ExecutorTarget:
-    """A simulated executor as a fault target."""
+    """A simulated executor as a fault target; ``with_disk``: its host, which takes the local disk with it."""
 
-    def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor) -> None:
+    def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor, with_disk: bool = False) -> None:
         self._world = world
         self._executor = executor
+        self._with_disk = with_disk
 
     @property
     def description(self) -> str:
-        return f"executor {self._executor.number}"
+        return f"{'host of ' if self._with_disk else ''}executor {self._executor.number}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        if not self._executor.alive:
-            raise TargetGone(self.description)
-        self._world.kill_executor(self._executor, lose_unsynced)
+        self._require_alive()
+        self._world.kill_executor(self._executor, lose_unsynced, self._with_disk)
 
     def is_dead(self) -> bool:
         return not self._executor.alive
+
+    def pause(self) -> None:
+        self._require_alive()
+        self._world.pause_executor(self._executor)
+
+    def resume(self) -> None:
+        self._world.resume_executor(self._executor)
+
+    def is_paused(self) -> bool:
+        return self._executor.paused
+
+    def _require_alive(self) -> None:
+        if not self._executor.alive:
+            raise TargetGone(self.description)
 
 
 class _WorkerTarget:
@@ -43,12 +66,25 @@ class _WorkerTarget:
         return f"worker of {self._process.name}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        if not self._process.alive:
-            raise TargetGone(self.description)
+        self._require_alive()
         self._world.kill_process(self._process)
 
     def is_dead(self) -> bool:
         return not self._process.alive
+
+    def pause(self) -> None:
+        self._require_alive()
+        self._process.pause()
+
+    def resume(self) -> None:
+        self._process.resume()
+
+    def is_paused(self) -> bool:
+        return self._process.paused
+
+    def _require_alive(self) -> None:
+        if not self._process.alive:
+            raise TargetGone(self.description)
 
 
 class _CoordinatorTarget:
@@ -71,7 +107,43 @@ class _CoordinatorTarget:
         return not self._coordinator.alive
 
 
-class SimulatedTargets(NoTargets):
+class _LinkTarget:
+    """All connections of one pair of ends, present and future, seen from either end."""
+
+    def __init__(
+        self, world: SimulatedWorld, sender: str, receiver: str, from_receiver: bool = False
+    ) -> None:
+        self._world = world
+        self._pair = (sender, receiver)
+        self._from_receiver = from_receiver
+        self._impairment: Impairment | None = None
+
+    @property
+    def description(self) -> str:
+        sender, receiver = self._pair
+        return f"{receiver} ← {sender}" if self._from_receiver else f"{sender} → {receiver}"
+
+    def impair(self, impairment: Impairment) -> None:
+        direction = _FLIPPED[impairment.direction] if self._from_receiver else impairment.direction
+        self._impairment = Impairment(
+            impairment.kind,
+            direction,
+            impairment.latency_ms,
+            impairment.jitter_ms,
+            impairment.bytes_per_second,
+        )
+        self._world.disturbances.add(self._pair, self._impairment)
+
+    def is_impaired(self) -> bool:
+        return self._impairment is not None and self._world.disturbances.holds(self._pair, self._impairment)
+
+    def heal(self) -> None:
+        impairment, self._impairment = self._impairment, None
+        if impairment is not None:
+            self._world.disturbances.remove(self._pair, impairment)
+
+
+class SimulatedTargets:
     """Hands out targets; implements ``faults.targets.Targets``."""
 
     def __init__(self, world: SimulatedWorld) -> None:
@@ -91,3 +163,53 @@ class SimulatedTargets(NoTargets):
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it lives."""
         return _CoordinatorTarget(self._world) if self._world.coordinator.alive else None
+
+    def host_of(self, subtask: str) -> _ExecutorTarget | None:
+        """Return the host of a subtask's executor."""
+        process = self._world.live(subtask)
+        return _ExecutorTarget(self._world, process.executor, True) if process is not None else None
+
+    def link(self, sender: str, receiver: str) -> _LinkTarget | None:
+        """Return the connections of two subtasks, or of a subtask and the coordinator; None without a channel."""
+        exists = receiver == COORDINATOR or (sender, receiver) in self._channels()
+        return _LinkTarget(self._world, sender, receiver) if exists else None
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[_LinkTarget] | None:
+        """Return the connections between a subtask's executor and its peers; None if the subtask is not there."""
+        process = self._world.live(subtask)
+        if process is None:
+            return None
+        inside = self._hosted_by([process.executor])
+        links = [] if peers is Peers.COORDINATOR else self._data_links(inside)
+        return links if peers is Peers.EXECUTORS else links + self._control_links(inside)
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[_LinkTarget] | None:
+        """Return the connections between the executors of some subtasks and everybody else."""
+        processes = [self._world.live(subtask) for subtask in subtasks]
+        executors = [process.executor for process in processes if process is not None]
+        if len(executors) < len(processes):
+            return None
+        inside = self._hosted_by(executors)
+        return self._data_links(inside) + self._control_links(inside)
+
+    def _channels(self) -> list[tuple[str, str]]:
+        return [(str(channel.sender), str(channel.receiver)) for channel in self._world.graph.channels]
+
+    def _hosted_by(self, executors: Sequence[SimulatedExecutor]) -> list[str]:
+        """Return the subtasks that run on any of the executors, upstream first."""
+        found = []
+        for subtask in map(str, self._world.graph.subtasks):
+            process = self._world.processes.get(SubtaskId.parse(subtask))
+            if process is not None and any(process.executor is executor for executor in executors):
+                found.append(subtask)
+        return found
+
+    def _data_links(self, inside: Sequence[str]) -> list[_LinkTarget]:
+        return [
+            _LinkTarget(self._world, sender, receiver, from_receiver=receiver in inside)
+            for sender, receiver in self._channels()
+            if (sender in inside) != (receiver in inside)
+        ]
+
+    def _control_links(self, inside: Sequence[str]) -> list[_LinkTarget]:
+        return [_LinkTarget(self._world, subtask, COORDINATOR) for subtask in inside]

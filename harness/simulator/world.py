@@ -5,7 +5,9 @@ drawn from named streams of the plan's seed, ties are broken by order of schedul
 
 What is simulated and how it differs from Spark: an executor that is lost is replaced at once; a failure is
 noticed after a message latency; a cancelled process lives on until the cancellation reaches it, so that two
-attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way.
+attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way. What is
+deployed on a paused executor waits there. The coordinator hears zombies and must tell them by their attempt; on
+Spark their connections are closed.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from faults.vocabulary import COORDINATOR
 from faults.vocabulary import ProtocolPoint as FaultPoint
 from harness.plan import TrialPlan
+from harness.simulator.disturbances import Disturbances
+from harness.simulator.heartbeats import Heartbeats
 from harness.simulator.network import DataChannel, Link
 from harness.simulator.process import Background, ProcessKilled, SimulatedExecutor, SimulatedSubtask
 from harness.simulator.randomness import stream
@@ -50,6 +55,8 @@ class SimulatedCoordinator:
         self.world = world
         self.name = f"coordinator#{number}"
         self.alive = True
+        self.frozen = False
+        """The coordinator is never paused."""
         self.files = world.disk.host()
         self._timers: dict[str, int] = {}
         self._timer_count = 0
@@ -127,11 +134,15 @@ class SimulatedCoordinator:
             self._trace("receive", self.world.traced(message))
             self.guarded(self.driver.on_message, message)
 
-    def lost(self, process: SimulatedSubtask) -> None:
-        """Notice that a process is gone."""
+    def defer(self, action: Callable[..., None], argument: Any) -> None:
+        """Do something later; never asked of a coordinator, which is never frozen."""
+        raise AssertionError(f"{self.name} is never paused")
+
+    def lost(self, process: SimulatedSubtask, why: str = "was lost") -> None:
+        """Notice that a process is gone, or seems to be."""
         if self.alive:
             self._trace("lost", process.name)
-            reason = f"{process.text} on executor {process.executor.number} was lost"
+            reason = f"{process.text} on executor {process.executor.number} {why}"
             self.guarded(self.driver.on_attempt_failed, process.attempt, reason, process.subtask)
 
     def _trace(self, step: str, details: Any = None) -> None:
@@ -167,11 +178,15 @@ class SimulatedWorld:
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
         self.executors = [
-            SimulatedExecutor(number, self.disk.host()) for number in range(plan.topology.executors)
+            SimulatedExecutor(number, self.disk.host(), SimulatedDisk())
+            for number in range(plan.topology.executors)
         ]
+        self.disturbances = Disturbances(self)
+        self.heartbeats = Heartbeats(self)
         self._executors_started = plan.topology.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
+        """Every process that may still live, zombies included."""
         self.coordinators = 0
         self.failures: list[str] = []
         watched = [point for point, _ in nemesis.watched_points()]
@@ -186,8 +201,10 @@ class SimulatedWorld:
             else None
         )
         self._killed: list[SimulatedSubtask] = []
-        self._in_rings: list[Any] = []
+        self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
         """What refers to the world or to its neighbours and back: processes, past and present, and targets."""
+        self._over = False
+        """Whether the job has ended."""
         self._ran = False
         """Whether any attempt came to run."""
         self._armed_ms: float | None = None
@@ -240,6 +257,13 @@ class SimulatedWorld:
         coordinator = self.coordinator
         if coordinator.alive and coordinator.driver.ended:
             self.scheduler.stopped = not any(process.alive for process in self._everyone)
+            if not self._over:
+                # No fault strikes any more, and whoever was stopped or cut off may leave.
+                self._over = True
+                self.scheduler.at(self.scheduler.now, self._heal_all)
+
+    def _heal_all(self, _: Any) -> None:
+        self.nemesis.heal_all()
 
     def _start(self, coordinator: SimulatedCoordinator) -> None:
         self.trace.add((self.scheduler.now, coordinator.name, "start", None))
@@ -269,7 +293,7 @@ class SimulatedWorld:
         processes: dict[SubtaskId, SimulatedSubtask] = {}
         for position, subtask in enumerate(self.graph.subtasks):
             executor = self.executors[position % len(self.executors)]
-            process = SimulatedSubtask(self, subtask, attempt, executor, self._choices)
+            process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, self._choices)
             process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
             process.to_coordinator = Link(
                 scheduler, self.network_random, self.latency_ms, coordinator.receive
@@ -293,6 +317,10 @@ class SimulatedWorld:
         self.processes = processes
         self._everyone = [process for process in self._everyone if process.alive]
         self._everyone.extend(processes.values())
+        for process in processes.values():
+            self.disturbances.disturb_new(process)
+            if process.executor.paused:
+                process.pause()
         for subtask, process in processes.items():
             process.attach(self._driver_for(process, subtask, attempt, restore))
 
@@ -352,9 +380,7 @@ class SimulatedWorld:
         if self._armed_ms != due:
             return  # something else became due before
         self._armed_ms = None
-        if self.coordinator.driver.ended:
-            self.nemesis.heal_all()  # the job is over: no fault strikes any more, and whoever was stopped may leave
-        else:
+        if not self.coordinator.driver.ended:
             self.nemesis.time_reached(self.scheduler.now)
             self._arm()
 
@@ -363,12 +389,23 @@ class SimulatedWorld:
         process = self.processes.get(SubtaskId.parse(subtask))
         return process if process is not None and process.alive else None
 
-    def kill_executor(self, executor: SimulatedExecutor, lose_unsynced: bool) -> None:
-        """Kill a host and everything on it; a new one takes its place."""
+    def living(self, subtask: str) -> list[SimulatedSubtask]:
+        """Return every living process of a subtask, zombies first."""
+        return [process for process in self._everyone if process.alive and process.text == subtask]
+
+    def is_cut(self, process: SimulatedSubtask, receiver: SimulatedSubtask | None) -> bool:
+        """Tell whether a process cannot connect to another now, or to the coordinator (None)."""
+        return self.disturbances.is_cut((process.text, COORDINATOR if receiver is None else receiver.text))
+
+    def kill_executor(
+        self, executor: SimulatedExecutor, lose_unsynced: bool, lose_disk: bool = False
+    ) -> None:
+        """Kill an executor and everything on it; a new one takes its place, on the same host unless that is lost."""
         self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
         executor.alive = False
+        disk = SimulatedDisk() if lose_disk else executor.local_disk
         self.executors[self.executors.index(executor)] = SimulatedExecutor(
-            self._executors_started, self.disk.host()
+            self._executors_started, self.disk.host(), disk
         )
         self._executors_started += 1
         for process in executor.subtasks:
@@ -378,17 +415,44 @@ class SimulatedWorld:
             executor.files.lose_unsynced()
 
     def kill_process(self, process: SimulatedSubtask) -> None:
-        """Kill one process; the coordinator notices after a latency."""
+        """Kill one process; the coordinator notices after a latency, or by its silence."""
         self.trace.add((self.scheduler.now, process.name, "killed", None))
         process.kill()
         if self._working is not None:
             self._killed.append(process)
         self.stop_if_over()
-        delay = self.network_random.random() * self.latency_ms
-        self.scheduler.at(self.scheduler.now + delay, self._notice, process)
+        self._tell_through(process.to_coordinator, lambda: process.coordinator.lost(process))
 
-    def _notice(self, process: SimulatedSubtask) -> None:
-        self.coordinator.lost(process)
+    def pause_executor(self, executor: SimulatedExecutor) -> None:
+        """Stop an executor and every process on it."""
+        executor.paused = True
+        for process in executor.subtasks:
+            if process.alive:
+                process.pause()
+
+    def resume_executor(self, executor: SimulatedExecutor) -> None:
+        """Let an executor and its processes go on."""
+        executor.paused = False
+        for process in executor.subtasks:
+            process.resume()
+
+    def break_control(self, process: SimulatedSubtask) -> None:
+        """End a control connection: to the coordinator the subtask is lost, and the subtask must not go on."""
+        self.trace.add((self.scheduler.now, process.name, "broken", COORDINATOR))
+        assert process.to_coordinator is not None and process.from_coordinator is not None
+        process.to_coordinator.broken = process.from_coordinator.broken = True
+        self._after_latency(lambda: process.coordinator.lost(process, "lost its control connection"))
+        self._after_latency(process.orphan)
+
+    def break_channel(self, channel: DataChannel) -> None:
+        """End a data channel: its receiver notices, and its sender when it sends or as it waits to."""
+        self.trace.add((self.scheduler.now, channel.name, "broken", None))
+        channel.broken = True
+        sender, receiver = channel.sender, channel.receiver
+        assert sender is not None and receiver is not None
+        self._after_latency(lambda: receiver.hear("disconnected", lambda: receiver.channel_ended(channel)))
+        if channel.full:
+            self._after_latency(lambda: sender.hear("disconnected", lambda: sender.channel_ended(channel)))
 
     def crash_coordinator(self, lose_unsynced: bool) -> None:
         """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
@@ -398,15 +462,21 @@ class SimulatedWorld:
         if lose_unsynced:
             old.files.lose_unsynced()
         for process in self.processes.values():
-            delay = self.network_random.random() * self.latency_ms
-            self.scheduler.at(self.scheduler.now + delay, self._orphaned, process)
+            self._tell_through(process.from_coordinator, process.orphan)
         self.coordinator = self._new_coordinator()
         self.scheduler.at(self.scheduler.now + COORDINATOR_RESTART_MS, self._start, self.coordinator)
 
-    def _orphaned(self, process: SimulatedSubtask) -> None:
-        if process.alive:
-            self.trace.add((self.scheduler.now, process.name, "orphaned", None))
-            process.leave()
+    def _tell_through(self, link: Link | None, news: Callable[[], None]) -> None:
+        """Let the end of one side of a control connection reach the other: not through a black hole."""
+        assert link is not None
+        if link.disturbance is None:
+            self._after_latency(news)
+        else:
+            link.send(None, lambda _: news())
+
+    def _after_latency(self, action: Callable[[], None]) -> None:
+        delay = self.network_random.random() * self.latency_ms
+        self.scheduler.at(self.scheduler.now + delay, lambda _: action())
 
     def read_only_files(self) -> SimulatedFileSystem:
         """Return a view of the disk for final reads."""

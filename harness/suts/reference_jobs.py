@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from pathlib import Path
 
 from harness.errors import UsageProblem
@@ -34,6 +35,22 @@ def subtask_names(plan: TrialPlan) -> tuple[str, ...]:
     else:
         widths = tuple((vertex, topology.sources) for vertex in ("source", "steps", "sink"))
     return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+
+
+def channel_names(plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+    """Return (sender, receiver) of every channel of the plan's job, without building it."""
+    vertices: dict[str, list[str]] = {}
+    for name in subtask_names(plan):
+        vertices.setdefault(name.partition("[")[0], []).append(name)
+    shuffles = workload_named(plan.workload.name).spec.stateful
+    layers = list(vertices.values())
+    return tuple(
+        (sender, receiver)
+        for senders, receivers in pairwise(layers)
+        for sender, receiver in (
+            product(senders, receivers) if shuffles else zip(senders, receivers, strict=True)
+        )
+    )
 
 
 def job_config(plan: TrialPlan) -> JobConfig:

@@ -22,6 +22,7 @@ from harness.suts.reference_jobs import (
     CHECKPOINTS,
     OUTPUT,
     build_graph,
+    channel_names,
     collection_source,
     job_config,
     subtask_names,
@@ -74,6 +75,10 @@ class ReferenceSimulated:
             Capability.SNAPSHOT_INSPECTION,
             Capability.UNSYNCED_LOSS,
             Capability.SLOW_SNAPSHOTS,
+            Capability.HOST_LOSS,
+            Capability.PAUSE,
+            Capability.CHANNEL_FAULTS,
+            Capability.PARTITION,
         }
     )
 
@@ -84,6 +89,10 @@ class ReferenceSimulated:
     def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
         """Return the subtasks of the plan's job, upstream first."""
         return subtask_names(plan)
+
+    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel of the plan's job."""
+        return channel_names(plan)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
         """Run one trial in virtual time."""
@@ -111,6 +120,7 @@ class ReferenceSimulated:
                 measurements=_measure(world),
             )
         finally:
+            nemesis.heal_all()
             recorder.release()
             world.release()
 

@@ -32,6 +32,7 @@ from harness.suts.reference_jobs import (
     CHECKPOINTS,
     OUTPUT,
     build_graph,
+    channel_names,
     job_config,
     parquet_source,
     subtask_names,
@@ -210,6 +211,10 @@ class ReferenceSpark:
     def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
         """Return the subtasks of the plan's job, upstream first."""
         return subtask_names(plan)
+
+    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel of the plan's job."""
+        return channel_names(plan)
 
     def prepare(self) -> None:
         """Start cluster and session now; raises EnvironmentProblem if this machine cannot run them."""

@@ -12,6 +12,7 @@ from typing import Any
 from reference_impl.operators.api import DataPlane, Operator, SourceReader
 from reference_impl.operators.graph import OperatorSpec
 from reference_impl.protocol.coordinator import CoordinatorMachine
+from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.protocol.subtask import SubtaskMachine
 from reference_impl.state.backend import StateBackend
 from reference_impl.state.heap import HeapStateBackend
@@ -34,6 +35,7 @@ class Components:
     state_backend: Callable[[], StateBackend] = HeapStateBackend
     subtask_machine: Callable[..., SubtaskMachine] = SubtaskMachine
     coordinator_machine: Callable[..., CoordinatorMachine] = CoordinatorMachine
+    failure_detector: Callable[[float], FailureDetector] = FailureDetector
     subtask_driver: Callable[..., Any] | None = None
     """None: ``runtime.subtask_driver.SubtaskDriver`` (named late, for it needs this module)."""
     build_operator: Callable[[OperatorSpec, DataPlane], Operator] = build_operator
