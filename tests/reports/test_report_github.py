@@ -10,7 +10,7 @@ import pytest
 
 from harness import cli
 from harness.oracle.verdict import Finding, Verdict
-from reports.github import ANNOTATIONS_MAX, step_summary
+from reports.github import ANNOTATIONS_MAX, error_lines, step_summary
 from reports.loading import Run, load_run
 from tests.reports.synthetic_run import record_of, spark_campaign, write_run
 
