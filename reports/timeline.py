@@ -70,6 +70,10 @@ FAULT_LANE = 0
 COORDINATOR_LANE = 1
 _FIRST_SUBTASK_LANE = 2
 _LANE_PIXELS = 34
+_LABEL_MAX = 60
+"""Characters of a fault's label that are shown; all of it is in the hover text."""
+_CHARACTER_SHARE = 0.0072
+"""About how much of the plot's width a character takes."""
 _UPPER, _LOWER = -0.17, 0.22
 """Offsets within a lane: alignment and synchronous part above, asynchronous part below, for they overlap."""
 
@@ -113,6 +117,7 @@ class _Drawing:
             )
         )
         self._in_seconds = self._end_ms > 10_000
+        self._fault_rows = self._rows_of_faults()
 
     def _time(self, milliseconds: float) -> float:
         """Return a time or a length on the axis."""
@@ -248,7 +253,7 @@ class _Drawing:
             own, hit = [], []
             for fault, subtasks, fired, healed in lasting:
                 end, hover = self._end_ms if healed is None else healed, _fault_hover(fault)
-                own.append((fired, end - fired, FAULT_LANE, hover))
+                own.append((fired, end - fired, self._fault_rows[fault.index], hover))
                 hit += [
                     (fired, end - fired, self._lanes[subtask], hover)
                     for subtask in subtasks
@@ -264,17 +269,34 @@ class _Drawing:
     def fault_markers(self) -> Figure:
         """Return a mark and a label for every fault that fired."""
         fired = self._fired()
-        late = self._end_ms * 0.6
-        return self._markers(
-            "fault",
-            "star-diamond",
-            FAULT_COLOUR,
-            [(time, FAULT_LANE + _UPPER, _fault_hover(fault)) for fault, time in fired],
-        ) | {
+        rows = [self._fault_rows[fault.index] + _UPPER for fault, _ in fired]
+        marks = [(time, row, _fault_hover(fault)) for (fault, time), row in zip(fired, rows, strict=True)]
+        return self._markers("fault", "star-diamond", FAULT_COLOUR, marks) | {
             "mode": "markers+text",
-            "text": [f" {safe(fault.label, 44)} " for fault, _ in fired],
-            "textposition": ["middle left" if time > late else "middle right" for _, time in fired],
+            "text": [f" {safe(fault.label, _LABEL_MAX)} " for fault, _ in fired],
+            "textposition": [f"middle {'left' if self._is_late(time) else 'right'}" for _, time in fired],
         }
+
+    def _is_late(self, time_ms: float) -> bool:
+        """Tell whether a fault's label goes to its left, for want of room."""
+        return time_ms > self._end_ms * 0.6
+
+    def _rows_of_faults(self) -> dict[int, int]:
+        """Return a row for each fault that fired, so that no two labels overlap: the fault lane, and rows above it."""
+        ends: list[float] = []  # by row: up to where it is written on
+        rows: dict[int, int] = {}
+        spans = []
+        for fault, time in self._fired():
+            length = (min(len(fault.label), _LABEL_MAX) + 4) * _CHARACTER_SHARE * self._end_ms
+            spans.append((time - length if self._is_late(time) else time, length, fault.index))
+        for start, length, index in sorted(spans):
+            free = (place for place, end in enumerate(ends) if end <= start)
+            row = next(free, len(ends))
+            if row == len(ends):
+                ends.append(0.0)
+            ends[row] = start + length
+            rows[index] = FAULT_LANE - row
+        return rows
 
     def _fired(self) -> list[tuple[FaultRecord, float]]:
         """Return the faults that fired, with their times."""
@@ -287,6 +309,7 @@ class _Drawing:
     def layout(self) -> Figure:
         """Return axes, bands and fault lines."""
         names = ["faults, recovery", "coordinator", *(safe(subtask, 28) for subtask in self._lanes)]
+        top = min(self._fault_rows.values(), default=FAULT_LANE)
         shapes, annotations = self._bands()
         for _, time in self._fired():
             line = {"color": FAULT_COLOUR, "width": 1.5, "dash": "dot"}
@@ -296,7 +319,7 @@ class _Drawing:
             )
         return {
             "barmode": "overlay",
-            "height": 74 + _LANE_PIXELS * len(names),
+            "height": 74 + _LANE_PIXELS * (len(names) - top),
             "hovermode": "closest",
             "showlegend": False,
             "margin": {"l": 120, "r": 16, "t": 26, "b": 44},
@@ -314,7 +337,7 @@ class _Drawing:
                 "tickmode": "array",
                 "tickvals": list(range(len(names))),
                 "ticktext": names,
-                "range": [len(names) - 0.45, -0.55],
+                "range": [len(names) - 0.45, top - 0.55],
                 "fixedrange": True,
                 "zeroline": False,
                 "showgrid": True,

@@ -170,6 +170,19 @@ def test_what_was_never_healed_lasts_to_the_end() -> None:
     assert base + length > 0.98 * high
 
 
+def test_labels_of_faults_at_one_time_do_not_lie_over_each_other() -> None:
+    fault = record_of(0).faults[0]
+    twins = tuple(msgspec.structs.replace(fault, index=index) for index in range(3))
+    plan = msgspec.structs.replace(record_of(0).plan, faults=record_of(0).plan.faults * 3)
+    crowded = timeline(msgspec.structs.replace(record_of(0), plan=plan, faults=twins))
+    rows = trace(crowded, "fault", "scatter")["y"]
+    assert len({round(row, 3) for row in rows}) == 3
+    low, high = crowded["layout"]["yaxis"]["range"][::-1]
+    assert all(low < row < high for row in rows)
+    alone = timeline(record_of(0))
+    assert crowded["layout"]["height"] - alone["layout"]["height"] == 2 * 34
+
+
 def lasting(fault: DelayChannel | PauseWorker, healed_at_ms: float | None) -> TrialRecord:
     """Make up a trial whose only fault lasts for a time."""
     record = record_of(0)
