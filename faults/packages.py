@@ -31,6 +31,7 @@ from faults.vocabulary import (
     PauseWorker,
     Peers,
     ThrottleChannel,
+    duration_of,
 )
 
 
@@ -71,6 +72,11 @@ class FaultKind:
     can_lose_unsynced: bool = False
     outlasts_heartbeat: bool = False
     """Whether a generator lets it last longer than the heartbeat timeout, so that a zombie comes back (REC-2)."""
+
+    @property
+    def lasts(self) -> bool:
+        """Tell whether its faults last for a time and are then healed."""
+        return duration_of(self.build(Aim("any[0]"))) is not None
 
 
 @dataclass(frozen=True, slots=True)

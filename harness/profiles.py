@@ -31,6 +31,15 @@ _COORDINATOR_POINTS = (
     ProtocolPoint.CHECKPOINT_COMPLETED,
     ProtocolPoint.ATTEMPT_RUNNING,
 )
+_KILLS = (("executor", 3), ("worker", 3), ("coordinator", 2))
+_ALL_KINDS = (
+    *_KILLS,
+    ("host", 1),
+    *(("pause-worker", 1), ("pause-executor", 1)),
+    *(("delay", 1), ("throttle", 1), ("cut", 1), ("black-hole", 1)),
+    *(("partition-executor", 1), ("partition-halves", 1)),
+    *(("zombie-paused", 1), ("zombie-partitioned", 1)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ class Profile:
     channel_capacities: tuple[int, ...] = (1, 2, 8, 32)
     restart_delay_ms: Range = (0, 40)
     faults: Range = (0, 4)
-    kinds: tuple[tuple[str, int], ...] = (("executor", 3), ("worker", 3), ("coordinator", 2))
+    kinds: tuple[tuple[str, int], ...] = _ALL_KINDS
     """Fault kinds of ``faults.packages`` with their weights."""
     points: tuple[ProtocolPoint, ...] = _SUBTASK_POINTS + _COORDINATOR_POINTS
     restore_per_mille: int = 350
@@ -81,6 +90,14 @@ class Profile:
     """How many aimed faults hit the subtask that stands at the point, and not another."""
     lose_unsynced_per_mille: int = 250
     """How many executor kills and coordinator crashes take the unsynced writes of their host with them."""
+    duration_ms: Range = (5, 120)
+    """How long a fault lasts that is to be over before the coordinator takes a silent subtask for lost."""
+    zombie_ms: Range = (200, 400)
+    """How long one lasts that is not: well beyond the heartbeat timeout (150 ms in the simulator)."""
+    latency_ms: Range = (1, 60)
+    """Latency of a delayed connection."""
+    bytes_per_second: tuple[int, ...] = (2_000, 10_000, 50_000)
+    """Rate of a throttled connection; a row counts 64 bytes in the simulator."""
     wall_s: int = 120
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,12 +21,20 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Hypoth
 
 from faults.packages import KINDS, Aim, FaultKind
 from faults.vocabulary import (
+    COORDINATOR,
     COORDINATOR_POINTS,
     After,
     At,
     CrashCoordinator,
+    Direction,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    LoseHost,
+    Peers,
     ProtocolPoint,
     ScheduledFault,
+    duration_of,
     subtasks_of,
 )
 from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
@@ -55,6 +64,8 @@ _BEFORE_ACKNOWLEDGEMENT = frozenset(
 
 RESTARTS_PER_FAULT = 5
 """Restart budget for each planned fault, far above what one can use up."""
+RESTART_DELAY_MS_MIN = 5
+"""Least delay before a restart where a fault lasts, so that attempts cannot fail at one instant of virtual time."""
 
 
 def standard_subtasks(plan: TrialPlan) -> tuple[str, ...]:
@@ -89,6 +100,21 @@ class _Job:
         workload = self.plan.workload
         records = workload.batches * workload.batch_records - workload.start_offset
         return max(0, -(-records // workload.batch_records))
+
+    @property
+    def peers(self) -> tuple[Peers, ...]:
+        """Return from whom an executor can be partitioned: from other executors only if data passes between them."""
+        apart = self.shuffles and self.plan.topology.executors > 1
+        return tuple(Peers) if apart else (Peers.COORDINATOR, Peers.EVERYONE)
+
+    def receivers(self, sender: str) -> tuple[str, ...]:
+        """Return the subtasks to which a subtask has channels."""
+        for senders, receivers in pairwise((self.sources, self.keyed, self.sinks)):
+            if sender in senders:
+                spread = self.shuffles and senders is self.sources
+                alone = not spread and len(senders) == len(receivers)
+                return (receivers[senders.index(sender)],) if alone else receivers
+        return ()
 
     def passing(self, point: ProtocolPoint, restores: bool) -> tuple[str, ...]:
         """Return the subtasks that are sure to pass a point at least once."""
@@ -152,17 +178,27 @@ def trial_plans(
         choices = [weighted] * (_between(draw, profile.faults) if weighted else 0)
     else:
         choices = [(KINDS[name],) for name in kinds]
-    count = len(choices)
     job = _job(plan, subtasks(plan))
     schedule: list[ScheduledFault] = []
-    if count > 1 and _chance(draw, profile.restore_per_mille):
-        schedule.append(_draw_kill_before_restore(draw, job, choices.pop(0)))
+    kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
+    if kills is not None and len(choices) > 1 and _chance(draw, profile.restore_per_mille):
+        schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
     for choice in choices:
         schedule.append(_draw_fault(draw, profile, job, choice, schedule))
-    restart = msgspec.structs.replace(
-        plan.restart, attempts_max=max(plan.restart.attempts_max, RESTARTS_PER_FAULT * count)
-    )
-    return msgspec.structs.replace(plan, faults=tuple(schedule), restart=restart)
+    return msgspec.structs.replace(plan, faults=tuple(schedule), restart=_enough_restarts(plan, schedule))
+
+
+def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
+    return tuple(kind for kind in kinds if not kind.lasts)
+
+
+def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:
+    """Return a restart budget that the faults cannot use up: while one lasts, attempt after attempt may fail."""
+    lasting_ms = sum(duration_of(scheduled.fault) or 0 for scheduled in schedule)
+    delay_ms = max(plan.restart.delay_ms, RESTART_DELAY_MS_MIN if lasting_ms else 0)
+    needed = RESTARTS_PER_FAULT * len(schedule) + (lasting_ms // delay_ms if lasting_ms else 0)
+    attempts_max = max(plan.restart.attempts_max, needed)
+    return msgspec.structs.replace(plan.restart, attempts_max=attempts_max, delay_ms=delay_ms)
 
 
 def _evenly_wide(plan: TrialPlan) -> TrialPlan:
@@ -270,8 +306,27 @@ def _draw_fault(
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
     own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
     target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
-    lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
-    return ScheduledFault(kind.build(Aim(target, lose_unsynced=lose)), trigger)
+    return ScheduledFault(_draw_built(draw, profile, job, kind, target), trigger)
+
+
+def _draw_built(draw: st.DrawFn, profile: Profile, job: _Job, kind: FaultKind, target: str) -> Fault:
+    """Draw what a kind of fault does to its target, and for how long."""
+    if not kind.lasts:
+        lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
+        return kind.build(Aim(target, lose_unsynced=lose))
+    latency_ms = _between(draw, profile.latency_ms)
+    return kind.build(
+        Aim(
+            target,
+            receiver=draw(st.sampled_from((*job.receivers(target), COORDINATOR))),
+            duration_ms=_between(draw, profile.zombie_ms if kind.outlasts_heartbeat else profile.duration_ms),
+            latency_ms=latency_ms,
+            jitter_ms=draw(st.integers(0, latency_ms)),
+            bytes_per_second=draw(st.sampled_from(profile.bytes_per_second)),
+            direction=draw(st.sampled_from(tuple(Direction))),
+            peers=draw(st.sampled_from(job.peers)),
+        )
+    )
 
 
 def _hittable(trigger: At | After, job: _Job) -> tuple[str, ...]:
@@ -300,6 +355,9 @@ def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultK
     return ScheduledFault(kind.build(Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
 
 
+_KILLS = (KillExecutor, KillWorker, LoseHost)
+
+
 def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
     """Tell whether a completed checkpoint is sure to be restored after this fault.
 
@@ -307,7 +365,7 @@ def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
     known: the job cannot have ended then.
     """
     fault, trigger = scheduled.fault, scheduled.trigger
-    if not isinstance(trigger, After):
+    if not isinstance(trigger, After) or not isinstance(fault, (CrashCoordinator, *_KILLS)):
         return False
     if trigger.point in _SINK_ONLY:
         return isinstance(fault, CrashCoordinator) or subtasks_of(fault) == (trigger.subtask,)
@@ -329,6 +387,8 @@ def _repeats(point: ProtocolPoint, subtask: str | None, before: Sequence[Schedul
 def _fails_what_it_hits(scheduled: ScheduledFault, point: ProtocolPoint, subtask: str | None) -> bool:
     if isinstance(scheduled.fault, CrashCoordinator):
         return point is ProtocolPoint.CHECKPOINT_TRIGGERED or point is ProtocolPoint.ATTEMPT_RUNNING
+    if not isinstance(scheduled.fault, _KILLS):
+        return False  # what lasts may be over before anything fails
     again = point in _BEFORE_ACKNOWLEDGEMENT or point in _RESTORE
     return again and subtasks_of(scheduled.fault) == (subtask,)
 

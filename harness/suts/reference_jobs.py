@@ -38,19 +38,18 @@ def subtask_names(plan: TrialPlan) -> tuple[str, ...]:
 
 
 def channel_names(plan: TrialPlan) -> tuple[tuple[str, str], ...]:
-    """Return (sender, receiver) of every channel of the plan's job, without building it."""
+    """Return (sender, receiver) of every channel of the plan's job, without building it.
+
+    Into ``totals`` records are spread by key; between other vertices each subtask has one receiver, if as many.
+    """
     vertices: dict[str, list[str]] = {}
     for name in subtask_names(plan):
         vertices.setdefault(name.partition("[")[0], []).append(name)
-    shuffles = workload_named(plan.workload.name).spec.stateful
-    layers = list(vertices.values())
-    return tuple(
-        (sender, receiver)
-        for senders, receivers in pairwise(layers)
-        for sender, receiver in (
-            product(senders, receivers) if shuffles else zip(senders, receivers, strict=True)
-        )
-    )
+    found: list[tuple[str, str]] = []
+    for (_, senders), (vertex, receivers) in pairwise(vertices.items()):
+        spread = vertex == "totals" or len(senders) != len(receivers)
+        found += product(senders, receivers) if spread else zip(senders, receivers, strict=True)
+    return tuple(found)
 
 
 def job_config(plan: TrialPlan) -> JobConfig:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -186,6 +186,18 @@ class TransactionalFileSink:
             stream.close()
         with contextlib.suppress(StorageError):
             self._files.delete(path)
+
+    def abandon_prepared(self, is_restorable: Callable[[CheckpointId], bool]) -> None:
+        """Delete the prepared files that no restore will ever commit, now that a newer attempt has taken over.
+
+        That attempt looked for leftovers when it opened, and once more; these may be younger. Raises StorageError.
+        """
+        kept = [transaction for transaction in self._prepared if is_restorable(transaction.checkpoint)]
+        for transaction in self._prepared:
+            if transaction not in kept:
+                for file in transaction.files:
+                    self._files.delete(file.pending)
+        self._prepared = kept
 
     # --- the steps ----------------------------------------------------------------------------------------
 

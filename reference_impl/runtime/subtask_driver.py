@@ -8,6 +8,7 @@ callback that it was submitted with. Batches do not pass through the machine; on
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -67,6 +68,7 @@ from reference_impl.runtime.ports import (
     Probe,
     ProtocolPoint,
 )
+from reference_impl.runtime.promises import Promises
 from reference_impl.runtime.routing import Router
 from reference_impl.runtime.snapshotting import SnapshotInProgress
 from reference_impl.state.working_directory import WorkingDirectory
@@ -171,6 +173,7 @@ class SubtaskDriver:
         self._router = Router(graph, deployment.subtask, plane, ports.output)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
         self._alignment_started_ms: dict[CheckpointId, float] = {}
+        self._promises = Promises(ports.storage, deployment.attempt)
 
     # --- the doors ------------------------------------------------------------------------------------------
 
@@ -237,10 +240,16 @@ class SubtaskDriver:
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
 
     def close(self) -> None:
-        """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless."""
+        """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless.
+
+        If a newer attempt has taken over, nobody else removes what this one left behind late (REC-2).
+        """
         for snapshot in self._snapshots.values():
             snapshot.cancel()
         self._snapshots.clear()
+        # If the disk refuses, it is left: the process ends in any case.
+        with contextlib.suppress(OperatingError):
+            self._promises.break_if_superseded(self.operators)
         try:
             for operator in self.operators:
                 operator.close()
@@ -347,6 +356,7 @@ class SubtaskDriver:
         snapshot = self._snapshots.pop(command.checkpoint)
         deployment = self.deployment
         part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts)
+        self._promises.acknowledged(command.checkpoint, part)
         self.ports.coordinator.send(
             AcknowledgeCheckpoint(
                 deployment.attempt, command.checkpoint, deployment.subtask, part, snapshot.metrics()
@@ -363,6 +373,7 @@ class SubtaskDriver:
 
     def _complete(self, command: Complete) -> None:
         self.ports.probe.reach(ProtocolPoint.COMPLETION_NOTIFIED, command.checkpoint)
+        self._promises.completed(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_completed(command.checkpoint)
         if self.is_terminal:
@@ -374,6 +385,7 @@ class SubtaskDriver:
 
     def _abort(self, command: Abort) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
+        self._promises.aborted(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
 

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from faults.schedule import validate
+from faults.vocabulary import ChannelFault, duration_of
 from harness.errors import UsageProblem
 from harness.plan import TrialPlan
 from harness.plan_io import check_values
 from harness.profiles import PROFILES, Profile, profile_named
 from harness.strategies import RESTARTS_PER_FAULT, draw_plans, standard_subtasks
+from harness.suts.reference_jobs import build_graph, channel_names, collection_source
+from harness.workloads.registry import workload_named
 
 STANDARD = draw_plans(5, 400, profile_named("standard"))
 
@@ -66,6 +69,10 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a timed fault": lambda plan: "At(" in repr(plan.faults),
         "a fault during a restore": lambda plan: "'restore_started'" in repr(plan.faults),
         "lost writes": lambda plan: "lose_unsynced=True" in repr(plan.faults),
+        "a pause": lambda plan: "PauseWorker" in repr(plan.faults),
+        "a partition of halves": lambda plan: "PartitionHalves" in repr(plan.faults),
+        "a fault on the way to the coordinator": lambda plan: "receiver='coordinator'" in repr(plan.faults),
+        "a zombie": lambda plan: any((duration_of(s.fault) or 0) > 150 for s in plan.faults),
         "three by three": lambda plan: plan.topology.sources == plan.topology.keyed == 3,
     }
     missed = [name for name, reached in corners.items() if not any(map(reached, STANDARD))]
@@ -80,3 +87,20 @@ def test_a_target_that_the_system_lacks_is_not_aimed_at() -> None:
 def test_an_unknown_profile_names_the_nearest() -> None:
     with pytest.raises(UsageProblem, match="did you mean 'standard'"):
         profile_named("standrad")
+
+
+def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
+    disturbed = 0
+    for plan in STANDARD:
+        graph = build_graph(plan, workload_named(plan.workload.name), collection_source(plan, ()))
+        channels = tuple((str(channel.sender), str(channel.receiver)) for channel in graph.channels)
+        assert sorted(channel_names(plan)) == sorted(channels)
+        validate(plan.faults, standard_subtasks(plan), channels)
+        disturbed += sum(isinstance(scheduled.fault, ChannelFault) for scheduled in plan.faults)
+    assert disturbed > 20
+
+
+def test_a_fault_that_lasts_leaves_restarts_enough_for_all_its_duration() -> None:
+    for plan in STANDARD:
+        lasting_ms = sum(duration_of(scheduled.fault) or 0 for scheduled in plan.faults)
+        assert plan.restart.attempts_max * max(1, plan.restart.delay_ms) >= lasting_ms
