@@ -323,6 +323,13 @@ class LocalCluster:
             return None
         return next((workers[process.pid] for process in line if process.pid in workers), None)
 
+    def local_directory(self, host: str) -> Path | None:
+        """Where the worker at an address keeps local files, and its executors theirs; None if no worker is there."""
+        for worker in range(self.config.workers):
+            if self.config.worker_host(worker) == host:
+                return self.directory / f"worker-{worker}" / "local"
+        return None
+
     def python_processes(self, executor_pid: int) -> tuple[int, ...]:
         """The pids of the Python daemon and workers of a running executor, daemon first."""
         try:

@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from faults.vocabulary import ProtocolPoint as FaultPoint
+from faults.vocabulary import duration_of
 from harness.cluster.config import LocalClusterConfig
 from harness.cluster.local import LocalCluster
 from harness.cluster.session import spark_session
@@ -38,6 +39,8 @@ from harness.suts.reference_jobs import (
     subtask_names,
 )
 from harness.suts.snapshot_views import open_checkpoint, open_restored, view_storage
+from harness.suts.spark_network import ProxyNetwork
+from harness.suts.spark_proxies import ProxyServers
 from harness.suts.spark_targets import SparkTargets
 from harness.suts.system import Capability, NemesisHooks
 from harness.workloads import flights
@@ -50,8 +53,8 @@ from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedChe
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.spark.deployment import SparkJobRunner
-from reference_impl.spark.observer import JobObserver
-from reference_impl.spark.options import session_settings
+from reference_impl.spark.observer import JobObserver, SubtaskProcess
+from reference_impl.spark.options import SparkOptions, session_settings
 from reference_impl.state.backend import StateBackend
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
@@ -61,6 +64,8 @@ if TYPE_CHECKING:
 
 WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
+HEARTBEAT_TIMEOUT_MS = 3_000
+"""In trials in which processes are paused or out of reach: bounds what such a fault costs."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _LOOK_AGAIN_MS = 20.0
@@ -95,6 +100,7 @@ class _Watcher(JobObserver):
         self.epoch_ms = 0.0
         self.kills_ms: list[float] = []
         self.first_records_ms: dict[int, float] = {}
+        self.network: ProxyNetwork | None = None
 
     def now_ms(self) -> float:
         return self.runner.now_ms() - self.epoch_ms if self.runner is not None else 0.0
@@ -116,12 +122,18 @@ class _Watcher(JobObserver):
         if self.nemesis is not None:
             self.nemesis.first_attempt_ran()
 
+    def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
+        if self.network is not None:
+            self.network.placed(processes)
+
     def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
         at_ms -= self.epoch_ms
         self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
 
     def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
         self.books.attempt_ended(attempt, outcome, reason)
+        if self.network is not None:
+            self.network.attempt_over(attempt)
 
     def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
         self.books.checkpoint_triggered(checkpoint, attempt)
@@ -176,6 +188,10 @@ class ReferenceSpark:
             Capability.WORKER_KILL,
             Capability.PROTOCOL_POINTS,
             Capability.SNAPSHOT_INSPECTION,
+            Capability.HOST_LOSS,
+            Capability.PAUSE,
+            Capability.CHANNEL_FAULTS,
+            Capability.PARTITION,
         }
     )
 
@@ -193,6 +209,7 @@ class ReferenceSpark:
             workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512
         )
         self._stack = contextlib.ExitStack()
+        self._proxies = ProxyServers(self._stack)
         self._spark: SparkSession | None = None
         self._cluster: LocalCluster | None = None
 
@@ -217,7 +234,11 @@ class ReferenceSpark:
         return channel_names(plan)
 
     def prepare(self) -> None:
-        """Start cluster and session now; raises EnvironmentProblem if this machine cannot run them."""
+        """Start cluster and session now; raises EnvironmentProblem if this machine cannot run them.
+
+        So it does if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
+        """
+        self._proxies.check()
         self.session()
 
     def session(self) -> SparkSession:
@@ -234,6 +255,7 @@ class ReferenceSpark:
         """Stop session and cluster. Closing twice is harmless."""
         self._spark = None
         self._cluster = None
+        self._proxies.forget()
         self._stack.close()
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SparkOutcome:
@@ -245,9 +267,13 @@ class ReferenceSpark:
         assert self._cluster is not None
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         workload = workload_named(plan.workload.name)
-        with _scratch(self._cluster.directory) as scratch:
+        hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
+        with (
+            _scratch(self._cluster.directory) as scratch,
+            self._proxies.network(plan, hosts) as network,
+        ):
             source = _input_directory(spark, workload, plan, scratch)
-            outcome = self._run_job(spark, plan, workload, source, scratch, nemesis)
+            outcome = self._run_job(spark, plan, workload, source, scratch, nemesis, network)
             if outcome.history.end is not End.FINISHED:
                 self._keep_logs(directory)
         return outcome
@@ -260,6 +286,7 @@ class ReferenceSpark:
         source: Path,
         scratch: Path,
         nemesis: NemesisHooks,
+        network: ProxyNetwork | None,
     ) -> SparkOutcome:
         graph = build_graph(plan, workload, parquet_source(plan, workload, source))
         root = scratch / "files"
@@ -276,7 +303,9 @@ class ReferenceSpark:
             job_config(plan),
             root,
             components=components,
+            options=_options(plan),
             observer=watcher,
+            routes=network,
             watched=[
                 (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
                 for point, subtask in nemesis.watched_points()
@@ -284,8 +313,12 @@ class ReferenceSpark:
         )
         watcher.runner = runner
         watcher.epoch_ms = watcher.books.epoch_ms = runner.now_ms()
-        nemesis.bind(SparkTargets(runner.subtask_processes, watcher.note_kill), watcher.now_ms)
-        watcher.nemesis = nemesis
+        assert self._cluster is not None
+        targets = SparkTargets(
+            runner.subtask_processes, watcher.note_kill, self._cluster.local_directory, network
+        )
+        nemesis.bind(targets, watcher.now_ms)
+        watcher.nemesis, watcher.network = nemesis, network
         with runner:
             try:
                 end, reason, pending = _wait(runner, watcher, nemesis, plan)
@@ -324,6 +357,13 @@ class ReferenceSpark:
             target = directory / "logs" / f"{number:02d}-{log.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, target)
+
+
+def _options(plan: TrialPlan) -> SparkOptions:
+    """Return the runtime's options: where processes fall silent on purpose, that is noticed sooner."""
+    if any(duration_of(planned.fault) is not None for planned in plan.faults):
+        return SparkOptions(heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS)
+    return SparkOptions()
 
 
 @contextlib.contextmanager

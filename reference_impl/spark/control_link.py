@@ -1,7 +1,8 @@
 """The subtask's end of its control connection: messages both ways, heartbeats, breakpoints, the word to stop.
 
 The connection is the subtask's leash: whatever ends it (the driver closes it or dies, the network breaks)
-ends the subtask at once, wherever it stands.
+ends the subtask at once, wherever it stands. So does silence: the coordinator answers every heartbeat, and a subtask
+that hears nothing of it for too long was replaced, or soon will be (REC-2). It does not stay as a zombie.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,11 +39,16 @@ _log = logging.getLogger(__name__)
 class ControlLink:
     """One control connection, and the ``CoordinatorLink`` port."""
 
-    def __init__(self, connection: socket.socket, heartbeat_interval_s: float) -> None:
-        """Take a connection whose handshake is done; heartbeats begin at once."""
+    def __init__(self, connection: socket.socket, heartbeat_interval_s: float, silence_s: float) -> None:
+        """Take a connection whose handshake is done; heartbeats begin at once.
+
+        ``silence_s``: without a word from the coordinator for longer, the subtask ends.
+        """
         self._connection = connection
         self._sending = threading.Lock()
         self._interval_s = heartbeat_interval_s
+        self._silence_s = silence_s
+        self._last_heard = time.monotonic()
         self._condition = threading.Condition()
         self._resumed = 0
         self._over: str | None = None
@@ -59,6 +66,7 @@ class ControlLink:
         claim: Claim,
         heartbeat_interval_s: float,
         timeout_s: float,
+        silence_s: float = 10.0,
     ) -> ControlLink:
         """Connect to the coordinator; raises ConnectionLost or HandshakeRefused."""
         try:
@@ -70,7 +78,7 @@ class ControlLink:
         except BaseException:
             connection.close()
             raise
-        return cls(connection, heartbeat_interval_s)
+        return cls(connection, heartbeat_interval_s, silence_s)
 
     def send(self, message: Any) -> None:
         """Send a message; raises SubtaskCancelled if the coordinator is gone: nothing goes on without it."""
@@ -85,8 +93,9 @@ class ControlLink:
         """Offer the slot and wait for its work; raises SubtaskCancelled if there is none."""
         self.send(offer)
         try:
-            data = receive_frame(self._connection)
-            message = None if data is None else decode(data)
+            message = self._receive()
+            while isinstance(message, Heartbeat):
+                message = self._receive()
         except (ConnectionLost, WireError) as error:
             raise SubtaskCancelled(f"no deployment: {error}") from error
         if isinstance(message, DeploySubtask):
@@ -141,8 +150,7 @@ class ControlLink:
 
     def _read(self, on_message: Callable[[Any], None]) -> None:
         try:
-            while (data := receive_frame(self._connection)) is not None:
-                message = decode(data)
+            while (message := self._receive()) is not None:
                 if isinstance(message, CancelSubtask):
                     self._end(message.reason)
                     return
@@ -150,11 +158,17 @@ class ControlLink:
                     with self._condition:
                         self._resumed = message.sequence
                         self._condition.notify_all()
-                else:
+                elif not isinstance(message, Heartbeat):
                     on_message(message)
             self._end("the coordinator hung up")
         except OperatingError as error:
             self._end(str(error))
+
+    def _receive(self) -> Any:
+        """Return the next message, or None at the end of the connection."""
+        data = receive_frame(self._connection)
+        self._last_heard = time.monotonic()
+        return None if data is None else decode(data)
 
     def _beat(self) -> None:
         while True:
@@ -165,6 +179,10 @@ class ControlLink:
                     return
             if os.getppid() != self._parent:
                 self._end("the Python daemon of the executor is gone")
+                shut(self._connection)
+                return
+            if time.monotonic() - self._last_heard > self._silence_s:
+                self._end(f"nothing was heard of the coordinator for more than {self._silence_s:g} s")
                 shut(self._connection)
                 return
             try:

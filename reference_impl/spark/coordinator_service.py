@@ -3,7 +3,7 @@
 One connection per slot, for the slot's whole life. Reader threads decode and hand on; every decision is made
 on the coordinator's event loop. Only slots of the current attempt are let in, and what comes over a
 connection of an older one is dropped (REC-2). The end of a connection, or five seconds of silence, is the end
-of its subtask.
+of its subtask. Heartbeats are answered, so that silence is noticed at the other end, too.
 """
 
 from __future__ import annotations
@@ -234,6 +234,8 @@ class CoordinatorService:
 
     def _take(self, connection: SlotConnection, message: Any) -> None:
         if isinstance(message, Heartbeat):
+            # A subtask that hears nothing for too long ends itself: it may have been replaced.
+            connection.send(message)
             return
         if isinstance(message, SubtaskLeft):
             connection.left = True

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from reference_impl.config import JobConfig
 from reference_impl.errors import StorageError, UsageError
-from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.arrow import ArrowPlane
 from reference_impl.operators.graph import JobGraph
@@ -49,6 +49,7 @@ from reference_impl.spark.link_messages import (
 )
 from reference_impl.spark.observer import JobObserver, SubtaskProcess
 from reference_impl.spark.options import SparkOptions
+from reference_impl.spark.routes import ChannelEnds, CoordinatorAddress, DirectRoutes, Routes
 from reference_impl.spark.stage import BarrierStage, StageOutcome
 from reference_impl.spark.subtask_process import SubtaskProgram
 from reference_impl.spark.warming import ExecutorWarmer
@@ -60,13 +61,6 @@ _CANCEL_AGAIN_MS = 200.0
 _SYMPTOM_GRACE_MS = 50.0
 _LEAVE_TIMEOUT_MS = 10_000.0
 _CLOSE_TIMEOUT_S = 10.0
-
-Route = Callable[[ChannelId, str, int], tuple[str, int]]
-
-
-def direct_route(_channel: ChannelId, host: str, port: int) -> tuple[str, int]:
-    """Return the receiver's own address: nothing stands in between."""
-    return host, port
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +100,14 @@ class SparkJobRunner:
         options: SparkOptions | None = None,
         observer: JobObserver | None = None,
         watched: Sequence[tuple[ProtocolPoint, SubtaskId | None]] = (),
-        route: Route = direct_route,
+        routes: Routes | None = None,
     ) -> None:
         """Prepare a run; nothing happens before ``start``.
 
         ``files_root`` is a directory that driver and executors reach under this path: checkpoint storage and
         sinks live below it. ``watched`` lists the points at which a subtask (None: any) stops until the
-        observer's ``point_reached`` returned. ``route`` may replace the address of a data channel by a
-        proxy's.
+        observer's ``point_reached`` returned. ``routes`` may replace the addresses of data channels and of
+        control connections by proxies'.
         """
         self._context = spark.sparkContext
         self._graph = graph
@@ -124,7 +118,7 @@ class SparkJobRunner:
         self._options = options or SparkOptions()
         self._observer = observer or JobObserver()
         self._watched = tuple(WatchedPoint(point.value, subtask) for point, subtask in watched)
-        self._route = route
+        self._routes = routes or DirectRoutes()
         self._secret = new_secret()
         self._run_id = uuid.uuid4().hex[:8]
         self._clock = MonotonicClock()
@@ -244,12 +238,13 @@ class SparkJobRunner:
     def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
         """Deployer: submit the barrier stage of an attempt."""
         service = self._required_service()
+        address, slots = (service.host, service.port), len(self._graph.subtasks)
         program = SubtaskProgram(
             graph=self._graph,
             plane=self._plane,
             components=self._components,
             files_root=self._files_root,
-            coordinator=(service.host, service.port),
+            coordinator=CoordinatorAddress(address, self._routes.to_coordinator(address, slots)),
             attempt=AttemptNumber(attempt),
             options=self._options,
             secret=self._secret,
@@ -259,7 +254,7 @@ class SparkJobRunner:
         def ended(outcome: StageOutcome) -> None:
             self._loop.post(lambda: self._stage_ended(attempt, outcome))
 
-        stage = BarrierStage(self._context, group, len(self._graph.subtasks), program, ended)
+        stage = BarrierStage(self._context, group, slots, program, ended)
         self._attempt = _Attempt(attempt, restore, stage)
         self._processes = {}
         service.admit_attempt(attempt)
@@ -350,17 +345,37 @@ class SparkJobRunner:
         }
         self._processes = processes
         self._observer.subtasks_placed(attempt.number, processes)
+        offer_of = {subtask: offers[slot.number] for subtask, slot in chosen.items()}
+        outputs = self._addresses(attempt.number, offer_of)
         for subtask, connection in attempt.placed.items():
-            outputs = tuple(
-                self._address_of(channel, offers[chosen[channel.receiver].number])
-                for channel in self._graph.outputs_of(subtask)
-            )
             deployment = self._deployment_of(subtask, attempt)
-            connection.send(DeploySubtask(deployment, outputs, self._watched, self._clock.now_ms()))
+            connection.send(DeploySubtask(deployment, outputs[subtask], self._watched, self._clock.now_ms()))
 
-    def _address_of(self, channel: ChannelId, offer: SlotOffer) -> ChannelAddress:
-        host, port = self._route(channel, offer.host, offer.data_port)
-        return ChannelAddress(channel, host, port)
+    def _addresses(
+        self, attempt: int, offers: Mapping[SubtaskId, SlotOffer]
+    ) -> dict[SubtaskId, tuple[ChannelAddress, ...]]:
+        """Return where each subtask connects to, in the order of its output channels."""
+        channels = {subtask: self._graph.outputs_of(subtask) for subtask in offers}
+        listed = [channel for outputs in channels.values() for channel in outputs]
+        asked = [
+            (
+                ChannelEnds(
+                    AttemptNumber(attempt),
+                    channel,
+                    offers[channel.sender].host,
+                    offers[channel.receiver].host,
+                ),
+                (offers[channel.receiver].host, offers[channel.receiver].data_port),
+            )
+            for channel in listed
+        ]
+        addresses = {
+            channel: ChannelAddress(channel, host, port)
+            for channel, (host, port) in zip(listed, self._routes.to_channels(asked), strict=True)
+        }
+        return {
+            subtask: tuple(addresses[channel] for channel in outputs) for subtask, outputs in channels.items()
+        }
 
     def _deployment_of(self, subtask: SubtaskId, attempt: _Attempt) -> SubtaskDeployment:
         restore = attempt.restore
@@ -463,5 +478,5 @@ class SparkJobRunner:
 
 def _process_of(subtask: SubtaskId, attempt: int, offer: SlotOffer) -> SubtaskProcess:
     return SubtaskProcess(
-        subtask, attempt, offer.host, offer.worker_pid, offer.executor_pid, offer.executor_id
+        subtask, attempt, offer.host, offer.worker_pid, offer.executor_pid, offer.executor_id, offer.slot
     )

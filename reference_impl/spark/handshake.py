@@ -63,6 +63,10 @@ class HandshakeRefused(OperatingError):
     """The peer is not who it should be, or is not wanted; the message names its address and the reason."""
 
 
+class NotAdmitted(HandshakeRefused):
+    """The peer proved itself and gave a reason: asking again would not help."""
+
+
 def new_secret() -> bytes:
     """Return a fresh secret for one job."""
     return secrets.token_bytes(SECRET_BYTES)
@@ -178,7 +182,7 @@ def introduce(
     if not hmac.compare_digest(answer.proof, wanted):
         raise HandshakeRefused(f"{peer}: the server does not know the secret")
     if answer.refusal:
-        raise HandshakeRefused(f"{peer}: {answer.refusal}")
+        raise NotAdmitted(f"{peer}: {answer.refusal}")
     connection.settimeout(None)
 
 

@@ -60,7 +60,7 @@ class DeploySubtask:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Slot to driver: the process is alive."""
+    """Slot to driver, and back: the process is alive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ class SubtaskProcess:
     executor_pid: int
     """The executor's JVM; 0 if it could not be found."""
     executor_id: str
+    slot: int = 0
+    """The number of the Spark task within the attempt's stage."""
 
 
 class JobObserver:

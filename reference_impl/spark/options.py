@@ -13,11 +13,11 @@ class SparkOptions:
 
     heartbeat_interval_ms: int = 500
     heartbeat_timeout_ms: int = 5_000
-    """A subtask that is silent for longer has failed."""
+    """A subtask that is silent for longer has failed; one that hears nothing of the coordinator for longer ends."""
     deployment_timeout_ms: int = 120_000
     """An attempt in which not every subtask runs by then has failed."""
     connect_timeout_ms: int = 10_000
-    """Bound on connecting one data channel, its handshake included."""
+    """Bound on reaching a peer, all tries and handshakes included."""
     channel_batches: int = 8
     """Batches that wait at a receiver, per channel; what does not fit waits at the sender."""
     channel_bytes: int = 32 << 20

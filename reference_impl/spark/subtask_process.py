@@ -1,9 +1,9 @@
 """What runs inside a Spark task: one slot, which becomes one subtask, from registration to its status row.
 
 The task's closure (``SubtaskProgram``) comes through Spark; everything else comes over the control
-connection. The loop is the one thread that touches the subtask driver. A task always *returns*, failed
-subtasks included: the coordinator learns of failures over the connection, and the Python worker stays fit for
-the next attempt.
+connection. The loop is the one thread that touches the subtask driver. A task that reached the coordinator always
+*returns*, failed subtasks included: the coordinator learns of failures over the connection, and the Python worker
+stays fit for the next attempt.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,11 +30,19 @@ from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
 from reference_impl.spark.control_link import ControlLink, SlotProbe
 from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
-from reference_impl.spark.handshake import Claim
-from reference_impl.spark.link_messages import DeploySubtask, SlotOffer, SubtaskLeft
+from reference_impl.spark.handshake import Claim, NotAdmitted
+from reference_impl.spark.link_messages import ChannelAddress, DeploySubtask, SlotOffer, SubtaskLeft
 from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from reference_impl.spark.options import SparkOptions
-from reference_impl.spark.transport import ChannelServer, OpenConnections, TcpOutput, connect_channel
+from reference_impl.spark.reaching import reach
+from reference_impl.spark.routes import CoordinatorAddress
+from reference_impl.spark.transport import (
+    ChannelSender,
+    ChannelServer,
+    OpenConnections,
+    TcpOutput,
+    connect_channel,
+)
 from reference_impl.spark.wire import ConnectionLost
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
@@ -66,7 +75,7 @@ class SubtaskProgram:
     components: Components
     files_root: str
     """Directory that every process of the job reaches."""
-    coordinator: tuple[str, int]
+    coordinator: CoordinatorAddress
     attempt: AttemptNumber
     options: SparkOptions
     secret: bytes = field(repr=False)
@@ -79,23 +88,19 @@ class SubtaskProgram:
 
 
 def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> StatusRow:
-    """Register, run what is deployed, and return how it ended. Raises nothing that a subtask can cause."""
-    options = program.options
+    """Register, run what is deployed, and return how it ended.
+
+    Raises OperatingError if the coordinator cannot be reached: only Spark can tell it then, by the stage's failure.
+    """
+    server = ChannelServer(executor.host)
     try:
-        server = ChannelServer(executor.host)
-    except OperatingError as error:
-        return (number, "", "failed", str(error))
-    try:
-        link = ControlLink.connect(
-            program.coordinator,
-            program.secret,
-            Claim("slot", program.attempt, str(number)),
-            options.heartbeat_interval_ms / 1000.0,
-            options.connect_timeout_ms / 1000.0,
-        )
-    except OperatingError as error:
+        link = _link_to_coordinator(program, number, executor.host)
+    except NotAdmitted as error:
         server.close()
-        return (number, "", "failed", str(error))
+        return (number, "", "cancelled", str(error))
+    except BaseException:
+        server.close()
+        raise
     try:
         offer = SlotOffer(number, executor.host, server.port, os.getpid(), executor.pid, executor.name)
         deploy = link.await_deployment(offer)
@@ -106,6 +111,24 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
     finally:
         link.close()
         server.close()
+
+
+def _link_to_coordinator(program: SubtaskProgram, number: int, host: str) -> ControlLink:
+    options = program.options
+    silence_s = options.heartbeat_timeout_ms / 1000.0
+
+    def connect(left_s: float) -> ControlLink:
+        return ControlLink.connect(
+            program.coordinator.of_slot(host, number),
+            program.secret,
+            Claim("slot", program.attempt, str(number)),
+            options.heartbeat_interval_ms / 1000.0,
+            min(left_s, silence_s),
+            silence_s,
+        )
+
+    never_stopped = threading.Event()
+    return reach(connect, options.connect_timeout_ms / 1000.0, never_stopped.wait)
 
 
 def local_directory() -> str | None:
@@ -188,21 +211,23 @@ class _SubtaskRun:
 
     def _connect(self) -> TcpOutput:
         attempt, program = self._deploy.deployment.attempt, self._program
-        timeout_s = program.options.connect_timeout_ms / 1000.0
-        return TcpOutput(
-            [
-                connect_channel(
+        bound_s = program.options.connect_timeout_ms / 1000.0
+
+        def sender(address: ChannelAddress) -> ChannelSender:
+            def connect(left_s: float) -> ChannelSender:
+                return connect_channel(
                     address.channel,
                     address.host,
                     address.port,
                     attempt,
                     program.secret,
-                    timeout_s,
+                    left_s,
                     self._opened,
                 )
-                for address in self._deploy.outputs
-            ]
-        )
+
+            return reach(connect, bound_s, self._opened.shut_within)
+
+        return TcpOutput([sender(address) for address in self._deploy.outputs])
 
     def _build(self, output: TcpOutput) -> SubtaskDriver:
         program, deployment = self._program, self._deploy.deployment

@@ -191,23 +191,26 @@ class OpenConnections:
         """Start with none."""
         self._lock = threading.Lock()
         self._connections: list[socket.socket] = []
-        self._closed = False
+        self._closed = threading.Event()
 
     def add(self, connection: socket.socket) -> None:
         """Take a connection in; ends it if everything was ended already."""
         with self._lock:
             self._connections.append(connection)
-            closed = self._closed
-        if closed:
+        if self._closed.is_set():
             shut(connection)
 
     def shut(self) -> None:
         """End every connection, and each that is still to come."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             connections = list(self._connections)
         for connection in connections:
             shut(connection)
+
+    def shut_within(self, timeout_s: float) -> bool:
+        """Wait until everything is ended; returns False if that does not happen in time."""
+        return self._closed.wait(timeout_s)
 
 
 def connect_channel(

@@ -14,7 +14,7 @@ from harness.oracle.history import End
 from harness.oracle.verdict import Verdict
 from harness.suts.mutants import MUTANTS
 from harness.suts.reference_spark import ReferenceSpark
-from harness.suts.spark_targets import KilledProcess
+from harness.suts.spark_targets import SignalledProcess
 from harness.trial import run_trial
 
 
@@ -55,7 +55,7 @@ def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
 def test_a_killed_process_is_shown_to_be_dead_and_cannot_be_killed_twice() -> None:
     kills: list[int] = []
     child = psutil.Popen(["sleep", "60"])
-    target = KilledProcess(child.pid, "a sleeper", lambda: kills.append(1))
+    target = SignalledProcess(child.pid, "a sleeper", lambda: kills.append(1))
     assert not target.is_dead()
     target.kill()
     assert target.is_dead()
@@ -69,6 +69,6 @@ def test_killing_an_executor_takes_what_it_started_with_it() -> None:
     parent = psutil.Popen(["sh", "-c", "sleep 60 & wait"])
     while not (children := parent.children()):
         assert parent.is_running()
-    KilledProcess(parent.pid, "an executor", lambda: None, with_children=True).kill()
+    SignalledProcess(parent.pid, "an executor", lambda: None, with_children=True).kill()
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     parent.wait()

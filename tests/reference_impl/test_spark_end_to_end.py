@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from harness.cluster.local import LocalCluster, LocalClusterConfig
 from harness.cluster.session import spark_session
 from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
-from reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from reference_impl.ids import AttemptNumber, SubtaskId
 from reference_impl.operators.functions import Count, Emission, Sum
 from reference_impl.operators.graph import JobGraph
 from reference_impl.operators.job import StreamJob
@@ -29,6 +29,7 @@ from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.spark.deployment import JobEnd, SparkJobRunner
 from reference_impl.spark.observer import JobObserver
 from reference_impl.spark.options import SparkOptions, session_settings
+from reference_impl.spark.routes import Address, ChannelEnds, DirectRoutes
 from reference_impl.spark.transport import ChannelServer
 
 pytestmark = pytest.mark.spark
@@ -203,14 +204,20 @@ def test_a_channel_that_leads_nowhere_fails_the_attempt_and_the_next_one_takes_a
     dead = ChannelServer("127.0.0.1")
     dead.close()
     asked: list[str] = []
+    options = SparkOptions(connect_timeout_ms=500)
 
-    def route(channel: ChannelId, host: str, port: int) -> tuple[str, int]:
-        asked.append(str(channel))
-        return ("127.0.0.1", dead.port) if len(asked) == 1 else (host, port)
+    class Detour(DirectRoutes):
+        def to_channels(self, channels: Sequence[tuple[ChannelEnds, Address]]) -> Sequence[Address]:
+            first = not asked
+            asked.extend(str(ends.channel) for ends, _ in channels)
+            direct = [address for _, address in channels]
+            return [("127.0.0.1", dead.port), *direct[1:]] if first else direct
 
     observer = Killer({})
     graph = job(write_input(tmp_path / "in"), 60_000)
-    with SparkJobRunner(spark, graph, CONFIG, tmp_path / "files", observer=observer, route=route) as runner:
+    with SparkJobRunner(
+        spark, graph, CONFIG, tmp_path / "files", observer=observer, routes=Detour(), options=options
+    ) as runner:
         assert runner.wait(60) == JobEnd(JobState.FINISHED, "")
     assert [attempt for attempt, _ in observer.attempts] == [AttemptNumber(1), AttemptNumber(2)]
     assert len(asked) == 2 * len(graph.channels)

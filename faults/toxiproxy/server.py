@@ -1,0 +1,151 @@
+"""Which proxy server is used, and starting it: ``TOXIPROXY_URL``, one on the PATH, or the embedded one.
+
+A server that was started here runs in a process of its own below a leash (``faults.toxiproxy.leash``), so that it
+ends with this process however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
+
+URL_VARIABLE = "TOXIPROXY_URL"
+PROGRAM = "toxiproxy-server"
+
+_START_TIMEOUT_S = 20.0
+_END_TIMEOUT_S = 5.0
+_PROBE_TIMEOUT_S = 3.0
+_POLL_S = 0.02
+_TRIES = 3
+
+
+class ServerKind(StrEnum):
+    """Where a proxy server comes from, in words that complete "proxies are made by"."""
+
+    URL = "the server that TOXIPROXY_URL names"
+    PROGRAM = "toxiproxy-server on the PATH"
+    EMBEDDED = "the embedded server"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChoice:
+    """Which server would be used."""
+
+    kind: ServerKind
+    where: str = ""
+    """Its URL, or the program's path; empty for the embedded server."""
+
+
+class _Which(Protocol):
+    def __call__(self, cmd: str, /) -> str | None: ...
+
+
+def choose_server(environ: Mapping[str, str] | None = None, which: _Which = shutil.which) -> ServerChoice:
+    """Return the server to use; nothing is started or asked."""
+    url = (os.environ if environ is None else environ).get(URL_VARIABLE, "")
+    if url:
+        return ServerChoice(ServerKind.URL, url)
+    program = which(PROGRAM)
+    if program is not None:
+        return ServerChoice(ServerKind.PROGRAM, program)
+    return ServerChoice(ServerKind.EMBEDDED)
+
+
+@contextlib.contextmanager
+def proxy_server(choice: ServerChoice | None = None) -> Iterator[ToxiproxyClient]:
+    """Give a client of the chosen server; one that is started for it ends at exit.
+
+    Raises ToxiproxyProblem if the server does not answer or does not start.
+    """
+    chosen = choice or choose_server()
+    if chosen.kind is ServerKind.URL:
+        ToxiproxyClient(chosen.where, _PROBE_TIMEOUT_S).version()
+        yield ToxiproxyClient(chosen.where)
+        return
+    process, url = _start_program(chosen.where) if chosen.kind is ServerKind.PROGRAM else _start_embedded()
+    try:
+        yield ToxiproxyClient(url)
+    finally:
+        _stop(process)
+
+
+def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
+    """Start Toxiproxy on a free port. It cannot tell which it took, so another process may be quicker: try again."""
+    said = ""
+    for _ in range(_TRIES):
+        port = _free_port()
+        process = _leashed(program, "-host", "127.0.0.1", "-port", str(port))
+        url = f"http://127.0.0.1:{port}"
+        client = ToxiproxyClient(url, _PROBE_TIMEOUT_S)
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                client.version()
+            except ToxiproxyProblem as problem:
+                said = str(problem)
+                time.sleep(_POLL_S)
+            else:
+                return process, url
+        said = f"it ended with code {process.returncode}" if process.returncode is not None else said
+        _stop(process)
+    raise ToxiproxyProblem(
+        f"{program} did not start: {said}; run it by hand to see why, or take it off the PATH to use the embedded one"
+    )
+
+
+def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
+    process = _leashed()
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
+    url = process.stdout.readline().decode().strip() if ready else ""
+    if not url:
+        _stop(process)
+        raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s")
+    return process, url
+
+
+def _leashed(*command: str) -> subprocess.Popen[bytes]:
+    # This process may find the package by its working directory only.
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
+    return subprocess.Popen(
+        [sys.executable, "-m", "faults.toxiproxy.leash", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL if command else subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path, "LOG_LEVEL": "error"},
+        # A terminal's Ctrl-C must reach the harness alone.
+        start_new_session=True,
+    )
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

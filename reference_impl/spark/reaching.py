@@ -1,0 +1,37 @@
+"""Connecting to a peer that may be out of reach for a while: again and again, within a bound.
+
+Nothing crossed a connection that could not be opened, so trying again is safe; a connection that breaks later is
+never opened again, for what was on its way is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from reference_impl.spark.handshake import HandshakeRefused, NotAdmitted
+from reference_impl.spark.wire import ConnectionLost
+
+_PAUSE_S = 0.1
+
+ConnectionT = TypeVar("ConnectionT")
+
+
+def reach(
+    connect: Callable[[float], ConnectionT], bound_s: float, stopped_within: Callable[[float], bool]
+) -> ConnectionT:
+    """Return what ``connect(seconds left)`` gives, once it does; raises its last error at the bound.
+
+    ``stopped_within(seconds)`` waits between two tries, and tells whether to give up. A peer that proved itself and
+    gave a reason for its refusal (``NotAdmitted``) is not asked again.
+    """
+    deadline = time.monotonic() + bound_s
+    while True:
+        try:
+            return connect(max(_PAUSE_S, deadline - time.monotonic()))
+        except NotAdmitted:
+            raise
+        except (ConnectionLost, HandshakeRefused):
+            if time.monotonic() + _PAUSE_S >= deadline or stopped_within(_PAUSE_S):
+                raise
