@@ -20,7 +20,7 @@ from harness.oracle.history import End, History, Operation
 from harness.oracle.verdict import Finding, Verdict
 from harness.phases import Course, with_phases
 from harness.plan import TrialPlan, to_builtins
-from harness.record import RECORD_VERSION, TrialRecord
+from harness.record import RECORD_VERSION, TrialRecord, restores_of
 from harness.suts.system import SystemUnderTest, TrialOutcome
 
 
@@ -90,6 +90,7 @@ def execute(
         attempts=outcome.attempts,
         checkpoints=outcome.checkpoints,
         snapshots=outcome.snapshots,
+        restores=restores_of(history.operations),
         subtasks=outcome.subtasks,
         trace_digest=digest(trace),
         environment=environment(),

@@ -22,8 +22,8 @@ from faults.vocabulary import (
     ThrottleChannel,
     subtasks_of,
 )
-from harness.record import FaultRecord, SnapshotRecord, TrialRecord
-from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
+from harness.record import FaultRecord, RestoreRecord, SnapshotRecord, TrialRecord
+from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, LOCAL, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
 from reports.loading import planned_faults
 from reports.wording import duration, one_line, size
 
@@ -37,6 +37,8 @@ BARRIER_COLOUR = "#8a93a0"
 PAUSED_COLOUR = "#6f5aa8"
 DISTURBED_COLOUR = "#b58900"
 PARTITIONED_COLOUR = "#a03070"
+LOCAL_COLOUR = "#009e73"
+PRIMARY_COLOUR = "#5b6f9e"
 DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
 RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
 """Neighbouring attempts take turns, so that their border shows."""
@@ -54,6 +56,8 @@ LEGEND = (
     ("■", DISTURBED_COLOUR, "connection disturbed"),
     ("■", PARTITIONED_COLOUR, "partitioned"),
     ("■", RECOVERY_COLOUR, "recovery"),
+    ("▲", LOCAL_COLOUR, "restored from the local copy"),
+    ("▲", PRIMARY_COLOUR, "restored from the primary"),
     ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
     ("■", "rgba(0, 158, 115, 0.35)", "running"),
 )
@@ -88,6 +92,7 @@ def timeline(record: TrialRecord) -> Figure:
             *drawing.barriers(),
             *drawing.coordinator(),
             drawing.recovery_bars(),
+            *drawing.restores(),
             drawing.fault_markers(),
         ],
         "layout": drawing.layout(),
@@ -241,6 +246,21 @@ class _Drawing:
             bars.append((recovery.failed_at_ms, end - recovery.failed_at_ms, FAULT_LANE, hover))
         return self._bars("recovery", RECOVERY_COLOUR, _LOWER, 0.3, bars)
 
+    def restores(self) -> list[Figure]:
+        """Return which copy served what, in the lanes of the subtasks that restored (LOC-4)."""
+        traces = []
+        for name, colour, local in (
+            ("restored from the local copy", LOCAL_COLOUR, True),
+            ("restored from the primary", PRIMARY_COLOUR, False),
+        ):
+            marks = [
+                (restore.at_ms, self._lanes[restore.subtask], _restore_hover(restore))
+                for restore in self._record.restores
+                if restore.subtask in self._lanes and (restore.served_by == LOCAL) is local
+            ]
+            traces.append(self._markers(name, "triangle-up", colour, marks))
+        return traces
+
     def fault_spans(self) -> list[Figure]:
         """Return what lasted, from when it fired until it was healed: in the fault lane and in those of who was hit."""
         traces = []
@@ -390,6 +410,15 @@ def _snapshot_hover(part: SnapshotRecord) -> str:
         f"<br>alignment {duration(part.alignment_ms)}, {size(part.alignment_buffered_bytes)} buffered"
         f"<br>synchronous {duration(part.sync_ms)}, asynchronous {duration(part.async_ms)}"
         f"<br>{size(part.bytes_written)} written"
+    )
+
+
+def _restore_hover(restore: RestoreRecord) -> str:
+    """Describe which copy served a range of key groups."""
+    return (
+        f"<b>{safe(restore.subtask)}</b>, attempt {restore.attempt}, checkpoint {restore.checkpoint}"
+        f"<br>key groups {restore.first_key_group} to {restore.end_key_group - 1} "
+        f"from its {safe(restore.served_by)} copy" + (f"<br>{safe(restore.reason)}" if restore.reason else "")
     )
 
 

@@ -10,7 +10,7 @@ import plotly.graph_objects
 import pytest
 
 from faults.vocabulary import At, DelayChannel, PauseWorker, ScheduledFault
-from harness.record import TrialRecord
+from harness.record import RestoreRecord, TrialRecord
 from reports.charts import histogram
 from reports.intervals import Series, recoveries, series_of
 from reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
@@ -168,6 +168,21 @@ def test_what_was_never_healed_lasts_to_the_end() -> None:
     low, high = figure["layout"]["xaxis"]["range"]
     assert low < base < base + length <= high
     assert base + length > 0.98 * high
+
+
+def test_a_restore_is_a_mark_that_says_which_copy_served_which_key_groups() -> None:
+    local = RestoreRecord(2, 3, "totals[0]", 2_500.0, 0, 64, "secondary")
+    durable = RestoreRecord(2, 3, "totals[1]", 2_600.0, 64, 128, "primary", "it is missing")
+    record = msgspec.structs.replace(TWO_FAULTS, restores=(local, durable))
+    figure = timeline(record)
+    own = trace(figure, "restored from the local copy", "scatter")
+    fallback = trace(figure, "restored from the primary", "scatter")
+    names = figure["layout"]["yaxis"]["ticktext"]
+    assert [names[y] for y in own["y"]] == ["totals[0]"]
+    assert [names[y] for y in fallback["y"]] == ["totals[1]"]
+    assert "key groups 64 to 127 from its primary copy<br>it is missing" in fallback["hovertext"][0]
+    (recovery, *_) = recoveries(record)
+    assert (recovery.from_local_copies, recovery.fallbacks) == (1, ("totals[1] (it is missing)",))
 
 
 def test_labels_of_faults_at_one_time_do_not_lie_over_each_other() -> None:
