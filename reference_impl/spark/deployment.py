@@ -53,7 +53,6 @@ from reference_impl.spark.routes import ChannelEnds, CoordinatorAddress, DirectR
 from reference_impl.spark.stage import BarrierStage, StageOutcome
 from reference_impl.spark.subtask_process import SubtaskProgram
 from reference_impl.spark.warming import ExecutorWarmer
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
 _log = logging.getLogger(__name__)
@@ -142,7 +141,12 @@ class SparkJobRunner:
             raise UsageError("this runner was started before; make a new SparkJobRunner for each run")
         host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
         self._service = CoordinatorService(
-            host, self._secret, self._loop.post, self, self._options.heartbeat_timeout_ms
+            host,
+            self._secret,
+            self._loop.post,
+            self,
+            self._options.heartbeat_timeout_ms,
+            self._components.failure_detector(self._options.heartbeat_timeout_ms),
         )
         files = LocalFileSystem(self._files_root)
         ports = CoordinatorPorts(
@@ -152,7 +156,7 @@ class SparkJobRunner:
             subtasks=self,
             deployer=self,
             background=self._background,
-            storage=FileCheckpointStorage(files, self._graph.name, self._config.storage_root),
+            storage=self._components.checkpoint_storage(files, self._graph.name, self._config.storage_root),
             observer=self._observer,
         )
         driver = CoordinatorDriver(self._graph, self._config, ports, self._components)
