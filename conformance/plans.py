@@ -83,6 +83,9 @@ def scale_of(world: str) -> Scale:
     return SCALES[world]
 
 
+_TIMES_OF_FAULTS = ("duration_ms", "latency_ms", "jitter_ms")
+
+
 def scaled(plan: TrialPlan, world: str) -> TrialPlan:
     """Return the plan in a world's scale. Inputs of no record or of exactly one stay what they are."""
     scale = scale_of(world)
@@ -117,6 +120,9 @@ def _scaled_workload(workload: WorkloadPlan, scale: Scale) -> WorkloadPlan:
 
 
 def _scaled_fault(scheduled: ScheduledFault, factor: int) -> ScheduledFault:
+    fault = scheduled.fault
+    times = {name: getattr(fault, name) * factor for name in _TIMES_OF_FAULTS if hasattr(fault, name)}
+    scheduled = msgspec.structs.replace(scheduled, fault=msgspec.structs.replace(fault, **times))
     match scheduled.trigger:
         case At(time_ms=time_ms):
             return msgspec.structs.replace(scheduled, trigger=At(time_ms * factor))

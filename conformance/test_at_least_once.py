@@ -1,7 +1,7 @@
 """At-least-once mode, and several checkpoints in flight: what may come twice, what may not, and that it does.
 
-Only a simulated network can make a channel slow on purpose, so only there duplicates are sure to happen; on a real
-one they may, and whatever happens must be accounted for.
+Duplicates are sure to happen only where a channel is slow: a simulated network has one that the plan names, and in
+both worlds a fault can delay one. Elsewhere they may happen, and whatever happens must be accounted for.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from conformance.plans import kill_worker, varied, with_faults
 from conformance.trials import Trial, Trials, assert_valid, require
-from faults.vocabulary import After, ProtocolPoint
+from faults.vocabulary import After, DelayChannel, ProtocolPoint, ScheduledFault
 from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.suts.system import Capability
 
@@ -35,6 +35,16 @@ KILLED_TWICE = with_faults(
     plan=SLOW,
 )
 """Each kill comes when a checkpoint is complete, so that it is restored with all that came early."""
+
+DELAYED_AND_KILLED = with_faults(
+    ScheduledFault(
+        DelayChannel("source[0]", "totals[0]", latency_ms=10, duration_ms=150),
+        After(ProtocolPoint.ATTEMPT_RUNNING),
+    ),
+    kill_worker("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 3)),
+    plan=msgspec.structs.replace(SLOW, network=NetworkPlan()),
+)
+"""One of two input channels is late by about a checkpoint interval; what overtook its barrier is restored, too."""
 
 OTHER_CHANNEL_SLOW = msgspec.structs.replace(
     varied(
@@ -105,6 +115,19 @@ def test_duplicates_do_occur_in_the_output_and_in_the_state(trials: Trials) -> N
     seen = [_counts(trial) for trial in trials.all_valid(KILLED_TWICE)]
     assert sum(counts["duplicated"] for counts in seen), f"no record came twice in any trial: {seen}"
     assert sum(counts["carried"] for counts in seen), f"no restored state had counted ahead: {seen}"
+
+
+@pytest.mark.needs(
+    Capability.CHANNEL_FAULTS,
+    Capability.WORKER_KILL,
+    Capability.PROTOCOL_POINTS,
+    Capability.SNAPSHOT_INSPECTION,
+)
+@pytest.mark.clause("ALO-2")
+def test_with_a_delayed_channel_duplicates_occur_and_each_was_to_be_expected(trials: Trials) -> None:
+    seen = [_counts(trial) for trial in trials.all_valid(DELAYED_AND_KILLED)]
+    assert sum(counts["duplicated"] for counts in seen), f"no record came twice in any trial: {seen}"
+    assert not sum(counts["unexplained"] + counts["lost"] for counts in seen), seen
 
 
 @kills

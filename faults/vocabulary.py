@@ -54,6 +54,47 @@ COORDINATOR_POINTS = frozenset(
 """Points that the coordinator passes; all others are passed by a subtask."""
 
 
+class Phase(StrEnum):
+    """What a job is doing when a fault strikes it: the rows of the phase by fault matrix."""
+
+    PROCESSING = "processing"
+    """Records flow, or nothing happens, and no checkpoint is under way."""
+    ALIGNMENT = "alignment"
+    """Barriers travel, and who has some of them waits for the others."""
+    SYNCHRONOUS_PART = "synchronous_part"
+    """A snapshot is being taken, and the barrier is not yet forwarded."""
+    ASYNCHRONOUS_PART = "asynchronous_part"
+    """A snapshot that was taken is being stored and acknowledged."""
+    COMMITTING = "committing"
+    """All acknowledged: the checkpoint becomes durable, subtasks are told, and sinks commit."""
+    RESTORING = "restoring"
+    """An attempt failed or begins: subtasks are deployed and restore their state."""
+
+
+PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
+    ProtocolPoint.RECORDS_PROCESSED: Phase.PROCESSING,
+    ProtocolPoint.CHECKPOINT_ABORTED: Phase.PROCESSING,
+    ProtocolPoint.ATTEMPT_RUNNING: Phase.PROCESSING,
+    ProtocolPoint.CHECKPOINT_TRIGGERED: Phase.ALIGNMENT,
+    ProtocolPoint.BARRIER_RECEIVED: Phase.ALIGNMENT,
+    ProtocolPoint.ALIGNMENT_STARTED: Phase.ALIGNMENT,
+    ProtocolPoint.ALIGNMENT_COMPLETED: Phase.SYNCHRONOUS_PART,
+    ProtocolPoint.SNAPSHOT_TAKEN: Phase.SYNCHRONOUS_PART,
+    ProtocolPoint.BARRIER_FORWARDED: Phase.ASYNCHRONOUS_PART,
+    ProtocolPoint.SNAPSHOT_STORED: Phase.ASYNCHRONOUS_PART,
+    ProtocolPoint.ACKNOWLEDGED: Phase.ASYNCHRONOUS_PART,
+    ProtocolPoint.ALL_ACKNOWLEDGED: Phase.COMMITTING,
+    ProtocolPoint.CHECKPOINT_COMPLETED: Phase.COMMITTING,
+    ProtocolPoint.COMPLETION_NOTIFIED: Phase.COMMITTING,
+    ProtocolPoint.TRANSACTIONS_COMMITTED: Phase.COMMITTING,
+    ProtocolPoint.ATTEMPT_FAILED: Phase.RESTORING,
+    ProtocolPoint.ATTEMPT_STARTED: Phase.RESTORING,
+    ProtocolPoint.RESTORE_STARTED: Phase.RESTORING,
+    ProtocolPoint.RESTORED: Phase.RESTORING,
+}
+"""The phase in which a job is when somebody stands at a point."""
+
+
 class KillExecutor(msgspec.Struct, frozen=True, tag="kill_executor", forbid_unknown_fields=True):
     """Kill the executor that hosts a subtask, with SIGKILL: every subtask on it dies, its memory is gone.
 

@@ -136,6 +136,8 @@ def campaign(
     """
     from harness.campaign.run_directory import new_run_path, require_place
     from harness.campaign.runner import run_campaign
+    from reports.loading import load_run
+    from reports.machine_readable import phase_fault_cells
 
     options = {"system": system, "seed": seed, "state_backend": state_backend}
     configuration = _configured(file, trials, budget, options)
@@ -145,7 +147,7 @@ def campaign(
         path = new_run_path(out, configuration.name, datetime.now())
         print_options(console, configuration, path)
         record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
-    print_campaign(console, record, path)
+    print_campaign(console, record, path, file)
     _emit(
         as_json,
         {
@@ -157,6 +159,7 @@ def campaign(
             "faults_fired": record.faults_fired,
             "recoveries": record.recoveries,
             "checkpoints_completed": record.checkpoints_completed,
+            "phase_fault_cells": phase_fault_cells(load_run(path)),
             "run_directory": str(path),
             "interrupted": record.interrupted,
             "findings": [finding.summary for finding in record.findings],

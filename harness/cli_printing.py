@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,11 @@ def print_options(console: Console, configuration: CampaignConfiguration, path: 
         console.print(f"  {name}: {value}", markup=False)
 
 
-def print_campaign(console: Console, record: CampaignRecord, path: Path) -> None:
-    """Write the reports, print their summary, and one line that repeats each failing trial."""
+def print_campaign(console: Console, record: CampaignRecord, path: Path, file: Path | None = None) -> None:
+    """Write the reports, print their summary, and one line that repeats each failing trial.
+
+    In GitHub Actions print annotations too, attached to the campaign ``file``, and add to the step's summary.
+    """
     from reports.summary import print_summary
     from reports.write import write_reports
 
@@ -55,6 +59,25 @@ def print_campaign(console: Console, record: CampaignRecord, path: Path) -> None
             f"python {versions['python']})",
             markup=False,
         )
+    _tell_github(console, path, file)
+
+
+def _tell_github(console: Console, path: Path, file: Path | None) -> None:
+    """Print annotations and append to the summary, if this runs in GitHub Actions."""
+    from reports.github import error_lines, step_summary
+    from reports.loading import load_run
+
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    run = load_run(path)
+    checkout = Path(os.environ.get("GITHUB_WORKSPACE", ".")).resolve()
+    place = None if file is None else os.path.relpath(file.resolve(), checkout)
+    for line in error_lines(run, place):
+        console.print(line, markup=False)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with open(summary, "a", encoding="utf-8") as page:
+            page.write(step_summary(run))
 
 
 def print_replayed(console: Console, one: Any) -> None:

@@ -17,6 +17,8 @@ from importlib import metadata
 
 import psutil
 
+from faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
+from faults.toxiproxy.server import ServerChoice, ServerKind, choose_server
 from harness.cluster.java import VersionProbe, ask_version, find_java
 from harness.cluster.settings import bind_problem
 from harness.errors import JavaMissing, JavaTooOld
@@ -28,6 +30,13 @@ _NEEDED_CORES = 2
 _WORKER_ADDRESSES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 _OLDEST_PYTHON = (3, 11)
 _REINSTALL = "Install this project with its dependencies: python3 -m pip install barrier-tck."
+
+
+_PROBE_TIMEOUT_S = 3.0
+
+
+def _toxiproxy_version(url: str) -> str:
+    return ToxiproxyClient(url, _PROBE_TIMEOUT_S).version()
 
 
 class FindingStatus(enum.StrEnum):
@@ -160,13 +169,25 @@ def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) 
     return Finding("loopback addresses", FindingStatus.OK, f"{_WORKER_ADDRESSES[0]} and on can be bound")
 
 
-def check_toxiproxy(which: Callable[[str], str | None] = shutil.which) -> Finding:
-    """The optional proxy for network faults."""
-    found = which("toxiproxy-server")
-    if found is None:
-        advice = "Optional: with toxiproxy-server on PATH, network faults can go through Toxiproxy."
-        return Finding("toxiproxy-server", FindingStatus.WARNING, "not on PATH", advice)
-    return Finding("toxiproxy-server", FindingStatus.OK, found)
+def check_toxiproxy(
+    choice: ServerChoice | None = None, version_of: Callable[[str], str] = _toxiproxy_version
+) -> Finding:
+    """The proxy server that network faults on Spark would go through."""
+    chosen = choice or choose_server()
+    if chosen.kind is ServerKind.EMBEDDED:
+        # No warning: it does all that campaigns need.
+        return Finding(
+            "proxy server", FindingStatus.OK, f"{chosen.kind.value} (no toxiproxy-server on the PATH)"
+        )
+    if chosen.kind is ServerKind.PROGRAM:
+        return Finding("proxy server", FindingStatus.OK, f"{chosen.kind.value} ({chosen.where})")
+    try:
+        version = version_of(chosen.where)
+    except ToxiproxyProblem as problem:
+        return Finding("proxy server", FindingStatus.MISSING, chosen.where, f"{problem}.")
+    return Finding(
+        "proxy server", FindingStatus.OK, f"{chosen.kind.value} ({chosen.where}, version {version})"
+    )
 
 
 def release_numbers(version: str) -> tuple[int, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from harness.oracle.history import Operation, Outcome
 from harness.oracle.verdict import Finding, Verdict
 from harness.plan import TrialPlan
 
@@ -35,6 +37,8 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """The attempt that ran when it fired."""
     healed_at_ms: float | None = None
     """When it was undone, if it lasts for a time: after its duration, or at the end of the run."""
+    phase: str | None = None
+    """The ``faults.vocabulary.Phase`` in which it fired; None if it did not, or in a record of older times."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
@@ -81,6 +85,41 @@ class AttemptRecord(msgspec.Struct, frozen=True):
     restored_checkpoint: int | None = None
 
 
+class RestoreRecord(msgspec.Struct, frozen=True):
+    """Which copy served a range of key groups when a subtask restored its state (LOC-4)."""
+
+    attempt: int
+    checkpoint: int
+    subtask: str
+    at_ms: float
+    first_key_group: int
+    end_key_group: int
+    """The first one beyond the range."""
+    served_by: str
+    """``secondary`` (local) or ``primary``."""
+    reason: str = ""
+    """Why it was not the local copy."""
+
+
+def restores_of(operations: Iterable[Operation]) -> tuple[RestoreRecord, ...]:
+    """Return what a history says of restores, in its order; nothing for a system that does not tell."""
+    return tuple(
+        RestoreRecord(
+            attempt=operation.value["attempt"],
+            checkpoint=operation.value["checkpoint"],
+            subtask=operation.process,
+            at_ms=operation.time_ms,
+            first_key_group=file["key_groups"][0],
+            end_key_group=file["key_groups"][1],
+            served_by=file["served_by"],
+            reason=file["reason"],
+        )
+        for operation in operations
+        if operation.operation == "restore" and operation.outcome is Outcome.OK
+        for file in operation.value["files"]
+    )
+
+
 class TrialRecord(msgspec.Struct, frozen=True):
     """One trial, judged: the ``record.json`` of a trial's directory."""
 
@@ -104,6 +143,8 @@ class TrialRecord(msgspec.Struct, frozen=True):
     attempts: tuple[AttemptRecord, ...] = ()
     checkpoints: tuple[CheckpointRecord, ...] = ()
     snapshots: tuple[SnapshotRecord, ...] = ()
+    restores: tuple[RestoreRecord, ...] = ()
+    """Which copy served what, in every attempt that restored state."""
     subtasks: tuple[str, ...] = ()
     """Every subtask of the job, upstream first."""
     trace_digest: str | None = None
@@ -148,6 +189,10 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     configuration: dict[str, Any] = {}
     """The whole campaign file, defaults spelled out."""
     interrupted: bool = False
+    fault_kinds: tuple[str, ...] = ()
+    """Tags of the faults that the system can suffer: columns of the phase by fault matrix."""
+    fault_phases: tuple[str, ...] = ()
+    """Phases that can be told apart in the system: rows of the matrix."""
     findings: tuple[Finding, ...] = ()
     """What only all trials together can show, for instance that duplicates do occur (ALO-2)."""
     failing: tuple[int, ...] = ()

@@ -172,23 +172,32 @@ def trial_plans(
     subtasks: SubtaskNames = standard_subtasks,
     adjust: Adjust = lambda plan: plan,
     targets: frozenset[str] | None = None,
+    kinds: Sequence[str] | None = None,
 ) -> TrialPlan:
     """Draw a plan from a profile; the restart budget suffices for its faults.
 
+    ``kinds`` names the kind of each fault, one after the other; None means drawn, by the weights of the profile.
     ``targets`` are the kinds of target that the system exposes (``executor``, ``worker``, ``coordinator``);
     None means all. ``adjust`` is applied before faults are drawn, so that their aims fit the adjusted plan.
     """
     plan = _evenly_wide(adjust(_draw_without_faults(draw, profile)))
-    kinds = _kinds(profile, targets)
-    count = _between(draw, profile.faults) if kinds else 0
+    if kinds is None:
+        weighted = _kinds(profile, targets)
+        choices = [weighted] * (_between(draw, profile.faults) if weighted else 0)
+    else:
+        choices = [(KINDS[name],) for name in kinds]
     job = _job(plan, subtasks(plan))
     schedule: list[ScheduledFault] = []
-    kills = [kind for kind in kinds if not kind.lasts]
-    if kills and count > 1 and _chance(draw, profile.restore_per_mille):
-        schedule.append(_draw_kill_before_restore(draw, job, kills))
-    while len(schedule) < count:
-        schedule.append(_draw_fault(draw, profile, job, kinds, schedule))
+    kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
+    if kills is not None and len(choices) > 1 and _chance(draw, profile.restore_per_mille):
+        schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
+    for choice in choices:
+        schedule.append(_draw_fault(draw, profile, job, choice, schedule))
     return msgspec.structs.replace(plan, faults=tuple(schedule), restart=_enough_restarts(plan, schedule))
+
+
+def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
+    return tuple(kind for kind in kinds if not kind.lasts)
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:
@@ -416,6 +425,7 @@ def draw_plans(
     subtasks: SubtaskNames = standard_subtasks,
     adjust: Adjust = lambda plan: plan,
     targets: frozenset[str] | None = None,
+    kinds: Sequence[str] | None = None,
 ) -> tuple[TrialPlan, ...]:
     """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED."""
     plans: list[TrialPlan] = []
@@ -430,10 +440,23 @@ def draw_plans(
         backend=PLAIN_BACKEND,
         derandomize=False,
     )
-    @given(trial_plans(profile, subtasks, adjust, targets))
+    @given(trial_plans(profile, subtasks, adjust, targets, kinds))
     def collect(plan: TrialPlan) -> None:
         plans.append(plan)
 
     if count > 0:
         collect()
     return tuple(plans[:count])
+
+
+def draw_plan(
+    seed: int,
+    profile: Profile,
+    subtasks: SubtaskNames = standard_subtasks,
+    adjust: Adjust = lambda plan: plan,
+    targets: frozenset[str] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> TrialPlan:
+    """Draw one plan; the same arguments give the same plan. ``kinds`` as in ``trial_plans``."""
+    # Hypothesis begins with the simplest example, whatever the seed: the second is the first that is drawn.
+    return draw_plans(seed, 2, profile, subtasks, adjust, targets, kinds)[-1]

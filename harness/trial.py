@@ -18,8 +18,9 @@ from harness.nemesis import Nemesis
 from harness.oracle.checker import Checker, TrialContext, compose
 from harness.oracle.history import End, History, Operation
 from harness.oracle.verdict import Finding, Verdict
+from harness.phases import Course, with_phases
 from harness.plan import TrialPlan, to_builtins
-from harness.record import RECORD_VERSION, TrialRecord
+from harness.record import RECORD_VERSION, TrialRecord, restores_of
 from harness.suts.system import SystemUnderTest, TrialOutcome
 
 
@@ -71,6 +72,7 @@ def execute(
     history = _with_faults(outcome.history, nemesis.operations())
     trace = outcome.trace  # rendered on demand, so asked for once
     verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
+    course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,
         trial=trial,
@@ -84,10 +86,11 @@ def execute(
         started_at=started_at.isoformat(),
         wall_seconds=time.monotonic() - started,
         duration_ms=outcome.duration_ms,
-        faults=nemesis.records(),
+        faults=with_phases(nemesis.records(), plan.faults, course),
         attempts=outcome.attempts,
         checkpoints=outcome.checkpoints,
         snapshots=outcome.snapshots,
+        restores=restores_of(history.operations),
         subtasks=outcome.subtasks,
         trace_digest=digest(trace),
         environment=environment(),

@@ -25,7 +25,7 @@ from reports import wording
 from reports.charts import histogram
 from reports.intervals import Recovery, recoveries, series_of
 from reports.loading import Run, planned_faults, verdict_of
-from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
+from reports.matrix import clause_matrix, phase_fault_matrix, point_fault_matrix, unchecked_clauses
 from reports.ranking import RankedFinding, ranked_findings, timeline_trials
 from reports.timeline import LEGEND, Figure, timeline
 
@@ -119,7 +119,8 @@ def render(run: Run) -> str:
         clauses=clauses,
         unchecked=unchecked_clauses(clauses),
         clause_texts=CLAUSES,
-        phases=phase_fault_matrix(run.trials),
+        phases=phase_fault_matrix(run.campaign, run.trials),
+        points=point_fault_matrix(run.trials),
         rows=rows,
         rows_unlisted=unlisted,
         sections=sections,

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.record import SnapshotRecord, TrialRecord
+from harness.record import RestoreRecord, SnapshotRecord, TrialRecord
+
+LOCAL = "secondary"
+"""What a restore record says of a copy on the subtask's own host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,24 @@ class Recovery:
     reason: str
     """Why the earlier attempt ended."""
     restored_checkpoint: int | None
+    restores: tuple[RestoreRecord, ...] = ()
+    """Which copy served what; empty if the system does not tell."""
+
+    @property
+    def from_local_copies(self) -> int:
+        """Return how many state files the subtasks' own copies served."""
+        return sum(restore.served_by == LOCAL for restore in self.restores)
+
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """Return who read the primary copy, and why, one phrase for each reason."""
+        return tuple(
+            dict.fromkeys(
+                restore.subtask + (f" ({restore.reason})" if restore.reason else "")
+                for restore in self.restores
+                if restore.served_by != LOCAL
+            )
+        )
 
     @property
     def length_ms(self) -> float | None:
@@ -40,6 +61,7 @@ def recoveries(record: TrialRecord) -> tuple[Recovery, ...]:
             gave_up_at_ms=after.ended_at_ms,
             reason=before.reason,
             restored_checkpoint=after.restored_checkpoint,
+            restores=tuple(restore for restore in record.restores if restore.attempt == after.attempt),
         )
         for before, after in pairwise(record.attempts)
     )

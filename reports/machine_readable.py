@@ -15,7 +15,13 @@ from harness.oracle.verdict import Finding, Verdict
 from harness.record import TrialSummary
 from reports.intervals import series_of
 from reports.loading import Run, verdict_of
-from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
+from reports.matrix import (
+    FaultMatrix,
+    clause_matrix,
+    phase_fault_matrix,
+    point_fault_matrix,
+    unchecked_clauses,
+)
 from reports.ranking import ranked_findings, trial_finding
 from reports.wording import median, percentile, printable, replay_command
 
@@ -26,7 +32,7 @@ def as_object(run: Run) -> dict[str, Any]:
     """Return the report as JSON-compatible values; first the keys of the campaign command's ``--json``."""
     campaign = run.campaign
     clauses = clause_matrix(run.trials)
-    phases = phase_fault_matrix(run.trials)
+    phases = phase_fault_matrix(run.campaign, run.trials)
     return {
         "verdict": run.verdict.value,
         "trials": len(run.trials),
@@ -63,10 +69,9 @@ def as_object(run: Run) -> dict[str, Any]:
             _finding_object(entry.finding) | {"trial": entry.trial.trial, "replay": _replay(run, entry.trial)}
             for entry in ranked_findings(run)
         ],
-        "phase_by_fault": [
-            {"phase": phase, "fault": kind, "fired": cell.fired, "planned": cell.planned}
-            for (phase, kind), cell in phases.cells.items()
-        ],
+        "phase_fault_cells": phase_fault_cells(run),
+        "phase_by_fault": _cells(phases, "phase"),
+        "point_by_fault": _cells(point_fault_matrix(run.trials), "point"),
         "distributions": {
             series.name: {
                 "count": len(series.values),
@@ -83,6 +88,20 @@ def as_object(run: Run) -> dict[str, Any]:
 def _replay(run: Run, trial: TrialSummary) -> str | None:
     """Return the command line that replays a trial."""
     return replay_command(run.plan_path(trial.trial))
+
+
+def phase_fault_cells(run: Run) -> dict[str, int]:
+    """Return how many cells of the phase by fault matrix were hit, and how many the system can reach."""
+    matrix = phase_fault_matrix(run.campaign, run.trials)
+    return {"fired": matrix.fired, "possible": matrix.possible}
+
+
+def _cells(matrix: FaultMatrix, row_name: str) -> list[dict[str, Any]]:
+    """Return the cells of a matrix in which something was planned."""
+    return [
+        {row_name: row, "fault": kind, "fired": cell.fired, "planned": cell.planned}
+        for (row, kind), cell in matrix.cells.items()
+    ]
 
 
 def _finding_object(finding: Finding) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""Two matrices over all trials: clause by verdict, and phase (protocol point) by fault kind."""
+"""Three matrices over all trials: clause by verdict, and faults by phase and by protocol point."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conformance.clauses import CLAUSES
-from faults.vocabulary import ProtocolPoint
+from faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint
 from harness.oracle.verdict import Verdict
-from harness.record import TrialSummary
+from harness.record import CampaignRecord, FaultRecord, TrialSummary
 
 TIMED = "timed"
 """The phase of a fault that was aimed at a time, not at a protocol point."""
@@ -42,12 +43,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseFaultMatrix:
-    """Protocol point aimed at by fault kind: fired and planned counts."""
+class FaultMatrix:
+    """Fired and planned counts: a row for each phase (or protocol point), a column for each kind of fault."""
 
-    phases: tuple[str, ...]
+    rows: tuple[str, ...]
     kinds: tuple[str, ...]
     cells: dict[tuple[str, str], Cell]
+    """By row and kind; where nothing was planned there is none."""
+    reachable: tuple[tuple[str, str], ...] = ()
+    """Cells that the system can reach, hit or not."""
 
     @property
     def total(self) -> Cell:
@@ -55,6 +59,16 @@ class PhaseFaultMatrix:
         return Cell(
             sum(cell.fired for cell in self.cells.values()), sum(cell.planned for cell in self.cells.values())
         )
+
+    @property
+    def possible(self) -> int:
+        """Return how many cells the system can reach."""
+        return len(self.reachable)
+
+    @property
+    def fired(self) -> int:
+        """Return how many cells were hit by at least one fault."""
+        return sum(cell.fired > 0 for cell in self.cells.values())
 
 
 def clause_matrix(trials: tuple[TrialSummary, ...]) -> tuple[ClauseRow, ...]:
@@ -99,19 +113,42 @@ def unchecked_clauses(rows: tuple[ClauseRow, ...]) -> tuple[str, ...]:
     return tuple(clause for clause in CLAUSES if clause not in checked)
 
 
-def phase_fault_matrix(trials: tuple[TrialSummary, ...]) -> PhaseFaultMatrix:
+def phase_fault_matrix(campaign: CampaignRecord, trials: tuple[TrialSummary, ...]) -> FaultMatrix:
+    """Count faults by the phase of the protocol in which they fired and by kind.
+
+    A fault that did not fire counts as planned for the phase of its point; one without a point has no phase then
+    and is left out. All that the system can suffer has its cell, hit or not.
+    """
+    cells = _counted((_phase(fault), fault) for trial in trials for fault in trial.faults)
+    phases = [phase.value for phase in Phase]
+    kinds = tuple(dict.fromkeys((*campaign.fault_kinds, *sorted(kind for _, kind in cells))))
+    declared = [(phase, kind) for phase in campaign.fault_phases for kind in campaign.fault_kinds]
+    hit = [key for key, cell in cells.items() if cell.fired]  # was possible, whatever the system declared
+    return FaultMatrix(tuple(phases), kinds, cells, tuple(dict.fromkeys((*declared, *hit))))
+
+
+def point_fault_matrix(trials: tuple[TrialSummary, ...]) -> FaultMatrix:
     """Count planned and fired faults by the protocol point they were aimed at and by kind."""
+    cells = _counted((fault.point or TIMED, fault) for trial in trials for fault in trial.faults)
+    order = {point.value: index for index, point in enumerate(ProtocolPoint)}
+    points = sorted({point for point, _ in cells}, key=lambda point: (order.get(point, len(order)), point))
+    return FaultMatrix(tuple(points), tuple(sorted({kind for _, kind in cells})), cells, tuple(cells))
+
+
+def _counted(faults: Iterable[tuple[str | None, FaultRecord]]) -> dict[tuple[str, str], Cell]:
+    """Count faults that belong to some row, by row and kind."""
     planned: Counter[tuple[str, str]] = Counter()
     fired: Counter[tuple[str, str]] = Counter()
-    for trial in trials:
-        for fault in trial.faults:
-            key = (fault.point or TIMED, fault.kind)
-            planned[key] += 1
-            fired[key] += fault.outcome == "fired"
-    order = {point.value: index for index, point in enumerate(ProtocolPoint)}
-    phases = sorted({phase for phase, _ in planned}, key=lambda phase: (order.get(phase, len(order)), phase))
-    return PhaseFaultMatrix(
-        phases=tuple(phases),
-        kinds=tuple(sorted({kind for _, kind in planned})),
-        cells={key: Cell(fired[key], planned[key]) for key in sorted(planned)},
-    )
+    for row, fault in faults:
+        if row is not None:
+            planned[row, fault.kind] += 1
+            fired[row, fault.kind] += fault.outcome == "fired"
+    return {key: Cell(fired[key], planned[key]) for key in sorted(planned)}
+
+
+def _phase(fault: FaultRecord) -> str | None:
+    """Return the phase of a fault; of one whose record names none, that of the point it was aimed at."""
+    if fault.phase is not None:
+        return fault.phase
+    known = [point for point in ProtocolPoint if point.value == fault.point]
+    return PHASE_OF_POINT[known[0]].value if known else None

@@ -67,14 +67,27 @@ def trial_finding(trial: TrialSummary) -> Finding:
 
 
 def timeline_trials(run: Run) -> tuple[TrialRecord, ...]:
-    """Return the trials to draw: up to five of the worst, then the valid one in which the most happened."""
+    """Return the trials to draw: up to five of the worst, then valid ones that show each kind of fault once.
+
+    Of valid trials the one in which the most happened is drawn in any case.
+    """
     kept = [trial for trial in run.trials if trial.trial in run.details and _events(run.details[trial.trial])]
     bad = [trial for trial in kept if verdict_of(trial) is not Verdict.VALID]
     bad.sort(key=lambda trial: (-verdict_of(trial).severity, -_events(run.details[trial.trial]), trial.trial))
     good = [trial for trial in kept if verdict_of(trial) is Verdict.VALID]
     good.sort(key=lambda trial: (-_events(run.details[trial.trial]), trial.trial))
-    chosen = bad[: TIMELINES_MAX - 1] + good[:1]
+    chosen = bad[: TIMELINES_MAX - 1]
+    shown = frozenset[str]().union(*map(_kinds, chosen))
+    for place, trial in enumerate(good):
+        if len(chosen) < TIMELINES_MAX and (not place or not _kinds(trial) <= shown):
+            chosen.append(trial)
+            shown |= _kinds(trial)
     return tuple(run.details[trial.trial] for trial in chosen)
+
+
+def _kinds(trial: TrialSummary) -> frozenset[str]:
+    """Return the kinds of fault that fired in a trial."""
+    return frozenset(fault.kind for fault in trial.faults if fault.outcome == "fired")
 
 
 def _events(record: TrialRecord) -> int:

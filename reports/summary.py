@@ -12,7 +12,7 @@ from rich.text import Text
 from harness.oracle.verdict import Verdict
 from reports.intervals import series_of
 from reports.loading import Run, load_run
-from reports.matrix import clause_matrix, unchecked_clauses
+from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
 from reports.ranking import RankedFinding, ranked_findings
 from reports.wording import (
     MEANING,
@@ -84,6 +84,14 @@ def _print_headline(run: Run, console: Console) -> None:
             f"{duration(campaign.wall_seconds * 1_000)}"
         )
     )
+    phases = phase_fault_matrix(campaign, run.trials)
+    if phases.possible:
+        console.print(
+            Text(
+                f"phase by fault: {phases.fired} of {plural(phases.possible, 'cell')} hit "
+                f"({plural(len(phases.rows), 'phase')} × {plural(len(phases.kinds), 'kind')} of fault)"
+            )
+        )
 
 
 def _print_finding(run: Run, entry: RankedFinding, console: Console) -> None:

@@ -10,8 +10,20 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from harness.record import FaultRecord, SnapshotRecord, TrialRecord
-from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
+from faults.vocabulary import (
+    BlackHoleChannel,
+    CutChannel,
+    DelayChannel,
+    Fault,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseExecutor,
+    PauseWorker,
+    ThrottleChannel,
+    subtasks_of,
+)
+from harness.record import FaultRecord, RestoreRecord, SnapshotRecord, TrialRecord
+from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, LOCAL, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
 from reports.loading import planned_faults
 from reports.wording import duration, one_line, size
 
@@ -22,6 +34,11 @@ COMPLETED_COLOUR = "#009e73"
 ABORTED_COLOUR = "#d55e00"
 FAULT_COLOUR = "#d55e00"
 BARRIER_COLOUR = "#8a93a0"
+PAUSED_COLOUR = "#6f5aa8"
+DISTURBED_COLOUR = "#b58900"
+PARTITIONED_COLOUR = "#a03070"
+LOCAL_COLOUR = "#009e73"
+PRIMARY_COLOUR = "#5b6f9e"
 DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
 RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
 """Neighbouring attempts take turns, so that their border shows."""
@@ -35,16 +52,32 @@ LEGEND = (
     ("●", COMPLETED_COLOUR, "checkpoint completed"),
     ("✖", ABORTED_COLOUR, "checkpoint aborted"),
     ("✦", FAULT_COLOUR, "fault"),
+    ("■", PAUSED_COLOUR, "paused"),
+    ("■", DISTURBED_COLOUR, "connection disturbed"),
+    ("■", PARTITIONED_COLOUR, "partitioned"),
     ("■", RECOVERY_COLOUR, "recovery"),
+    ("▲", LOCAL_COLOUR, "restored from the local copy"),
+    ("▲", PRIMARY_COLOUR, "restored from the primary"),
     ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
     ("■", "rgba(0, 158, 115, 0.35)", "running"),
 )
 """Sign, colour and meaning: one legend for all timelines of a page, which a figure's own would repeat."""
 
+_SPANS: tuple[tuple[str, str, tuple[type[Fault], ...]], ...] = (
+    ("paused", PAUSED_COLOUR, (PauseWorker, PauseExecutor)),
+    ("connection disturbed", DISTURBED_COLOUR, (DelayChannel, ThrottleChannel, CutChannel, BlackHoleChannel)),
+    ("partitioned", PARTITIONED_COLOUR, (PartitionExecutor, PartitionHalves)),
+)
+"""Faults that last: the name of their trace, their colour, their kinds."""
+
 FAULT_LANE = 0
 COORDINATOR_LANE = 1
 _FIRST_SUBTASK_LANE = 2
 _LANE_PIXELS = 34
+_LABEL_MAX = 60
+"""Characters of a fault's label that are shown; all of it is in the hover text."""
+_CHARACTER_SHARE = 0.0072
+"""About how much of the plot's width a character takes."""
 _UPPER, _LOWER = -0.17, 0.22
 """Offsets within a lane: alignment and synchronous part above, asynchronous part below, for they overlap."""
 
@@ -54,10 +87,12 @@ def timeline(record: TrialRecord) -> Figure:
     drawing = _Drawing(record)
     return {
         "data": [
+            *drawing.fault_spans(),
             *drawing.snapshot_parts(),
             *drawing.barriers(),
             *drawing.coordinator(),
             drawing.recovery_bars(),
+            *drawing.restores(),
             drawing.fault_markers(),
         ],
         "layout": drawing.layout(),
@@ -83,9 +118,11 @@ class _Drawing:
                 *(attempt.ended_at_ms for attempt in record.attempts),
                 *(checkpoint.ended_at_ms for checkpoint in record.checkpoints),
                 *(fault.fired_at_ms or 0.0 for fault in record.faults),
+                *(fault.healed_at_ms or 0.0 for fault in record.faults),
             )
         )
         self._in_seconds = self._end_ms > 10_000
+        self._fault_rows = self._rows_of_faults()
 
     def _time(self, milliseconds: float) -> float:
         """Return a time or a length on the axis."""
@@ -209,20 +246,77 @@ class _Drawing:
             bars.append((recovery.failed_at_ms, end - recovery.failed_at_ms, FAULT_LANE, hover))
         return self._bars("recovery", RECOVERY_COLOUR, _LOWER, 0.3, bars)
 
+    def restores(self) -> list[Figure]:
+        """Return which copy served what, in the lanes of the subtasks that restored (LOC-4)."""
+        traces = []
+        for name, colour, local in (
+            ("restored from the local copy", LOCAL_COLOUR, True),
+            ("restored from the primary", PRIMARY_COLOUR, False),
+        ):
+            marks = [
+                (restore.at_ms, self._lanes[restore.subtask], _restore_hover(restore))
+                for restore in self._record.restores
+                if restore.subtask in self._lanes and (restore.served_by == LOCAL) is local
+            ]
+            traces.append(self._markers(name, "triangle-up", colour, marks))
+        return traces
+
+    def fault_spans(self) -> list[Figure]:
+        """Return what lasted, from when it fired until it was healed: in the fault lane and in those of who was hit."""
+        traces = []
+        for name, colour, kinds in _SPANS:
+            lasting = [
+                (fault, subtasks_of(self._record.plan.faults[fault.index].fault), fired, fault.healed_at_ms)
+                for fault, fired in self._fired()
+                if isinstance(self._record.plan.faults[fault.index].fault, kinds)
+            ]
+            own, hit = [], []
+            for fault, subtasks, fired, healed in lasting:
+                end, hover = self._end_ms if healed is None else healed, _fault_hover(fault)
+                own.append((fired, end - fired, self._fault_rows[fault.index], hover))
+                hit += [
+                    (fired, end - fired, self._lanes[subtask], hover)
+                    for subtask in subtasks
+                    if subtask in self._lanes
+                ]
+            # Pale over the whole lane: what went on meanwhile stays readable.
+            traces += [
+                self._bars(name, colour, _UPPER, 0.18, own),
+                self._bars(f"{name}: who was hit", colour, 0, 0.92, hit) | {"opacity": 0.28},
+            ]
+        return traces
+
     def fault_markers(self) -> Figure:
         """Return a mark and a label for every fault that fired."""
         fired = self._fired()
-        late = self._end_ms * 0.6
-        return self._markers(
-            "fault",
-            "star-diamond",
-            FAULT_COLOUR,
-            [(time, FAULT_LANE + _UPPER, _fault_hover(fault)) for fault, time in fired],
-        ) | {
+        rows = [self._fault_rows[fault.index] + _UPPER for fault, _ in fired]
+        marks = [(time, row, _fault_hover(fault)) for (fault, time), row in zip(fired, rows, strict=True)]
+        return self._markers("fault", "star-diamond", FAULT_COLOUR, marks) | {
             "mode": "markers+text",
-            "text": [f" {safe(fault.label, 44)} " for fault, _ in fired],
-            "textposition": ["middle left" if time > late else "middle right" for _, time in fired],
+            "text": [f" {safe(fault.label, _LABEL_MAX)} " for fault, _ in fired],
+            "textposition": [f"middle {'left' if self._is_late(time) else 'right'}" for _, time in fired],
         }
+
+    def _is_late(self, time_ms: float) -> bool:
+        """Tell whether a fault's label goes to its left, for want of room."""
+        return time_ms > self._end_ms * 0.6
+
+    def _rows_of_faults(self) -> dict[int, int]:
+        """Return a row for each fault that fired, so that no two labels overlap: the fault lane, and rows above it."""
+        ends: list[float] = []  # by row: up to where it is written on
+        rows: dict[int, int] = {}
+        spans = []
+        for fault, time in self._fired():
+            length = (min(len(fault.label), _LABEL_MAX) + 4) * _CHARACTER_SHARE * self._end_ms
+            spans.append((time - length if self._is_late(time) else time, length, fault.index))
+        for start, length, index in sorted(spans):
+            free = (place for place, end in enumerate(ends) if end <= start)
+            row = next(free, len(ends))
+            if row == len(ends):
+                ends.append(0.0)
+            ends[row] = start + length
+            rows[index] = FAULT_LANE - row
+        return rows
 
     def _fired(self) -> list[tuple[FaultRecord, float]]:
         """Return the faults that fired, with their times."""
@@ -235,6 +329,7 @@ class _Drawing:
     def layout(self) -> Figure:
         """Return axes, bands and fault lines."""
         names = ["faults, recovery", "coordinator", *(safe(subtask, 28) for subtask in self._lanes)]
+        top = min(self._fault_rows.values(), default=FAULT_LANE)
         shapes, annotations = self._bands()
         for _, time in self._fired():
             line = {"color": FAULT_COLOUR, "width": 1.5, "dash": "dot"}
@@ -244,7 +339,7 @@ class _Drawing:
             )
         return {
             "barmode": "overlay",
-            "height": 74 + _LANE_PIXELS * len(names),
+            "height": 74 + _LANE_PIXELS * (len(names) - top),
             "hovermode": "closest",
             "showlegend": False,
             "margin": {"l": 120, "r": 16, "t": 26, "b": 44},
@@ -262,7 +357,7 @@ class _Drawing:
                 "tickmode": "array",
                 "tickvals": list(range(len(names))),
                 "ticktext": names,
-                "range": [len(names) - 0.45, -0.55],
+                "range": [len(names) - 0.45, top - 0.55],
                 "fixedrange": True,
                 "zeroline": False,
                 "showgrid": True,
@@ -318,9 +413,20 @@ def _snapshot_hover(part: SnapshotRecord) -> str:
     )
 
 
+def _restore_hover(restore: RestoreRecord) -> str:
+    """Describe which copy served a range of key groups."""
+    return (
+        f"<b>{safe(restore.subtask)}</b>, attempt {restore.attempt}, checkpoint {restore.checkpoint}"
+        f"<br>key groups {restore.first_key_group} to {restore.end_key_group - 1} "
+        f"from its {safe(restore.served_by)} copy" + (f"<br>{safe(restore.reason)}" if restore.reason else "")
+    )
+
+
 def _fault_hover(fault: FaultRecord) -> str:
     """Describe one fault that fired."""
     return (
         f"<b>fault {fault.index + 1}: {safe(fault.label)}</b><br>{safe(fault.trigger)}"
         f"<br>hit {safe(fault.target) or 'its target'} at {duration(fault.fired_at_ms)}"
+        + (f", {safe(fault.phase.replace('_', ' '))}" if fault.phase else "")
+        + (f"<br>healed at {duration(fault.healed_at_ms)}" if fault.healed_at_ms is not None else "")
     )

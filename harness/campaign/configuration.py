@@ -1,8 +1,9 @@
 """Campaign files: TOML in, one frozen value out, every mistake named with the key and the nearest right one.
 
-A campaign either draws its plans from a profile, or lists its trials with aimed faults (``[[trial]]``).
-Sections ``[workload]``, ``[topology]``, ``[checkpoints]``, ``[restart]``, ``[network]`` and ``[limits]``
-override fields of every plan; a ``[[trial]]`` may override them again for itself.
+A campaign draws its plans from a profile, mixed as ``[mix]`` and ``[faults]`` say, or lists its trials with aimed
+faults (``[[trial]]``), or does both: the listed ones first. Sections ``[workload]``, ``[topology]``,
+``[checkpoints]``, ``[restart]``, ``[network]`` and ``[limits]`` override fields of every plan; a ``[[trial]]`` may
+override them again for itself.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from faults.packages import KINDS
 from faults.vocabulary import ScheduledFault
 from harness.campaign.budget import Budget, parse_duration
+from harness.campaign.mix import FaultsSection, MixSection, check_faults, check_mix
 from harness.errors import UsageProblem
 from harness.plan import TrialPlan
 from harness.plan_io import check_values
 from harness.profiles import Profile, profile_named
-from harness.strict_input import convert, nearest, read_toml
+from harness.strict_input import convert, read_toml
 from harness.suts.backends import require_state_backend
 from harness.suts.registry import DEFAULT_SYSTEM, require_system
 
@@ -87,15 +88,17 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     system: str = DEFAULT_SYSTEM
     """A name in ``harness.suts.registry``."""
     profile: str = "standard"
-    """A name in ``harness.profiles``; plans are drawn from it unless trials are listed."""
+    """A name in ``harness.profiles``, from which plans are drawn."""
     trials: int | None = None
     budget: str | None = None
     """A duration such as ``5m``, instead of ``trials``."""
     seed: int = 0
     timeout: str | None = None
     """Bound on one trial's wall time, such as ``2m``."""
-    weights: dict[str, int] = {}
-    """Fault kind -> weight (``executor``, ``worker``, ``coordinator``), replacing the profile's."""
+    mix: MixSection | None = None
+    """What drawn trials are mixed of."""
+    faults: FaultsSection | None = None
+    """How many faults drawn trials have, and which."""
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     local_recovery: bool = False
@@ -111,12 +114,24 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     cluster: ClusterSection | None = None
     trial: tuple[AimedTrial, ...] = ()
 
+    @property
+    def listed(self) -> int:
+        """Return how many trials the file lists, repetitions included."""
+        return sum(trial.repeat for trial in self.trial)
+
+    @property
+    def draws(self) -> bool:
+        """Tell whether plans are drawn, be it after those that are listed."""
+        return not self.trial or self.mix is not None or self.faults is not None
+
+    def is_drawn(self, number: int) -> bool:
+        """Tell whether a trial's plan was drawn and not listed; trials are counted from 0."""
+        return self.draws and number >= self.listed
+
     def the_profile(self) -> Profile:
-        """Return the profile, with the campaign's weights."""
+        """Return the profile, with as many faults as the campaign says."""
         profile = profile_named(self.profile)
-        if not self.weights:
-            return profile
-        return replace(profile, kinds=tuple(self.weights.items()))
+        return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
 
     def the_budget(self) -> Budget:
         """Return the budget: what the file says, else every listed trial once, else the default."""
@@ -124,7 +139,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             return Budget(trials=None, seconds=parse_duration(self.budget, "budget"))
         if self.trials is not None:
             return Budget(trials=self.trials)
-        return Budget(trials=sum(trial.repeat for trial in self.trial)) if self.trial else Budget()
+        return Budget(trials=self.listed) if self.trial else Budget()
 
     def adjusted(self, plan: TrialPlan) -> TrialPlan:
         """Return a plan with the campaign's overrides."""
@@ -188,6 +203,7 @@ def check_configuration(configuration: CampaignConfiguration, source: str) -> No
         raise UsageProblem(f"{source}: seed is {configuration.seed}; it must be 0 or more")
     if configuration.trials is not None and configuration.budget is not None:
         raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
+    _check_drawing(configuration, source)
     _check_sections(configuration, source, "")
     for index, trial in enumerate(configuration.trial):
         _check_sections(trial, source, f"trial[{index}].")
@@ -195,16 +211,45 @@ def check_configuration(configuration: CampaignConfiguration, source: str) -> No
             raise UsageProblem(f"{source}: trial[{index}].repeat is {trial.repeat}; it must be 1 or more")
     try:
         require_system(configuration.system)
-        require_state_backend(configuration.state_backend)
+        for name in _state_backends(configuration):
+            require_state_backend(name)
         profile_named(configuration.profile)
         configuration.the_budget()
         plan = configuration.adjusted(TrialPlan())
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
-    _check_weights(configuration.weights, source)
     check_values(plan, source)
     for trial in configuration.trial:
         check_values(configuration.aimed_plan(trial, 0), source)
+
+
+def _check_drawing(configuration: CampaignConfiguration, source: str) -> None:
+    """Check ``[mix]`` and ``[faults]``, and that nothing says the opposite of them."""
+    if configuration.faults is not None:
+        check_faults(configuration.faults, source)
+    mix = configuration.mix
+    if mix is None:
+        return
+    check_mix(mix, source)
+    default = CampaignConfiguration()
+    twice = (
+        ("workload", mix.workload, "workload.name", "name" in configuration.workload),
+        ("mode", mix.mode, "checkpoints.mode", "mode" in configuration.checkpoints),
+        (
+            "state_backend",
+            mix.state_backend,
+            "state_backend",
+            configuration.state_backend != default.state_backend,
+        ),
+    )
+    for name, table, other, given in twice:
+        if table and given:
+            raise UsageProblem(f"{source}: mix.{name} and {other} are both given; keep one of the two")
+
+
+def _state_backends(configuration: CampaignConfiguration) -> tuple[str, ...]:
+    mixed = () if configuration.mix is None else tuple(configuration.mix.state_backend)
+    return (configuration.state_backend, *mixed)
 
 
 def _check_sections(sections: _HasSections, source: str, path: str) -> None:
@@ -212,14 +257,3 @@ def _check_sections(sections: _HasSections, source: str, path: str) -> None:
     default = TrialPlan()
     for name in SECTIONS:
         convert(getattr(sections, name), type(getattr(default, name)), source, f"{path}{name}")
-
-
-def _check_weights(weights: dict[str, int], source: str) -> None:
-    known = list(KINDS)
-    for name, weight in weights.items():
-        if name not in known:
-            raise UsageProblem(f"{source}: unknown key 'weights.{name}'{nearest(name, known)}")
-        if weight < 0:
-            raise UsageProblem(f"{source}: weights.{name} is {weight}; it must be 0 or more")
-    if weights and not any(weights.values()):
-        raise UsageProblem(f"{source}: every weight is 0; leave one above 0, or choose the profile faultless")

@@ -16,7 +16,7 @@ from harness.campaign.budget import Budget
 from harness.campaign.configuration import CampaignConfiguration
 from harness.campaign.failures import shrink_failure
 from harness.campaign.interrupts import Interrupts, caught
-from harness.campaign.plans import campaign_plans
+from harness.campaign.plans import campaign_plans, fault_kinds_of, fault_phases_of
 from harness.campaign.progress import CampaignProgress
 from harness.campaign.run_directory import RunDirectory
 from harness.campaign.sometimes import SometimesDuplicates
@@ -156,7 +156,7 @@ class _Campaign:
         """Run trials until the budget is used up; tell whether that was not cut short."""
         budget: Budget = self._configuration.the_budget()
         with progress:
-            for number, plan in enumerate(_under(budget, plans, self._started)):
+            for number, plan in enumerate(_under(budget, plans, time.monotonic())):
                 try:
                     with interrupts.during_trial():
                         directory = self._directory.open_trial(number)
@@ -171,7 +171,7 @@ class _Campaign:
     def _run(self, plan: TrialPlan, directory: Path, number: int) -> TrialResult:
         """Run one trial; of a drawn plan, once more without the faults whose moment never came."""
         result = execute(plan, self._system, directory, self._checkers, number)
-        drawn = not self._configuration.trial
+        drawn = self._configuration.is_drawn(number)
         if drawn and Capability.DETERMINISTIC_REPLAY in self._system.capabilities:
             fitted = without_unreachable_faults(plan, result.record)
             if fitted is not None:
@@ -228,6 +228,8 @@ class _Campaign:
             environment=environment(),
             configuration=msgspec.json.decode(msgspec.json.encode(self._configuration)),
             interrupted=interrupted,
+            fault_kinds=fault_kinds_of(self._system),
+            fault_phases=fault_phases_of(self._system),
             findings=tally.findings,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),

@@ -378,7 +378,9 @@ class ReferenceSpark:
 def _options(plan: TrialPlan) -> SparkOptions:
     """Return the runtime's options: where processes fall silent on purpose, that is noticed sooner."""
     if any(duration_of(planned.fault) is not None for planned in plan.faults):
-        return SparkOptions(heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS)
+        return SparkOptions(
+            heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS, isolation_timeout_ms=2 * HEARTBEAT_TIMEOUT_MS
+        )
     return SparkOptions()
 
 

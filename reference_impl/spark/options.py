@@ -13,7 +13,10 @@ class SparkOptions:
 
     heartbeat_interval_ms: int = 500
     heartbeat_timeout_ms: int = 5_000
-    """A subtask that is silent for longer has failed; one that hears nothing of the coordinator for longer ends."""
+    """A subtask that is silent for longer has failed, and is replaced."""
+    isolation_timeout_ms: int = 10_000
+    """A subtask that hears nothing of the coordinator for longer ends itself: it was replaced, or soon will be. It is
+    longer than ``heartbeat_timeout_ms``, so that the coordinator, which knows more, decides if both can."""
     deployment_timeout_ms: int = 120_000
     """An attempt in which not every subtask runs by then has failed."""
     connect_timeout_ms: int = 10_000
@@ -34,6 +37,11 @@ class SparkOptions:
             raise UsageError(
                 f"heartbeat_timeout_ms={self.heartbeat_timeout_ms} must be at least twice "
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms}, or a healthy subtask fails"
+            )
+        if self.isolation_timeout_ms < self.heartbeat_timeout_ms:
+            raise UsageError(
+                f"isolation_timeout_ms={self.isolation_timeout_ms} must be at least "
+                f"heartbeat_timeout_ms={self.heartbeat_timeout_ms}, or a subtask ends before it is given up"
             )
 
 

@@ -134,7 +134,6 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
 
 def _link_to_coordinator(program: SubtaskProgram, number: int, host: str) -> ControlLink:
     options = program.options
-    silence_s = options.heartbeat_timeout_ms / 1000.0
 
     def connect(left_s: float) -> ControlLink:
         return ControlLink.connect(
@@ -142,8 +141,8 @@ def _link_to_coordinator(program: SubtaskProgram, number: int, host: str) -> Con
             program.secret,
             Claim("slot", program.attempt, str(number)),
             options.heartbeat_interval_ms / 1000.0,
-            min(left_s, silence_s),
-            silence_s,
+            min(left_s, options.heartbeat_timeout_ms / 1000.0),
+            options.isolation_timeout_ms / 1000.0,
         )
 
     never_stopped = threading.Event()

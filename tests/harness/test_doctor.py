@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from faults.toxiproxy.server import ServerChoice, ServerKind
 from harness.cluster.java import find_java, java_executable, parse_feature_release
 from harness.doctor import (
     Finding,
@@ -164,8 +165,10 @@ def test_release_numbers_stop_at_the_first_word(version: str, numbers: tuple[int
         (check_cores(2), FindingStatus.OK),
         (check_loopback(lambda _host, _port: "Can't assign requested address"), FindingStatus.MISSING),
         (check_loopback(lambda _host, _port: None), FindingStatus.OK),
-        (check_toxiproxy(lambda _: None), FindingStatus.WARNING),
-        (check_toxiproxy(lambda name: f"/usr/bin/{name}"), FindingStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.EMBEDDED)), FindingStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/usr/bin/toxiproxy-server")), FindingStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"), FindingStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.URL, "h:1")), FindingStatus.MISSING),
     ],
 )
 def test_what_is_short_has_advice(finding: Finding, status: FindingStatus) -> None:

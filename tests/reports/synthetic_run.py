@@ -13,11 +13,13 @@ from random import Random
 import msgspec
 
 from faults.vocabulary import (
+    PHASE_OF_POINT,
     After,
     At,
     CrashCoordinator,
     KillExecutor,
     KillWorker,
+    Phase,
     ProtocolPoint,
     ScheduledFault,
 )
@@ -190,7 +192,12 @@ def _fault(index: int, scheduled: ScheduledFault, fired_at: float | None, attemp
         target="" if fired_at is None else f"executor 1 (pid {4_000 + index}) on 127.0.0.2",
         reason="the point was never reached" if fired_at is None else "",
         attempt=None if fired_at is None else attempt,
+        phase=None if fired_at is None else _phase(trigger),
     )
+
+
+def _phase(trigger: After | At) -> Phase:
+    return PHASE_OF_POINT[trigger.point] if isinstance(trigger, After) else Phase.ASYNCHRONOUS_PART
 
 
 def _findings(trial: int, checkpoints: int) -> tuple[Finding, ...]:
@@ -250,6 +257,8 @@ def campaign_of(records: list[TrialRecord], interrupted: bool = False, **changes
         environment={"barrier-tck": "0.1.0", "java": "17.0.12", "pyspark": "4.1.0", "python": "3.12.3"},
         configuration={"system": "reference-spark", "trials": len(records), "workload": {"name": "flights"}},
         interrupted=interrupted,
+        fault_kinds=("kill_executor", "kill_worker", "crash_coordinator"),
+        fault_phases=tuple(phase.value for phase in Phase),
         failing=tuple(record.trial for record in failing),
     )
     return msgspec.structs.replace(campaign, **changes)

@@ -9,14 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.clauses import CLAUSES
+from faults.vocabulary import Phase
 from harness.oracle.verdict import Finding, Verdict
 from harness.record import FaultRecord, TrialSummary, summary_of
 from reports.loading import load_run
-from reports.matrix import TIMED, Cell, clause_matrix, phase_fault_matrix, unchecked_clauses
+from reports.matrix import (
+    TIMED,
+    Cell,
+    clause_matrix,
+    phase_fault_matrix,
+    point_fault_matrix,
+    unchecked_clauses,
+)
 from reports.ranking import TIMELINES_MAX, ranked_findings, timeline_trials
-from tests.reports.synthetic_run import POINTS, record_of, spark_campaign, write_run
+from tests.reports.synthetic_run import POINTS, campaign_of, record_of, spark_campaign, write_run
 
-SUMMARIES = tuple(summary_of(record_of(trial)) for trial in range(12))
+RECORDS = [record_of(trial) for trial in range(12)]
+CAMPAIGN = campaign_of(RECORDS)
+SUMMARIES = tuple(summary_of(record) for record in RECORDS)
 
 findings = st.builds(
     Finding,
@@ -61,13 +71,29 @@ def test_a_clause_that_nobody_checked_has_no_row() -> None:
     assert unchecked_clauses(clause_matrix(())) == tuple(CLAUSES)
 
 
-def test_phases_come_in_the_protocols_order_and_timed_faults_last() -> None:
-    matrix = phase_fault_matrix(SUMMARIES)
-    assert set(matrix.phases) == {*(point.value for point in POINTS), "checkpoint_aborted", TIMED}
-    assert matrix.phases[0] == "records_processed"
-    assert matrix.phases[-1] == TIMED
+def test_points_come_in_the_protocols_order_and_timed_faults_last() -> None:
+    matrix = point_fault_matrix(SUMMARIES)
+    assert set(matrix.rows) == {*(point.value for point in POINTS), "checkpoint_aborted", TIMED}
+    assert matrix.rows[0] == "records_processed"
+    assert matrix.rows[-1] == TIMED
     assert matrix.cells["checkpoint_aborted", "crash_coordinator"] == Cell(0, 1)
     assert matrix.total == Cell(15, 16)
+
+
+def test_every_phase_has_a_row_and_every_kind_that_the_system_can_suffer_a_column() -> None:
+    matrix = phase_fault_matrix(CAMPAIGN, SUMMARIES)
+    assert matrix.rows == tuple(phase.value for phase in Phase)
+    assert matrix.kinds == CAMPAIGN.fault_kinds
+    assert matrix.total == Cell(15, 16)
+    assert (matrix.fired, matrix.possible) == (6, 18)
+    assert ("alignment", "crash_coordinator") in matrix.reachable
+    assert ("alignment", "crash_coordinator") not in matrix.cells
+
+
+def test_a_fault_that_fired_was_possible_whatever_the_system_declared() -> None:
+    undeclared = msgspec.structs.replace(CAMPAIGN, fault_kinds=(), fault_phases=())
+    matrix = phase_fault_matrix(undeclared, SUMMARIES)
+    assert matrix.fired == matrix.possible == 6
 
 
 @given(trials)
@@ -79,7 +105,7 @@ def test_no_vote_and_no_fault_is_lost(drawn: tuple[TrialSummary, ...]) -> None:
         assert sum(row.trials.values()) == len(checked)
         votes = [each.verdict for trial in checked for each in trial.findings if row.clause in each.clauses]
         assert row.verdict is Verdict.worst(votes)
-    total = phase_fault_matrix(drawn).total
+    total = point_fault_matrix(drawn).total
     assert total.planned == sum(len(trial.faults) for trial in drawn)
     assert total.fired == sum(fault.outcome == "fired" for trial in drawn for fault in trial.faults)
 
@@ -101,3 +127,15 @@ def test_there_are_never_too_many_timelines(tmp_path: Path) -> None:
     invalid = [msgspec.structs.replace(record_of(trial), verdict=Verdict.INVALID) for trial in range(12)]
     run = load_run(write_run(tmp_path / "run", invalid))
     assert len(timeline_trials(run)) == TIMELINES_MAX - 1
+
+
+def test_valid_trials_are_drawn_until_every_kind_of_fault_is_shown(tmp_path: Path) -> None:
+    quiet = [record_of(trial) for trial in (0, 1, 3)]
+    other = record_of(4)
+    crash = msgspec.structs.replace(other.faults[0], kind="crash_coordinator")
+    run = load_run(
+        write_run(tmp_path / "run", [*quiet, msgspec.structs.replace(other, faults=(crash,))], valid_kept=9)
+    )
+    drawn = [record.trial for record in timeline_trials(run)]
+    assert len(drawn) == 2
+    assert 4 in drawn

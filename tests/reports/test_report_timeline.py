@@ -9,7 +9,8 @@ import msgspec
 import plotly.graph_objects
 import pytest
 
-from harness.record import TrialRecord
+from faults.vocabulary import At, DelayChannel, PauseWorker, ScheduledFault
+from harness.record import RestoreRecord, TrialRecord
 from reports.charts import histogram
 from reports.intervals import Series, recoveries, series_of
 from reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
@@ -139,3 +140,67 @@ def test_series_hold_the_records_numbers() -> None:
     assert len(series["recovery_ms"]) == TWO_FAULTS.recoveries
     assert series["kill_to_first_record_ms"] == (TWO_FAULTS.measurements["kill_to_first_record_ms"],)
     assert all(value > 0 for value in series["alignment_ms"])
+
+
+def test_what_lasts_is_a_span_from_fired_to_healed_in_the_lanes_of_who_was_hit() -> None:
+    record = lasting(
+        DelayChannel("flights[0]", "totals[1]", latency_ms=50, duration_ms=900), healed_at_ms=3_000.0
+    )
+    figure = timeline(record)
+    own, hit = (
+        trace(figure, "connection disturbed", "bar"),
+        trace(figure, "connection disturbed: who was hit", "bar"),
+    )
+    fired = record.faults[0].fired_at_ms
+    assert fired is not None
+    scale = 1_000 if own["base"][0] < fired / 10 else 1
+    assert own["base"] == [pytest.approx(fired / scale, abs=1e-3)]
+    assert own["x"] == [pytest.approx((3_000.0 - fired) / scale, abs=1e-3)]
+    assert hit["base"] == own["base"] * 2 and hit["x"] == own["x"] * 2
+    names = figure["layout"]["yaxis"]["ticktext"]
+    assert [names[round(y)] for y in hit["y"]] == ["flights[0]", "totals[1]"]
+    assert not trace(figure, "paused", "bar")["x"]
+
+
+def test_what_was_never_healed_lasts_to_the_end() -> None:
+    figure = timeline(lasting(PauseWorker("totals[0]", duration_ms=900), healed_at_ms=None))
+    (base,), (length,) = (trace(figure, "paused", "bar")[key] for key in ("base", "x"))
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert low < base < base + length <= high
+    assert base + length > 0.98 * high
+
+
+def test_a_restore_is_a_mark_that_says_which_copy_served_which_key_groups() -> None:
+    local = RestoreRecord(2, 3, "totals[0]", 2_500.0, 0, 64, "secondary")
+    durable = RestoreRecord(2, 3, "totals[1]", 2_600.0, 64, 128, "primary", "it is missing")
+    record = msgspec.structs.replace(TWO_FAULTS, restores=(local, durable))
+    figure = timeline(record)
+    own = trace(figure, "restored from the local copy", "scatter")
+    fallback = trace(figure, "restored from the primary", "scatter")
+    names = figure["layout"]["yaxis"]["ticktext"]
+    assert [names[y] for y in own["y"]] == ["totals[0]"]
+    assert [names[y] for y in fallback["y"]] == ["totals[1]"]
+    assert "key groups 64 to 127 from its primary copy<br>it is missing" in fallback["hovertext"][0]
+    (recovery, *_) = recoveries(record)
+    assert (recovery.from_local_copies, recovery.fallbacks) == (1, ("totals[1] (it is missing)",))
+
+
+def test_labels_of_faults_at_one_time_do_not_lie_over_each_other() -> None:
+    fault = record_of(0).faults[0]
+    twins = tuple(msgspec.structs.replace(fault, index=index) for index in range(3))
+    plan = msgspec.structs.replace(record_of(0).plan, faults=record_of(0).plan.faults * 3)
+    crowded = timeline(msgspec.structs.replace(record_of(0), plan=plan, faults=twins))
+    rows = trace(crowded, "fault", "scatter")["y"]
+    assert len({round(row, 3) for row in rows}) == 3
+    low, high = crowded["layout"]["yaxis"]["range"][::-1]
+    assert all(low < row < high for row in rows)
+    alone = timeline(record_of(0))
+    assert crowded["layout"]["height"] - alone["layout"]["height"] == 2 * 34
+
+
+def lasting(fault: DelayChannel | PauseWorker, healed_at_ms: float | None) -> TrialRecord:
+    """Make up a trial whose only fault lasts for a time."""
+    record = record_of(0)
+    plan = msgspec.structs.replace(record.plan, faults=(ScheduledFault(fault, At(500)),))
+    booked = msgspec.structs.replace(record.faults[0], fired_at_ms=2_000.0, healed_at_ms=healed_at_ms)
+    return msgspec.structs.replace(record, plan=plan, faults=(booked,))

@@ -1,0 +1,222 @@
+"""What the drawn trials of a campaign are mixed of: the sections ``[mix]`` and ``[faults]`` of a campaign file.
+
+Each table gives names with weights. Trials are dealt from shuffled decks, as cards are: in a deck every name occurs as
+often as its weight says, and a deck is shuffled anew when it is used up. So a campaign of a dozen trials keeps to the
+weights too, and no name can stay away by bad luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import gcd
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from faults.packages import KINDS, PACKAGES, FaultKind
+from harness.errors import UsageProblem
+from harness.plan import TrialPlan
+from harness.profiles import Profile
+from harness.strict_input import nearest
+from harness.workloads.registry import workload_names
+
+Weights = dict[str, int]
+"""Name -> weight, 0 or more; not all of them 0."""
+
+_Card = TypeVar("_Card")
+
+MODES = ("exactly_once", "at_least_once")
+
+
+class MixSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[mix]``: weighted choices, one of each table for every drawn trial; an empty table leaves it as it is."""
+
+    workload: Weights = {}
+    mode: Weights = {}
+    state_backend: Weights = {}
+
+
+class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[faults]``: how many faults a drawn trial has, and of which packages."""
+
+    per_trial: tuple[int, int] = (1, 2)
+    """Fewest and most, both included, each number as often as the others."""
+    packages: Weights = {}
+    """Packages of ``faults.packages``; empty: kinds by the weights of the profile."""
+    kinds: Weights = {}
+    """Single kinds instead of packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """What one drawn trial was dealt; None leaves it to the profile, or to the campaign's own value."""
+
+    workload: str | None = None
+    mode: str | None = None
+    state_backend: str | None = None
+    kinds: tuple[str, ...] | None = None
+    """The kind of each fault, in order."""
+
+    @property
+    def note(self) -> str:
+        """Return what was dealt as a phrase for the plan, for instance ``dealt: rocksdb; delay, executor``."""
+        choices = [name for name in (self.workload, self.mode, self.state_backend) if name is not None]
+        kinds = [] if self.kinds is None else [", ".join(self.kinds) or "no faults"]
+        parts = [part for part in (", ".join(choices), *kinds) if part]
+        return f"dealt: {'; '.join(parts)}" if parts else ""
+
+    def profile(self, profile: Profile) -> Profile:
+        """Return the profile from which this trial is drawn.
+
+        A trial in at-least-once mode has several sources, one slow channel among theirs and many recoveries, as in the
+        profile ``at-least-once``: without these no record would be counted twice, and the mode not be tested.
+        """
+        if self.mode is None:
+            return profile
+        if self.mode == "exactly_once":
+            return replace(profile, modes=(self.mode,))
+        return replace(
+            profile,
+            modes=(self.mode,),
+            sources=(max(2, profile.sources[0]), max(2, profile.sources[1])),
+            batches=(max(4, profile.batches[0]), max(16, profile.batches[1])),
+            tiny_inputs_per_mille=0,
+            slow_channel_per_mille=1_000,
+            slow_channel_into_keyed=True,
+            restore_per_mille=900,
+        )
+
+    def adjusted(self, plan: TrialPlan) -> TrialPlan:
+        """Return a drawn plan with what was dealt."""
+        if self.workload is not None:
+            workload = msgspec.structs.replace(plan.workload, name=self.workload)
+            plan = msgspec.structs.replace(plan, workload=workload)
+        if self.state_backend is not None:
+            plan = msgspec.structs.replace(plan, state_backend=self.state_backend)
+        return msgspec.structs.replace(plan, note=self.note)
+
+
+def deal(
+    mix: MixSection, faults: FaultsSection | None, seed: int, exposed: Iterable[str] | None = None
+) -> Iterator[Hand]:
+    """Yield hands without end; the same arguments give the same hands.
+
+    ``exposed`` are the kinds of target that the system has; of a package only kinds that it can suffer are dealt. None
+    means all.
+    """
+    workloads, modes, backends = (
+        _dealt(weights, seed, name)
+        for name, weights in (
+            ("workload", mix.workload),
+            ("mode", mix.mode),
+            ("state_backend", mix.state_backend),
+        )
+    )
+    kinds = _dealt_kinds(faults, seed, exposed)
+    while True:
+        yield Hand(next(workloads), next(modes), next(backends), next(kinds))
+
+
+def _dealt_kinds(
+    faults: FaultsSection | None, seed: int, exposed: Iterable[str] | None
+) -> Iterator[tuple[str, ...] | None]:
+    if faults is None or not (faults.packages or faults.kinds):
+        while True:
+            yield None
+    known = None if exposed is None else tuple(exposed)
+    lowest, highest = faults.per_trial
+    counts = _cards(dict.fromkeys(range(lowest, highest + 1), 1), Random(f"{seed}/mix/per_trial"))
+    singles = _kinds_of(faults, seed, known)
+    while True:
+        yield tuple(next(singles) for _ in range(next(counts)))
+
+
+def _kinds_of(faults: FaultsSection, seed: int, exposed: tuple[str, ...] | None) -> Iterator[str]:
+    """Yield kinds without end: those listed, or of each dealt package one after the other."""
+    if faults.kinds:
+        yield from _cards(faults.kinds, Random(f"{seed}/mix/kinds"))
+    within = {
+        package.name: _cards(
+            dict.fromkeys((kind.name for kind in package.kinds if _suffered(kind, exposed)), 1),
+            Random(f"{seed}/mix/packages/{package.name}"),
+        )
+        for package in PACKAGES
+    }
+    for name in _cards(faults.packages, Random(f"{seed}/mix/packages")):
+        yield next(within[name])
+
+
+def _suffered(kind: FaultKind, exposed: tuple[str, ...] | None) -> bool:
+    return exposed is None or kind.needs in exposed
+
+
+def _dealt(weights: Weights, seed: int, name: str) -> Iterator[str | None]:
+    if not weights:
+        while True:
+            yield None
+    yield from _cards(weights, Random(f"{seed}/mix/{name}"))
+
+
+def _cards(weights: Mapping[_Card, int], random: Random) -> Iterator[_Card]:
+    """Deal from one shuffled deck after another."""
+    divisor = gcd(*weights.values())
+    deck = [card for card, weight in weights.items() for _ in range(weight // divisor)]
+    while deck:
+        yield from random.sample(deck, len(deck))
+
+
+# --- checks -------------------------------------------------------------------------------------------------
+
+
+def check_mix(mix: MixSection, source: str) -> None:
+    """Raise UsageProblem for the first name that does not exist, or weight that cannot be meant.
+
+    Names of state backends are left to whoever can import them.
+    """
+    _check_weights(mix.workload, workload_names(), source, "mix.workload")
+    _check_weights(mix.mode, MODES, source, "mix.mode")
+    _check_weights(mix.state_backend, None, source, "mix.state_backend")
+
+
+def check_faults(faults: FaultsSection, source: str) -> None:
+    """Raise UsageProblem for the first name that does not exist, or number that cannot be meant."""
+    fewest, most = faults.per_trial
+    if not 0 <= fewest <= most:
+        raise UsageProblem(
+            f"{source}: faults.per_trial is [{fewest}, {most}]; write the fewest and the most, for instance [1, 2]"
+        )
+    if faults.packages and faults.kinds:
+        raise UsageProblem(f"{source}: faults.packages and faults.kinds are both given; keep one of the two")
+    _check_weights(faults.packages, [package.name for package in PACKAGES], source, "faults.packages")
+    _check_weights(faults.kinds, list(KINDS), source, "faults.kinds")
+
+
+def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -> None:
+    """Raise UsageProblem if a package or kind has a weight and the system can suffer nothing of it."""
+    known = tuple(exposed)
+    for package in PACKAGES:
+        if faults.packages.get(package.name) and not any(_suffered(kind, known) for kind in package.kinds):
+            needs = " or ".join(package.targets)
+            raise UsageProblem(
+                f"faults.packages.{package.name}: {system} cannot suffer it (needs a target: {needs}); "
+                "remove it, or choose another system"
+            )
+    for name, weight in faults.kinds.items():
+        if weight and not _suffered(KINDS[name], known):
+            raise UsageProblem(
+                f"faults.kinds.{name}: {system} cannot suffer it (needs a target: {KINDS[name].needs}); "
+                "remove it, or choose another system"
+            )
+
+
+def _check_weights(weights: Weights, known: Iterable[str] | None, source: str, path: str) -> None:
+    names = None if known is None else list(known)
+    for name, weight in weights.items():
+        if names is not None and name not in names:
+            raise UsageProblem(f"{source}: unknown key '{path}.{name}'{nearest(name, names)}")
+        if weight < 0:
+            raise UsageProblem(f"{source}: {path}.{name} is {weight}; it must be 0 or more")
+    if weights and not any(weights.values()):
+        raise UsageProblem(f"{source}: every weight of {path} is 0; leave one above 0, or remove the table")

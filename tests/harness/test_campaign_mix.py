@@ -1,0 +1,119 @@
+"""The mix of a campaign: its weights are kept, exactly and for ever; grain: tables and drawn plans."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults.packages import KINDS
+from harness.campaign.budget import Budget
+from harness.campaign.configuration import configuration_from
+from harness.campaign.mix import FaultsSection, MixSection, deal
+from harness.campaign.plans import campaign_plans
+from harness.campaign.runner import run_campaign
+from harness.errors import UsageProblem
+from harness.plan import TrialPlan, to_json
+from harness.plan_io import plan_from
+from harness.strict_input import read_json
+from harness.suts.reference_simulated import ReferenceSimulated
+from harness.suts.system import Capability
+from tests.harness.fake_system import TABLE, FakeSystem
+
+MIX = {
+    "workload": {"keyed-totals": 3, "passthrough": 1},
+    "mode": {"exactly_once": 3, "at_least_once": 1},
+    "state_backend": {"heap": 20, "rocksdb": 10},
+}
+KILLS = {"per_trial": [1, 2], "kinds": {"executor": 1, "worker": 1}}
+
+
+def plans_of(count: int, **values: Any) -> list[TrialPlan]:
+    configuration = configuration_from({"seed": 4} | values, "test")
+    return list(islice(campaign_plans(configuration, ReferenceSimulated()), count))
+
+
+def test_every_deck_keeps_to_the_weights_exactly() -> None:
+    hands = list(islice(deal(MixSection(**MIX), None, seed=1), 12))
+    assert Counter(hand.workload for hand in hands) == {"keyed-totals": 9, "passthrough": 3}
+    assert Counter(hand.mode for hand in hands) == {"exactly_once": 9, "at_least_once": 3}
+    assert Counter(hand.state_backend for hand in hands) == {"heap": 8, "rocksdb": 4}
+
+
+def test_packages_keep_to_their_weights_and_take_their_kinds_in_turn() -> None:
+    faults = FaultsSection(per_trial=(2, 2), packages={"kill": 3, "pause": 1})
+    dealt = Counter(name for hand in islice(deal(MixSection(), faults, 7), 24) for name in hand.kinds or ())
+    assert dealt == {"executor": 12, "worker": 12, "coordinator": 12, "pause-worker": 6, "pause-executor": 6}
+
+
+def test_a_trial_has_as_many_faults_as_it_was_dealt() -> None:
+    plans = plans_of(8, faults={"per_trial": [0, 3], "kinds": {"executor": 1}})
+    assert Counter(len(plan.faults) for plan in plans) == {0: 2, 1: 2, 2: 2, 3: 2}
+
+
+def test_the_same_seed_deals_the_same_plans_and_another_others() -> None:
+    first = plans_of(12, mix=MIX, faults=KILLS)
+    assert plans_of(12, mix=MIX, faults=KILLS) == first
+    assert plans_of(12, mix=MIX, faults=KILLS, seed=5) != first
+
+
+def test_the_first_plans_of_a_seed_do_not_depend_on_how_many_follow() -> None:
+    assert plans_of(12, mix=MIX, faults=KILLS)[:5] == plans_of(5, mix=MIX, faults=KILLS)
+
+
+def test_a_drawn_plan_has_what_it_was_dealt_and_says_so() -> None:
+    plans = plans_of(12, mix=MIX, faults=KILLS)
+    assert Counter(plan.checkpoints.mode for plan in plans) == {"exactly_once": 9, "at_least_once": 3}
+    assert Counter(plan.state_backend for plan in plans) == {"heap": 8, "rocksdb": 4}
+    for plan in plans:
+        assert plan.workload.name in plan.note and plan.checkpoints.mode in plan.note
+        tags = {type(fault.fault).__name__ for fault in plan.faults}
+        assert tags <= {"KillExecutor", "KillWorker"}
+        assert 1 <= len(plan.faults) <= 2
+
+
+def test_a_drawn_plan_is_complete_json_that_reads_back_as_itself() -> None:
+    for plan in plans_of(6, mix=MIX, faults=KILLS):
+        assert plan_from(json.loads(to_json(plan)), "test") == plan
+
+
+def test_listed_trials_come_first_and_drawn_ones_fill_the_budget() -> None:
+    values = {"trials": 5, "trial": [{"repeat": 2, "note": "listed"}], "faults": KILLS}
+    configuration = configuration_from(values, "test")
+    plans = list(islice(campaign_plans(configuration, FakeSystem()), 5))
+    assert [plan.note == "listed" for plan in plans] == [True, True, False, False, False]
+    assert [configuration.is_drawn(number) for number in range(4)] == [False, False, True, True]
+    assert configuration.the_budget() == Budget(trials=5)
+
+
+class OnlyExecutors(FakeSystem):
+    """A system of which nothing but executors can be hit."""
+
+    capabilities = frozenset({Capability.EXECUTOR_KILL})
+
+
+def test_a_package_that_the_system_cannot_suffer_is_refused_before_anything_runs() -> None:
+    configuration = configuration_from({"faults": {"packages": {"kill": 1, "host-loss": 1}}}, "test")
+    with pytest.raises(UsageProblem, match=r"faults\.packages\.host-loss: fake cannot suffer it"):
+        campaign_plans(configuration, OnlyExecutors())
+
+
+def test_of_a_package_only_kinds_that_the_system_can_suffer_are_dealt() -> None:
+    faults = FaultsSection(per_trial=(1, 1), packages={"kill": 1})
+    hands = islice(deal(MixSection(), faults, 3, exposed=("executor", "worker")), 6)
+    assert Counter(hand.kinds for hand in hands) == {("executor",): 3, ("worker",): 3}
+    assert set(KINDS) > {"executor", "worker"}
+
+
+def test_a_mixed_campaign_keeps_its_plans_as_they_ran(tmp_path: Path) -> None:
+    configuration = configuration_from({"trials": 4, "mix": MIX, "faults": KILLS}, "test")
+    run_campaign(configuration, FakeSystem(), tmp_path / "run", TABLE)
+    expected = list(islice(campaign_plans(configuration, FakeSystem()), 4))
+    saved = [
+        plan_from(read_json(path), path.name) for path in sorted(tmp_path.glob("run/trials/*/plan.json"))
+    ]
+    assert saved == expected

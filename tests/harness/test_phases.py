@@ -1,0 +1,75 @@
+"""In which phase a fault fired is told from the record; grain: tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faults.vocabulary import PHASE_OF_POINT, After, KillWorker, Phase, ProtocolPoint, ScheduledFault
+from harness.phases import Course, phase_of
+from harness.plan import TrialPlan
+from harness.record import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
+from harness.suts.reference_simulated import ReferenceSimulated
+from harness.trial import run_trial
+
+COURSE = Course(
+    attempts=(
+        AttemptRecord(1, 0.0, 10.0, 300.0, "failed"),
+        AttemptRecord(2, 320.0, 400.0, 500.0, "finished"),
+    ),
+    checkpoints=(
+        CheckpointRecord(1, 1, "completed", 100.0, 200.0),
+        CheckpointRecord(2, 1, "aborted", 250.0, 300.0),
+    ),
+    snapshots=(
+        SnapshotRecord(1, 1, "source[0]", 105.0, 0.0, 0, 5.0, 60.0, 9),
+        SnapshotRecord(1, 1, "totals[0]", 120.0, 20.0, 0, 10.0, 30.0, 9),
+    ),
+)
+
+
+def fired(at_ms: float | None, point: ProtocolPoint | None = None) -> FaultRecord:
+    outcome = "not_fired" if at_ms is None else "fired"
+    return FaultRecord(0, "kill", "kill_worker", "then", point, outcome, fired_at_ms=at_ms)
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "phase"),
+    [
+        (5.0, Phase.RESTORING),
+        (50.0, Phase.PROCESSING),
+        (102.0, Phase.ALIGNMENT),
+        (130.0, Phase.ALIGNMENT),
+        (145.0, Phase.SYNCHRONOUS_PART),
+        (155.0, Phase.ASYNCHRONOUS_PART),
+        (190.0, Phase.COMMITTING),
+        (230.0, Phase.PROCESSING),
+        (270.0, Phase.ALIGNMENT),
+        (310.0, Phase.RESTORING),
+        (450.0, Phase.PROCESSING),
+    ],
+)
+def test_a_fault_by_the_clock_struck_what_the_job_was_doing(at_ms: float, phase: Phase) -> None:
+    assert phase_of(fired(at_ms), ("totals[0]",), COURSE) is phase
+
+
+def test_what_the_struck_subtask_did_goes_before_what_another_did() -> None:
+    assert phase_of(fired(130.0), ("source[0]",), COURSE) is Phase.ASYNCHRONOUS_PART
+    assert phase_of(fired(130.0), ("totals[0]",), COURSE) is Phase.ALIGNMENT
+
+
+def test_an_aimed_fault_struck_in_the_phase_of_its_point_and_one_that_stayed_away_in_none() -> None:
+    assert phase_of(fired(50.0, ProtocolPoint.RESTORED), (), COURSE) is Phase.RESTORING
+    assert phase_of(fired(None, ProtocolPoint.RESTORED), (), COURSE) is None
+
+
+def test_every_protocol_point_has_a_phase_and_every_phase_a_point() -> None:
+    assert list(PHASE_OF_POINT) != [] and set(PHASE_OF_POINT) == set(ProtocolPoint)
+    assert set(PHASE_OF_POINT.values()) == set(Phase)
+
+
+def test_a_trials_record_says_in_which_phase_its_faults_fired() -> None:
+    fault = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]"))
+    record = run_trial(TrialPlan(faults=(fault,)), ReferenceSimulated(), Path())
+    assert [booked.phase for booked in record.faults] == ["asynchronous_part"]

@@ -1,0 +1,227 @@
+"""Which proxies a disturbance is about: against an embedded server, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone
+from faults.toxiproxy.client import ToxiproxyClient
+from faults.toxiproxy.embedded import EmbeddedServer
+from faults.vocabulary import At, CutChannel, DelayChannel, Direction, KillWorker, Peers, ScheduledFault
+from harness.errors import EnvironmentProblem
+from harness.plan import TrialPlan
+from harness.suts.reference_spark import ReferenceSpark
+from harness.suts.spark_network import ProxiedLink, ProxyNetwork, toxics_of
+from harness.suts.spark_proxies import disturbs_connections
+from reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from reference_impl.spark.observer import SubtaskProcess
+from reference_impl.spark.routes import Address, ChannelEnds
+
+SOURCE, TOTALS, SINK = SubtaskId("source", 0), SubtaskId("totals", 0), SubtaskId("sink", 0)
+HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+PLACES = {SOURCE: (HOSTS[0], 0), TOTALS: (HOSTS[1], 1), SINK: (HOSTS[1], 2)}
+BLACK_HOLE = Impairment(ImpairmentKind.BLACK_HOLE)
+CUT = Impairment(ImpairmentKind.CUT)
+
+
+@pytest.fixture(name="client")
+def _client() -> Iterator[ToxiproxyClient]:
+    server = EmbeddedServer()
+    server.start()
+    yield ToxiproxyClient(server.url)
+    server.close()
+
+
+@pytest.fixture(name="network")
+def _network(client: ToxiproxyClient) -> ProxyNetwork:
+    made = ProxyNetwork(client, "t", HOSTS)
+    made.to_coordinator(("127.0.0.1", 9), 3)
+    place(made, 1, PLACES)
+    return made
+
+
+def place(network: ProxyNetwork, attempt: int, places: dict[SubtaskId, tuple[str, int]]) -> list[Address]:
+    """What the runtime does when an attempt is placed."""
+    network.placed(
+        {
+            subtask: SubtaskProcess(subtask, attempt, host, 1, 2, "0", slot)
+            for subtask, (host, slot) in places.items()
+        }
+    )
+    channels = [ChannelId(SOURCE, TOTALS), ChannelId(TOTALS, SINK)]
+    return list(
+        network.to_channels(
+            [
+                (
+                    ChannelEnds(
+                        AttemptNumber(attempt),
+                        channel,
+                        places[channel.sender][0],
+                        places[channel.receiver][0],
+                    ),
+                    ("127.0.0.1", 9),
+                )
+                for channel in channels
+            ]
+        )
+    )
+
+
+def disturbed(client: ToxiproxyClient) -> list[str]:
+    states = [client.state(name) for name in client.names()]
+    return [state.name for state in states if state.toxics or not state.enabled]
+
+
+def link(network: ProxyNetwork, sender: str, receiver: str) -> ProxiedLink:
+    found = network.link(sender, receiver)
+    assert found is not None
+    return found
+
+
+def test_every_connection_has_a_proxy_and_none_stays(client: ToxiproxyClient, network: ProxyNetwork) -> None:
+    names = client.names()
+    assert "t-a1-source-0-totals-0" in names
+    assert sum("control" in name for name in names) == len(HOSTS) * 3
+    assert len(names) == 9 + 2
+    network.close()
+    assert client.names() == ()
+
+
+def test_a_channel_alone_is_disturbed_and_healed(client: ToxiproxyClient, network: ProxyNetwork) -> None:
+    target = link(network, "source[0]", "totals[0]")
+    assert isinstance(target, LinkTarget)
+    assert not target.is_impaired()
+    target.impair(Impairment(ImpairmentKind.DELAY, Direction.FORWARD, latency_ms=5, jitter_ms=1))
+    assert target.is_impaired()
+    assert disturbed(client) == ["t-a1-source-0-totals-0"]
+    assert client.state("t-a1-source-0-totals-0").toxics == ("fault1-upstream",)
+    assert "source[0] → totals[0] (proxy 127.0.0.1:" in target.description
+    target.heal()
+    target.heal()
+    assert not target.is_impaired()
+    assert disturbed(client) == []
+
+
+def test_the_proof_is_the_servers_word(client: ToxiproxyClient, network: ProxyNetwork) -> None:
+    target = link(network, "source[0]", "totals[0]")
+    target.impair(BLACK_HOLE)
+    client.remove_toxic("t-a1-source-0-totals-0", "fault1-upstream")
+    assert not target.is_impaired()
+    other = link(network, "totals[0]", "coordinator")
+    other.impair(CUT)
+    client.set_enabled("t-control-127.0.0.3-1", True)
+    assert not other.is_impaired()
+
+
+def test_forward_is_seen_from_the_end_that_was_named_first(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    link(network, "totals[0]", "source[0]").impair(Impairment(ImpairmentKind.BLACK_HOLE, Direction.FORWARD))
+    assert client.state("t-a1-source-0-totals-0").toxics == ("fault1-downstream",)
+
+
+def test_a_control_connection_is_found_by_its_subtask_and_followed_to_its_next_slot(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    target = link(network, "totals[0]", "coordinator")
+    target.impair(BLACK_HOLE)
+    assert disturbed(client) == ["t-control-127.0.0.3-1"]
+    place(network, 2, {**PLACES, TOTALS: (HOSTS[2], 0)})
+    assert disturbed(client) == ["t-control-127.0.0.4-0"]
+    target.heal()
+    assert disturbed(client) == []
+
+
+def test_a_later_attempt_is_disturbed_as_soon_as_its_proxies_exist(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    target = link(network, "source[0]", "totals[0]")
+    target.impair(CUT)
+    network.attempt_over(1)
+    assert "t-a1-source-0-totals-0" in client.names(), "a zombie must hear of nothing before it heals"
+    assert "t-a1-totals-0-sink-0" not in client.names()
+    place(network, 2, PLACES)
+    assert disturbed(client) == ["t-a1-source-0-totals-0", "t-a2-source-0-totals-0"]
+    assert target.is_impaired()
+    target.heal()
+    assert disturbed(client) == []
+    assert "t-a1-source-0-totals-0" not in client.names(), "what stayed for the fault only goes with it"
+
+
+def test_of_two_cuts_of_one_connection_the_last_to_heal_opens_it(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    first, second = (link(network, "source[0]", "totals[0]") for _ in range(2))
+    first.impair(CUT)
+    second.impair(CUT)
+    first.heal()
+    assert second.is_impaired()
+    second.heal()
+    assert disturbed(client) == []
+
+
+@pytest.mark.parametrize(
+    ("peers", "controls", "channels"),
+    [(Peers.EXECUTORS, 0, 1), (Peers.COORDINATOR, 3, 0), (Peers.EVERYONE, 3, 1)],
+)
+def test_a_partition_leaves_out_what_stays_within_its_side(
+    client: ToxiproxyClient, network: ProxyNetwork, peers: Peers, controls: int, channels: int
+) -> None:
+    for target in network.links_of_hosts([HOSTS[1]], peers):
+        target.impair(BLACK_HOLE)
+        assert target.is_impaired()
+    names = disturbed(client)
+    # totals and sink are on one host: their channel is within it.
+    assert "t-a1-totals-0-sink-0" not in names
+    assert sum("control-127.0.0.3" in name for name in names) == controls
+    assert sum("a1-source-0-totals-0" in name for name in names) == channels
+    assert len(names) == controls + channels
+
+
+def test_a_partition_holds_for_whoever_is_placed_behind_it_later(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    (target,) = network.links_of_hosts([HOSTS[1]], Peers.EXECUTORS)
+    target.impair(BLACK_HOLE)
+    place(network, 2, {SOURCE: (HOSTS[0], 0), TOTALS: (HOSTS[2], 0), SINK: (HOSTS[1], 0)})
+    assert disturbed(client) == ["t-a1-source-0-totals-0", "t-a2-totals-0-sink-0"]
+
+
+def test_what_is_not_connected_is_no_target(network: ProxyNetwork) -> None:
+    assert network.link("source[0]", "sink[0]") is None
+    assert network.link("source[7]", "coordinator") is None
+    assert network.links_of_hosts([HOSTS[2]], Peers.EXECUTORS) == ()
+    target = link(network, "source[0]", "totals[0]")
+    network.close()
+    with pytest.raises(TargetGone, match=r"source\[0\] → totals\[0\]"):
+        target.impair(CUT)
+
+
+def test_a_throttle_below_the_unit_of_the_server_is_no_hole() -> None:
+    slow = Impairment(ImpairmentKind.THROTTLE, Direction.BOTH, bytes_per_second=10)
+    assert [toxic.attributes for toxic in toxics_of(slow, 1, True)] == [{"rate": 1}, {"rate": 1}]
+
+
+def test_only_plans_that_disturb_connections_need_proxies() -> None:
+    def plan(*faults: ScheduledFault) -> TrialPlan:
+        return TrialPlan(faults=faults)
+
+    delay = ScheduledFault(DelayChannel("source[0]", "totals[0]", 1, 1), At(1))
+    cut = ScheduledFault(CutChannel("source[0]", "totals[0]", 1), At(1))
+    kill = ScheduledFault(KillWorker("source[0]"), At(1))
+    assert not disturbs_connections(plan())
+    assert not disturbs_connections(plan(kill))
+    assert disturbs_connections(plan(kill, delay))
+    assert disturbs_connections(plan(cut))
+
+
+def test_a_proxy_url_that_does_not_answer_stops_a_campaign_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOXIPROXY_URL", "http://127.0.0.1:1")
+    system = ReferenceSpark()
+    with pytest.raises(EnvironmentProblem, match=r"no Toxiproxy server answers at http://127\.0\.0\.1:1"):
+        system.prepare()
+    system.close()

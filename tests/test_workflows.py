@@ -1,0 +1,110 @@
+"""What the workflows run exists: tox environments, campaign files, reports, actions; grain: text."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.campaign.configuration import read_configuration
+from reports import ReportPaths
+from tests.test_tidy import ROOT
+
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted(GITHUB.glob("workflows/*.yml"))
+ACTIONS = sorted(GITHUB.glob("actions/*/action.yml"))
+
+
+def load(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(path.read_text())
+    return loaded
+
+
+def jobs() -> dict[str, dict[str, Any]]:
+    return {name: job for path in WORKFLOWS for name, job in load(path)["jobs"].items()}
+
+
+def steps() -> list[dict[str, Any]]:
+    inside = [step for path in ACTIONS for step in load(path)["runs"]["steps"]]
+    return inside + [step for job in jobs().values() for step in job["steps"]]
+
+
+def spelled_out(job: dict[str, Any], text: str) -> list[str]:
+    """Return a text for every combination of the job's matrix."""
+    matrix: dict[str, list[str]] = job.get("strategy", {}).get("matrix", {})
+    texts = []
+    for values in product(*matrix.values()):
+        found = text
+        for key, value in zip(matrix, values, strict=True):
+            found = found.replace(f"${{{{ matrix.{key} }}}}", value)
+        texts.append(found)
+    return texts
+
+
+def test_there_is_a_workflow_for_the_tests_and_for_the_campaigns() -> None:
+    commands = [
+        command for job in jobs().values() for step in job["steps"] for command in [step.get("run", "")]
+    ]
+    assert any("tox -e tests" in command for command in commands)
+    assert any("tox -e campaign" in command for command in commands)
+
+
+def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    run = [
+        re.search(r"tox -e (\w+)(?: -- (\S+))?", command)
+        for job in jobs().values()
+        for step in job["steps"]
+        for command in spelled_out(job, step.get("run", ""))
+    ]
+    named = [match.groups() for match in run if match]
+    assert {environment for environment, _ in named} == {"tests", "campaign"}
+    files = {file for _, file in named if file}
+    assert files == {"campaigns/flights.toml", "campaigns/ci.toml"}
+    for environment, file in named:
+        assert tox.has_section(f"testenv:{environment}")
+        if file:
+            assert "{posargs:" in tox.get(f"testenv:{environment}", "commands")
+            read_configuration(ROOT / file)
+
+
+def test_reports_are_kept_also_of_a_campaign_that_failed() -> None:
+    uploads = [step for step in steps() if str(step.get("uses", "")).startswith("actions/upload-artifact")]
+    assert uploads
+    for step in uploads:
+        assert step["if"] == "always()"
+        kept = {Path(line).name for line in step["with"]["path"].split()}
+        assert {"report.html", "report.json", "junit.xml"} <= kept
+        assert len(ReportPaths.__dataclass_fields__) == 3
+
+
+def test_what_github_tells_a_step_reaches_the_campaign_inside_tox() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    passed = tox.get("testenv", "pass_env").split()
+    read = {"GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"}
+    assert read <= set(passed)
+    given = {name for job in jobs().values() for step in job["steps"] for name in step.get("env", {})}
+    assert given <= set(passed)
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, *ACTIONS], ids=lambda path: path.parent.name + "/" + path.name)
+def test_actions_have_a_version_or_are_ours(path: Path) -> None:
+    for used in re.findall(r"uses: (\S+)", path.read_text()):
+        if used.startswith("./"):
+            assert (ROOT / used / "action.yml").is_file()
+        else:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", used), used
+
+
+def test_a_job_may_read_only_and_ends_some_time() -> None:
+    for path in WORKFLOWS:
+        assert load(path)["permissions"] == {"contents": "read"}
+    for name, job in jobs().items():
+        assert job["timeout-minutes"] <= 60, name
