@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from faults.injectors.connections import disturb_channel, partition
+from faults.injectors.copies import harm_copies
 from faults.injectors.injection import Injection, Injector
 from faults.injectors.pauses import pause_process
 from faults.injectors.processes import kill_process
@@ -19,8 +20,13 @@ from faults.vocabulary import (
     BlackHoleChannel,
     CrashCoordinator,
     CutChannel,
+    Damage,
+    DamageLocalCopy,
+    DamagePrimary,
     DelayChannel,
     Direction,
+    FailLocalWrites,
+    FailPrimaryWrites,
     Fault,
     KillExecutor,
     KillWorker,
@@ -50,6 +56,7 @@ class Aim:
     bytes_per_second: int = 1
     direction: Direction = Direction.BOTH
     peers: Peers = Peers.EVERYONE
+    damage: Damage = Damage.MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ class FaultKind:
     """Colour in timelines, ``#rrggbb``."""
     needs: str
     """What a system must expose: ``executor``, ``worker``, ``coordinator``, ``host`` (can be killed), ``pause``,
-    ``channel`` or ``partition``."""
+    ``channel``, ``partition`` or ``storage``."""
     build: Callable[[Aim], Fault]
     """Generator hook."""
     inject: Injector
@@ -291,7 +298,51 @@ ZOMBIE = FaultPackage(
     ),
 )
 
-PACKAGES: tuple[FaultPackage, ...] = (KILL, HOST_LOSS, PAUSE, DELAY, THROTTLE, PARTITION, ZOMBIE)
+STORAGE = FaultPackage(
+    name="storage",
+    label="damaged copies and failing disks",
+    colour="#6b5b2a",
+    kinds=(
+        FaultKind(
+            name="damage-local-copy",
+            tag="damage_local_copy",
+            label="damage local copy",
+            colour="#6b5b2a",
+            needs="storage",
+            build=lambda aim: DamageLocalCopy(aim.subtask, aim.damage),
+            inject=harm_copies,
+        ),
+        FaultKind(
+            name="damage-primary",
+            tag="damage_primary",
+            label="damage primary copy",
+            colour="#8f4f1f",
+            needs="storage",
+            build=lambda aim: DamagePrimary(aim.subtask),
+            inject=harm_copies,
+        ),
+        FaultKind(
+            name="fail-local-writes",
+            tag="fail_local_writes",
+            label="local disk full",
+            colour="#4b6b4a",
+            needs="storage",
+            build=lambda aim: FailLocalWrites(aim.subtask),
+            inject=harm_copies,
+        ),
+        FaultKind(
+            name="fail-primary-writes",
+            tag="fail_primary_writes",
+            label="primary writes fail",
+            colour="#9f6f3f",
+            needs="storage",
+            build=lambda aim: FailPrimaryWrites(aim.subtask),
+            inject=harm_copies,
+        ),
+    ),
+)
+
+PACKAGES: tuple[FaultPackage, ...] = (KILL, HOST_LOSS, PAUSE, DELAY, THROTTLE, PARTITION, ZOMBIE, STORAGE)
 """Every package there is. Zombies are pauses and partitions that last: their tags belong to those packages first."""
 
 KINDS: dict[str, FaultKind] = {kind.name: kind for package in PACKAGES for kind in package.kinds}

@@ -18,7 +18,10 @@ from faults.vocabulary import (
     ChannelFault,
     CrashCoordinator,
     CutChannel,
+    Damage,
+    DamagePrimary,
     DelayChannel,
+    FailPrimaryWrites,
     Fault,
     PartitionHalves,
     ScheduledFault,
@@ -66,8 +69,15 @@ def _check_fault(
             _check_channel(fault, subtasks, channels, path)
         case PartitionHalves(subtasks=half):
             _check_half(half, subtasks, f"{path}.subtasks")
+        case DamagePrimary(damage=Damage.OLDER_CHECKPOINT | Damage.OLDER_ATTEMPT):
+            raise ScheduleError(
+                f"{path}.damage is {fault.damage.value!r}, which only a local copy can be; use 'missing', 'truncated', "
+                "'bit_flipped' or 'partial'"
+            )
         case _:
             _require_subtask(fault.subtask, subtasks, f"{path}.subtask")
+    if isinstance(fault, FailPrimaryWrites):
+        _require_at_least(1, fault.checkpoints, f"{path}.checkpoints")
     duration_ms = duration_of(fault)
     if duration_ms is not None:
         _require_at_least(1, duration_ms, f"{path}.duration_ms")

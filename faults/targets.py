@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from faults.vocabulary import Direction, Peers
+from faults.vocabulary import Damage, Direction, Peers
 
 
 @runtime_checkable
@@ -78,6 +78,27 @@ class LinkTarget(Protocol):
         """Undo it altogether; what was swallowed stays lost, so such connections are closed. Harmless twice."""
 
 
+@runtime_checkable
+class StateCopies(Protocol):
+    """The copies of one subtask's state in one kind of place: local disks, or durable storage."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log, for instance ``local copies of totals[0] on host-1``."""
+
+    def damage(self, damage: Damage) -> None:
+        """Damage what is there; raises TargetGone if there is no copy, or none that can be damaged like this."""
+
+    def is_damaged(self) -> bool:
+        """Tell whether nothing that was hit is still what it was written as: the proof that the fault fired."""
+
+    def refuse_writes(self, checkpoints: int) -> None:
+        """Let further writes fail: for so many checkpoints in durable storage, for good on local disks."""
+
+    def refuses_writes(self) -> bool:
+        """Tell whether a write would fail now: the proof that the fault fired."""
+
+
 class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
@@ -101,6 +122,12 @@ class Targets(Protocol):
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
         """Return all connections between the executors of some subtasks and everybody else, seen from the former."""
+
+    def local_copies_of(self, subtask: str) -> StateCopies | None:
+        """Return the copies of a subtask's state on local disks."""
+
+    def primary_of(self, subtask: str) -> StateCopies | None:
+        """Return a subtask's part of the latest completed checkpoint in durable storage."""
 
 
 class NoTargets:
@@ -132,6 +159,14 @@ class NoTargets:
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
         """Return None: no connection is exposed."""
+        return None
+
+    def local_copies_of(self, subtask: str) -> StateCopies | None:
+        """Return None: no local copy is exposed."""
+        return None
+
+    def primary_of(self, subtask: str) -> StateCopies | None:
+        """Return None: no durable copy is exposed."""
         return None
 
 

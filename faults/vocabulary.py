@@ -250,6 +250,64 @@ class PartitionHalves(msgspec.Struct, frozen=True, tag="partition_halves", forbi
     duration_ms: int
 
 
+class Damage(StrEnum):
+    """What is wrong with a copy of a subtask's state."""
+
+    MISSING = "missing"
+    """All of it is gone."""
+    TRUNCATED = "truncated"
+    """Every state file lacks its end."""
+    BIT_FLIPPED = "bit_flipped"
+    """In every state file one bit is another."""
+    OLDER_CHECKPOINT = "older_checkpoint"
+    """It says, in good form, that it is the copy of an earlier checkpoint."""
+    OLDER_ATTEMPT = "older_attempt"
+    """It says, in good form, that an earlier attempt wrote it."""
+    PARTIAL = "partial"
+    """One state file is missing, the others are intact."""
+
+
+class DamageLocalCopy(msgspec.Struct, frozen=True, tag="damage_local_copy", forbid_unknown_fields=True):
+    """Damage every local copy of a subtask's state that there is now, on whichever host.
+
+    Contract (LOC-4, LOC-6): the restore takes from durable storage what the copy cannot serve, and nothing fails.
+    """
+
+    subtask: str
+    damage: Damage
+
+
+class DamagePrimary(msgspec.Struct, frozen=True, tag="damage_primary", forbid_unknown_fields=True):
+    """Damage a subtask's state files of the latest completed checkpoint in durable storage.
+
+    Contract (LOC-5, REC-4): an intact local copy serves; without one an older checkpoint is restored or the job
+    fails with what was tried, as configured. ``damage`` is missing, truncated, bit_flipped or partial.
+    """
+
+    subtask: str
+    damage: Damage = Damage.BIT_FLIPPED
+
+
+class FailLocalWrites(msgspec.Struct, frozen=True, tag="fail_local_writes", forbid_unknown_fields=True):
+    """Leave no room on the local disks for further copies of a subtask's state.
+
+    Contract (LOC-2): no checkpoint fails for it.
+    """
+
+    subtask: str
+
+
+class FailPrimaryWrites(msgspec.Struct, frozen=True, tag="fail_primary_writes", forbid_unknown_fields=True):
+    """Let a subtask's writes to durable storage fail, for its next so many checkpoints.
+
+    Contract (LOC-2): those checkpoints fail, whatever became of the local copies; processing goes on, and later ones
+    complete.
+    """
+
+    subtask: str
+    checkpoints: int = 1
+
+
 ProcessFault = KillExecutor | KillWorker | CrashCoordinator | LoseHost
 """Faults that end a process; nothing heals."""
 PauseFault = PauseWorker | PauseExecutor
@@ -257,7 +315,9 @@ ChannelFault = DelayChannel | ThrottleChannel | CutChannel | BlackHoleChannel
 PartitionFault = PartitionExecutor | PartitionHalves
 HealingFault = PauseFault | ChannelFault | PartitionFault
 """Faults that last for their ``duration_ms``."""
-Fault = ProcessFault | HealingFault
+StorageFault = DamageLocalCopy | DamagePrimary | FailLocalWrites | FailPrimaryWrites
+"""Faults of copies and of disks; nothing heals: later copies are written anew."""
+Fault = ProcessFault | HealingFault | StorageFault
 """Every fault there is. A new one needs an injector, a target kind and a place in the simulator."""
 
 
@@ -278,6 +338,8 @@ def duration_of(fault: Fault) -> int | None:
     """Return after how many milliseconds a fault heals, None if nothing of it can."""
     match fault:
         case KillExecutor() | KillWorker() | CrashCoordinator() | LoseHost():
+            return None
+        case DamageLocalCopy() | DamagePrimary() | FailLocalWrites() | FailPrimaryWrites():
             return None
         case _:
             return fault.duration_ms
@@ -341,12 +403,30 @@ def label(fault: Fault) -> str:
             return "crash coordinator" + (", unsynced writes lost" if lose else "")
         case LoseHost(subtask=subtask):
             return f"lose host of {subtask}"
+        case DamageLocalCopy(subtask=subtask, damage=damage):
+            return f"local copy of {subtask} {_PHRASES[damage]}"
+        case DamagePrimary(subtask=subtask, damage=damage):
+            return f"primary copy of {subtask} {_PHRASES[damage]}"
+        case FailLocalWrites(subtask=subtask):
+            return f"no local room for copies of {subtask}"
+        case FailPrimaryWrites(subtask=subtask, checkpoints=checkpoints):
+            return f"primary writes of {subtask} fail for {checkpoints} checkpoints"
         case PauseWorker(subtask=subtask):
             return f"pause worker of {subtask} for {fault.duration_ms} ms"
         case PauseExecutor(subtask=subtask):
             return f"pause executor of {subtask} for {fault.duration_ms} ms"
         case _:
             return _network_label(fault)
+
+
+_PHRASES = {
+    Damage.MISSING: "missing",
+    Damage.TRUNCATED: "truncated",
+    Damage.BIT_FLIPPED: "with flipped bits",
+    Damage.OLDER_CHECKPOINT: "of an older checkpoint",
+    Damage.OLDER_ATTEMPT: "of an older attempt",
+    Damage.PARTIAL: "partial",
+}
 
 
 def _network_label(fault: ChannelFault | PartitionFault) -> str:

@@ -41,6 +41,8 @@ class TopologyPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sinks: int = 1
     max_parallelism: int = 16
     executors: int = 2
+    stateful_operators: int = 1
+    """Keyed operators in each keyed subtask: 1, or 2, of which the second contradicts a wrong count of the first."""
     write_through: bool = True
     """Keyed operators write every change to the state backend at once, not only at barriers."""
 
@@ -107,6 +109,10 @@ class TrialPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[ScheduledFault, ...] = ()
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
+    local_recovery: bool = False
+    """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
+    on_unreadable: str = "fail"
+    """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
     mutant: str | None = None
     """Id of a planted bug (``harness.suts.mutants``); None: the product as it is."""
     note: str = ""

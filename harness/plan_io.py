@@ -23,6 +23,7 @@ _AT_LEAST: tuple[tuple[str, int], ...] = (
     ("topology.sinks", 1),
     ("topology.max_parallelism", 1),
     ("topology.executors", 1),
+    ("topology.stateful_operators", 1),
     ("checkpoints.interval_ms", 1),
     ("checkpoints.timeout_ms", 1),
     ("checkpoints.min_pause_ms", 0),
@@ -46,6 +47,7 @@ _AT_LEAST: tuple[tuple[str, int], ...] = (
 _ONE_OF: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("checkpoints.mode", ("exactly_once", "at_least_once")),
     ("restart.strategy", ("none", "fixed_delay")),
+    ("on_unreadable", ("fail", "older")),
 )
 """Names that a plan may use, by key path. What is added to the product is added here."""
 

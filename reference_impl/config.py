@@ -67,6 +67,16 @@ class RestartConfig:
         _require(self.delay_ms >= 0, f"a restart delay of {self.delay_ms} ms; use 0 or more")
 
 
+class OnUnreadable(StrEnum):
+    """What follows when the latest completed checkpoint can be read from no copy (REC-4)."""
+
+    FAIL = "fail"
+    """The job fails and says what was tried; nothing is deleted."""
+    OLDER = "older"
+    """An older retained checkpoint is restored. What sinks had committed since then is emitted once more; to commit as
+    little as possible too early, they finish the commits of a restored checkpoint only with the next one."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobConfig:
     """Everything about a run of a job that is not its graph."""
@@ -78,3 +88,6 @@ class JobConfig:
     """Keyed operators write every change to the state backend at once, not only at barriers."""
     storage_root: str = "checkpoints"
     """Directory of checkpoint storage below the file system's root."""
+    local_recovery: bool = False
+    """Subtasks keep a second copy of their newest state files on their own host, and restore from it (LOC-1)."""
+    on_unreadable: OnUnreadable = OnUnreadable.FAIL

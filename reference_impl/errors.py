@@ -20,7 +20,7 @@ class CorruptStateError(StorageError):
 
 
 class RestoreError(OperatingError):
-    """No retained checkpoint could be restored; the message names what was tried (REC-4)."""
+    """A checkpoint could not be restored from any copy; the message names what was tried (LOC-5, REC-4)."""
 
 
 class SnapshotCancelled(OperatingError):

@@ -57,6 +57,10 @@ class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[ScheduledFault, ...] = ()
     repeat: int = 1
     note: str = ""
+    state_backend: str = ""
+    """Empty: the campaign's."""
+    on_unreadable: str = ""
+    """Empty: the campaign's."""
     workload: Section = {}
     topology: Section = {}
     checkpoints: Section = {}
@@ -97,6 +101,10 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """How many faults drawn trials have, and which."""
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
+    local_recovery: bool = False
+    """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
+    on_unreadable: str = "fail"
+    """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
     workload: Section = {}
     topology: Section = {}
     checkpoints: Section = {}
@@ -141,12 +149,24 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             changed = msgspec.structs.replace(
                 changed, limits=msgspec.structs.replace(changed.limits, wall_s=seconds)
             )
-        return msgspec.structs.replace(changed, state_backend=self.state_backend)
+        return msgspec.structs.replace(
+            changed,
+            state_backend=self.state_backend,
+            local_recovery=self.local_recovery,
+            on_unreadable=self.on_unreadable,
+        )
 
     def aimed_plan(self, trial: AimedTrial, seed: int) -> TrialPlan:
         """Return the plan of a listed trial."""
         plan = _overridden(self.adjusted(TrialPlan()), trial)
-        return msgspec.structs.replace(plan, faults=trial.faults, note=trial.note, seed=seed)
+        return msgspec.structs.replace(
+            plan,
+            faults=trial.faults,
+            note=trial.note,
+            seed=seed,
+            state_backend=trial.state_backend or plan.state_backend,
+            on_unreadable=trial.on_unreadable or plan.on_unreadable,
+        )
 
 
 def _overridden(plan: TrialPlan, sections: _HasSections) -> TrialPlan:

@@ -27,6 +27,7 @@ _TARGETS = (
     ("pause", Capability.PAUSE),
     ("channel", Capability.CHANNEL_FAULTS),
     ("partition", Capability.PARTITION),
+    ("storage", Capability.STORAGE_FAULTS),
 )
 
 

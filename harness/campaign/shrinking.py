@@ -19,6 +19,10 @@ from faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
+    DamageLocalCopy,
+    DamagePrimary,
+    FailLocalWrites,
+    FailPrimaryWrites,
     Fault,
     KillExecutor,
     KillWorker,
@@ -213,7 +217,10 @@ def _simpler_kind(fault: Fault) -> Iterator[Fault]:
         case KillExecutor() | CrashCoordinator():
             if fault.lose_unsynced:
                 yield msgspec.structs.replace(fault, lose_unsynced=False)
-        case KillWorker() | LoseHost():
+        case FailPrimaryWrites():
+            for fewer in _smaller(fault.checkpoints, 1):
+                yield msgspec.structs.replace(fault, checkpoints=fewer)
+        case KillWorker() | LoseHost() | DamageLocalCopy() | DamagePrimary() | FailLocalWrites():
             return
         case _:
             for shorter in _smaller(fault.duration_ms, 1):

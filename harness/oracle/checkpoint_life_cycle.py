@@ -16,6 +16,7 @@ from faults.vocabulary import CrashCoordinator
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import Operation, Outcome
+from harness.oracle.progress import damaged_primaries
 from harness.oracle.verdict import Finding, Verdict
 
 OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
@@ -29,7 +30,8 @@ class CheckpointLifeCycle:
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""
-        story = _Story(frozenset(context.subtasks), _coordinator_crashes(context))
+        may_be_older = context.plan.on_unreadable == "older" and bool(damaged_primaries(context))
+        story = _Story(frozenset(context.subtasks), _coordinator_crashes(context), may_be_older)
         for operation in context.history.operations:
             story.follow(operation)
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
@@ -66,12 +68,16 @@ class _Checkpoint:
 class _Story:
     """Reads operations in order and notes what breaks a rule."""
 
-    def __init__(self, subtasks: frozenset[str], crashes: tuple[float, ...]) -> None:
+    def __init__(
+        self, subtasks: frozenset[str], crashes: tuple[float, ...], may_be_older: bool = False
+    ) -> None:
         self.problems: list[str] = []
         self.checkpoints: dict[int, _Checkpoint] = {}
         self.attempts: list[int] = []
         self._subtasks = subtasks
         self._crashes = crashes
+        self._may_be_older = may_be_older
+        """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
 
     def follow(self, operation: Operation) -> None:
         """Take the next operation."""
@@ -94,6 +100,8 @@ class _Story:
                     operation, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)"
                 )
                 return
+        if restored is not None and latest is not None and restored < latest and self._may_be_older:
+            return
         if latest is not None and (restored is None or restored < latest):
             start = "from the beginning" if restored is None else f"from checkpoint {restored}"
             self._problem(

@@ -17,8 +17,13 @@ attempt    c        fail,    ``attempt, reason``: it ended without finishing the
 checkpoint c        invoke   ``checkpoint, attempt``: triggered
 checkpoint c        ok       ``checkpoint, attempt``: complete and durable
 checkpoint c        fail     ``checkpoint, attempt, reason``: aborted
-ack        c        ok       ``checkpoint, attempt, subtask``: an acknowledgement arrived, accepted or not
+ack        c        ok       ``checkpoint, attempt, subtask``: an acknowledgement arrived, accepted or not; with
+                             local recovery ``local``: ``kept, problem, confirmed, held, host`` (LOC-2, LOC-3)
 commit     c        ok       ``checkpoint, subtask``: a sink made visible what the checkpoint covers
+placement  c        ok       ``attempt, hosts, slots, homes``: where each subtask goes, how many slots each host
+                             offered, and which hosts hold a copy of what a subtask restores (LOC-9)
+restore    subtask  ok       ``attempt, checkpoint, files``: which copy served each state file (LOC-4); a file is
+                             ``operator, path, key_groups, served_by, reason``
 job        c        ok, fail ``reason``: the job finished, or gave up
 fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
 heal       nemesis  all      likewise; ok: a fault that lasts for a time was undone
@@ -75,6 +80,8 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """Every subtask that has a part in the checkpoint."""
     problem: str | None = None
     """Why it could not be opened, if it could not."""
+    files: dict[str, tuple[str, ...]] = {}
+    """Subtask -> the state files of its part; subtasks without any are left out."""
 
 
 class StorageView(msgspec.Struct, frozen=True):

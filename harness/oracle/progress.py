@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from faults.vocabulary import (
     BlackHoleChannel,
     CutChannel,
+    DamagePrimary,
     PartitionExecutor,
     PartitionHalves,
     PauseExecutor,
@@ -61,6 +62,12 @@ class Progress:
             case End.STUCK:
                 waits = f"; it waits for {', '.join(history.pending)}" if history.pending else ""
                 verdict, summary = Verdict.INVALID, f"the job is stuck: {history.end_reason}{waits}"
+            case End.FAILED if NO_CHECKPOINT in history.end_reason and declined_cleanly(context):
+                verdict, summary = (
+                    Verdict.VALID,
+                    f"the job gave up and said what it tried: {history.end_reason}",
+                )
+                return Finding(self.name, (*self.clauses, "REC-4"), verdict, summary, counts)
             case End.FAILED if declined_cleanly(context):
                 verdict = Verdict.VALID
                 summary = f"the job gave up, as {_strategy(context)} says: {history.end_reason}"
@@ -140,6 +147,8 @@ def declined_cleanly(context: TrialContext) -> bool:
     """
     if context.history.end is not End.FAILED:
         return False
+    if damaged_primaries(context) and NO_CHECKPOINT in context.history.end_reason:
+        return True
     restart = context.plan.restart
     allowed = 0 if restart.strategy == "none" else restart.attempts_max
     failed = attempts_failed(context)
@@ -199,6 +208,19 @@ def _blocking_to_the_end(context: TrialContext) -> str | None:
         if record.healed_at_ms is None or lasted_ms < (duration_of(fault) or 0):
             return record.label
     return None
+
+
+NO_CHECKPOINT = "no checkpoint can be restored"
+"""What the reason says when a job gave up because all that it may restore is unreadable (REC-4)."""
+
+
+def damaged_primaries(context: TrialContext) -> tuple[str, ...]:
+    """Return what durable storage was damaged, as the fault records say: a system may find it unreadable (REC-4)."""
+    return tuple(
+        record.target
+        for record in context.faults
+        if record.outcome == "fired" and isinstance(context.planned_faults[record.index].fault, DamagePrimary)
+    )
 
 
 def _strategy(context: TrialContext) -> str:

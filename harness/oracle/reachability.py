@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
+from harness.oracle.progress import damaged_primaries
 from harness.oracle.verdict import Finding, Verdict
 
 
@@ -19,10 +20,17 @@ class Reachability:
         if storage is None:
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
         counts = {"retained": len(storage.retained), "unreadable": len(storage.unreadable)}
+        harmed = [
+            path.strip()
+            for target in damaged_primaries(context)
+            for path in target.partition(":")[2].split(",")
+        ]
+        unreadable = [line for line in storage.unreadable if not any(path in line for path in harmed)]
+        if unreadable:
+            summary = f"{len(unreadable)} files of retained checkpoints are missing or corrupt"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(unreadable))
         if storage.unreadable:
-            summary = f"{counts['unreadable']} files of retained checkpoints are missing or corrupt"
-            return Finding(
-                self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(storage.unreadable)
-            )
+            summary = "what is unreadable is what the trial damaged"
+            return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
         summary = f"all {counts['retained']} retained checkpoints can be read in full"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

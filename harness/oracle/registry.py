@@ -10,6 +10,7 @@ from harness.oracle.checker import Checker
 from harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from harness.oracle.exactly_once_output import ExactlyOnceOutput
 from harness.oracle.faults_fired import FaultsFired
+from harness.oracle.local_recovery import LocalRecovery
 from harness.oracle.no_garbage import NoGarbage
 from harness.oracle.progress import Progress
 from harness.oracle.reachability import Reachability
@@ -40,6 +41,8 @@ def checkers_for(
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
         chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability()]
+    if plan.local_recovery and plan.checkpoints.enabled:
+        chosen.append(LocalRecovery())
     chosen += [Progress(trial_input), FaultsFired()]
     return tuple(chosen)
 

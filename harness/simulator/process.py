@@ -15,13 +15,16 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness.simulator.hosts import SimulatedHost
 from harness.simulator.network import ChannelBroken, DataChannel, Link
-from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
+from harness.simulator.storage import SimulatedFileSystem
 from reference_impl.ids import CheckpointId, SubtaskId
-from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask, SubtaskFailed
+from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
 from reference_impl.runtime.ports import Payload, ProtocolPoint
+from reference_impl.runtime.state_copies import failure_of
 from reference_impl.runtime.subtask_driver import SubtaskDriver
 
 if TYPE_CHECKING:
@@ -84,13 +87,13 @@ class Background:
 
 
 class SimulatedExecutor:
-    """A process with slots on a host. Losing it kills every subtask on it."""
+    """A process with slots on a host. Losing it kills every subtask on it; the host's disk stays."""
 
-    def __init__(self, number: int, files: SimulatedFileSystem, local_disk: SimulatedDisk) -> None:
-        """Start with nothing on it; ``local_disk`` is the host's own, and outlives its executors."""
+    def __init__(self, number: int, files: SimulatedFileSystem, host: SimulatedHost) -> None:
+        """Start with nothing on it; ``files`` is the storage that all hosts share, as this host writes to it."""
         self.number = number
         self.files = files
-        self.local_disk = local_disk
+        self.host = host
         self.subtasks: list[SimulatedSubtask] = []
         self.alive = True
         self.paused = False
@@ -308,7 +311,8 @@ class SimulatedSubtask:
     def _die_of(self, error: Exception) -> None:
         self._trace("failed", repr(error))
         self.world.note_failure(self.name, error)
-        self.send(SubtaskFailed(self.world.attempt_number(self.attempt), self.subtask, repr(error)))
+        assert self.driver is not None, "only a driver's own step can fail"
+        self.send(replace(failure_of(self.driver.deployment, error), reason=repr(error)))
         self.leave()
 
     # --- steps ----------------------------------------------------------------------------------------------

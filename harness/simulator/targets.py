@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from faults.targets import Impairment, TargetGone
 from faults.vocabulary import COORDINATOR, Direction, Peers
 from harness.simulator.process import SimulatedExecutor, SimulatedSubtask
+from harness.suts.state_copies import LocalCopies, PrimaryCopies
 from reference_impl.ids import SubtaskId
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.local_recovery import directory_of
 
 if TYPE_CHECKING:
     from harness.simulator.world import SimulatedWorld
@@ -160,14 +163,46 @@ class SimulatedTargets:
         process = self._world.live(subtask)
         return _WorkerTarget(self._world, process) if process is not None else None
 
+    def host_of(self, subtask: str) -> _ExecutorTarget | None:
+        """Return the host of a subtask now."""
+        process = self._world.live(subtask)
+        return _ExecutorTarget(self._world, process.executor, True) if process is not None else None
+
+    def local_copies_of(self, subtask: str) -> LocalCopies | None:
+        """Return the copies of a subtask on the hosts' disks, with local recovery on."""
+        world, parsed = self._world, SubtaskId.parse(subtask)
+        if not world.config.local_recovery:
+            return None
+        hosts, directory = world.hosts.hosts, directory_of(parsed)
+
+        def refuse() -> None:
+            for host in hosts:
+                host.local.full_for[directory] = None
+
+        return LocalCopies(
+            parsed,
+            {host.name: host.local.inner for host in hosts},
+            refuse,
+            lambda: all(directory in host.local.full_for for host in hosts),
+        )
+
+    def primary_of(self, subtask: str) -> PrimaryCopies | None:
+        """Return a subtask's part of the latest completed checkpoint."""
+        world = self._world
+        files, failures = world.disk.host(), world.primary_failures
+        root = world.config.storage_root
+        return PrimaryCopies(
+            SubtaskId.parse(subtask),
+            FileCheckpointStorage(files, world.graph.name, root),
+            files,
+            root,
+            lambda checkpoints: failures.refuse(subtask, checkpoints) if failures is not None else None,
+            lambda: failures is not None and failures.refuses(subtask),
+        )
+
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it lives."""
         return _CoordinatorTarget(self._world) if self._world.coordinator.alive else None
-
-    def host_of(self, subtask: str) -> _ExecutorTarget | None:
-        """Return the host of a subtask's executor."""
-        process = self._world.live(subtask)
-        return _ExecutorTarget(self._world, process.executor, True) if process is not None else None
 
     def link(self, sender: str, receiver: str) -> _LinkTarget | None:
         """Return the connections of two subtasks, or of a subtask and the coordinator; None without a channel."""

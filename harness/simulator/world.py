@@ -17,11 +17,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from faults.vocabulary import COORDINATOR
+from faults.vocabulary import COORDINATOR, FailPrimaryWrites
 from faults.vocabulary import ProtocolPoint as FaultPoint
 from harness.plan import TrialPlan
 from harness.simulator.disturbances import Disturbances
 from harness.simulator.heartbeats import Heartbeats
+from harness.simulator.hosts import PrimaryFailures, SimulatedHosts, place
 from harness.simulator.network import DataChannel, Link
 from harness.simulator.process import Background, ProcessKilled, SimulatedExecutor, SimulatedSubtask
 from harness.simulator.randomness import stream
@@ -41,6 +42,7 @@ from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
 from reference_impl.state.backend import StateCapability
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from reference_impl.storage.filesystem import FileSystem
 
 _FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
 COORDINATOR_RESTART_MS = 15.0
@@ -177,10 +179,10 @@ class SimulatedWorld:
         self.storage_random = stream(plan.seed, "storage")
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
-        self.executors = [
-            SimulatedExecutor(number, self.disk.host(), SimulatedDisk())
-            for number in range(plan.topology.executors)
-        ]
+        self.primary_failures = (
+            PrimaryFailures() if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults) else None
+        )
+        """Which writes of primaries fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self)
         self.heartbeats = Heartbeats(self)
         self._executors_started = plan.topology.executors
@@ -200,6 +202,12 @@ class SimulatedWorld:
             if StateCapability.LOCAL_FILES in capabilities
             else None
         )
+        self.hosts = SimulatedHosts(
+            plan.topology.executors, self._working.name if self._working is not None else None
+        )
+        self.executors = [
+            SimulatedExecutor(number, self.disk.host(), host) for number, host in enumerate(self.hosts.hosts)
+        ]
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
         """What refers to the world or to its neighbours and back: processes, past and present, and targets."""
@@ -288,11 +296,10 @@ class SimulatedWorld:
     def deploy(
         self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
     ) -> None:
-        """Start every subtask of an attempt, spread over the executors in turn."""
+        """Start every subtask of an attempt."""
         network, scheduler = self.plan.network, self.scheduler
         processes: dict[SubtaskId, SimulatedSubtask] = {}
-        for position, subtask in enumerate(self.graph.subtasks):
-            executor = self.executors[position % len(self.executors)]
+        for subtask, executor in place(self, attempt, restore).items():
             process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, self._choices)
             process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
             process.to_coordinator = Link(
@@ -335,7 +342,10 @@ class SimulatedWorld:
             restore=restore.snapshot_of(subtask) if restore is not None else None,
             restored_checkpoint=restore.checkpoint if restore is not None else None,
         )
-        files = process.executor.files
+        files: FileSystem = process.executor.files
+        if self.primary_failures is not None:
+            files = self.primary_failures.wrapped(files)
+        host = process.executor.host
         ports = SubtaskPorts(
             clock=self.scheduler,
             probe=process,
@@ -346,6 +356,8 @@ class SimulatedWorld:
             files=files,
             buffered_bytes=process.buffered_bytes,
             working_root=self._working.name if self._working is not None else None,
+            local_files=host.local if self.config.local_recovery else None,
+            host=host.name,
         )
         driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
         return driver
@@ -403,9 +415,9 @@ class SimulatedWorld:
         """Kill an executor and everything on it; a new one takes its place, on the same host unless that is lost."""
         self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
         executor.alive = False
-        disk = SimulatedDisk() if lose_disk else executor.local_disk
+        host = self.hosts.replace(executor.host) if lose_disk else executor.host
         self.executors[self.executors.index(executor)] = SimulatedExecutor(
-            self._executors_started, self.disk.host(), disk
+            self._executors_started, self.disk.host(), host
         )
         self._executors_started += 1
         for process in executor.subtasks:
@@ -413,6 +425,7 @@ class SimulatedWorld:
                 self.kill_process(process)
         if lose_unsynced:
             executor.files.lose_unsynced()
+            host.local.lose_unsynced()
 
     def kill_process(self, process: SimulatedSubtask) -> None:
         """Kill one process; the coordinator notices after a latency, or by its silence."""

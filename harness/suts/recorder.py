@@ -7,14 +7,15 @@ opened at once, before retention may delete it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.oracle.history import Operation, Outcome, SnapshotView
 from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
 from reference_impl.ids import SubtaskId
 from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint
+from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint, StateRestored
+from reference_impl.protocol.slots import Placement
 
 
 @dataclass(slots=True)
@@ -77,6 +78,34 @@ class RunRecorder:
         if outcome != "finished":
             self.note("attempt", Outcome.INFO, {"attempt": attempt, "reason": reason})
 
+    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
+        """Where subtasks go; told with local recovery on."""
+        self.note(
+            "placement",
+            Outcome.OK,
+            {
+                "attempt": attempt,
+                "hosts": {str(subtask): host for subtask, host in placement.hosts.items()},
+                "slots": dict(placement.capacity),
+                "homes": {str(subtask): list(hosts) for subtask, hosts in placement.homes.items()},
+            },
+        )
+
+    def state_restored(self, message: StateRestored) -> None:
+        """A subtask has its state, file by file (LOC-4)."""
+        files = [
+            {
+                "operator": file.operator,
+                "path": file.path,
+                "key_groups": [file.key_groups.start, file.key_groups.end],
+                "served_by": file.served_by.value,
+                "reason": file.reason,
+            }
+            for file in message.files
+        ]
+        value = {"attempt": message.attempt, "checkpoint": message.checkpoint, "files": files}
+        self.note("restore", Outcome.OK, value, process=str(message.subtask))
+
     def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
         """The sources are told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
@@ -85,11 +114,14 @@ class RunRecorder:
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived."""
         metrics, subtask = message.metrics, str(message.subtask)
-        self.note(
-            "ack",
-            Outcome.OK,
-            {"checkpoint": message.checkpoint, "attempt": message.attempt, "subtask": subtask},
-        )
+        value: dict[str, Any] = {
+            "checkpoint": message.checkpoint,
+            "attempt": message.attempt,
+            "subtask": subtask,
+        }
+        if metrics.local is not None:
+            value["local"] = {**asdict(metrics.local), "held": list(metrics.local.held)}
+        self.note("ack", Outcome.OK, value)
         self.snapshots.append(
             SnapshotRecord(
                 checkpoint=message.checkpoint,

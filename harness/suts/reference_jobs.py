@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from harness.errors import UsageProblem
 from harness.plan import TrialPlan
 from harness.workloads.registry import workload_named
 from harness.workloads.workload import SplitData, Workload
-from reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, RestartConfig
+from reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, OnUnreadable, RestartConfig
 from reference_impl.operators.api import Source
 from reference_impl.operators.functions import Aggregate, Count, Emission, Row, Sum
 from reference_impl.operators.graph import JobGraph
 from reference_impl.operators.job import StreamJob
+from reference_impl.operators.process import KeyedProcess
 from reference_impl.operators.sinks import FileSink
 from reference_impl.operators.sources import CollectionSource, ParquetSource
+from reference_impl.state.keyed import KeyedStates, NamedState, ValueCell
 
 OUTPUT = "output"
 """Directory of the committed output, below the trial's file system root."""
@@ -78,6 +81,8 @@ def job_config(plan: TrialPlan) -> JobConfig:
         restart=RestartConfig(restarts, plan.restart.delay_ms if restarts else 0),
         write_through=plan.topology.write_through,
         storage_root=CHECKPOINTS,
+        local_recovery=plan.local_recovery,
+        on_unreadable=OnUnreadable(plan.on_unreadable),
     )
 
 
@@ -117,7 +122,7 @@ def build_graph(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph
         aggregate.name: Count() if aggregate.column is None else Sum(aggregate.column)
         for aggregate in spec.aggregates
     }
-    return (
+    totals = (
         StreamJob(workload.name, max_parallelism=topology.max_parallelism)
         .source(source, parallelism=topology.sources, name="source")
         .key_by(*spec.key_columns)
@@ -128,9 +133,11 @@ def build_graph(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph
             parallelism=topology.keyed,
             name="totals",
         )
-        .sink(FileSink(OUTPUT), parallelism=topology.sinks, name="sink", chain=False)
-        .build()
     )
+    if topology.stateful_operators > 1:
+        witness = KeyedProcess("witness", spec.key_columns, partial(Witness, spec.aggregates[0].name))
+        totals = totals.then(witness)
+    return totals.sink(FileSink(OUTPUT), parallelism=topology.sinks, name="sink", chain=False).build()
 
 
 def _graph_without_shuffle(plan: TrialPlan, workload: Workload, source: Source) -> JobGraph:
@@ -145,6 +152,29 @@ def _graph_without_shuffle(plan: TrialPlan, workload: Workload, source: Source) 
         .sink(FileSink(OUTPUT), parallelism=width, name="sink", chain=False)
         .build()
     )
+
+
+class Witness:
+    """A second stateful operator in the chain: counts the records of each key too, and contradicts a wrong count."""
+
+    def __init__(self, column: str) -> None:
+        """Take the column that has the count of the operator before."""
+        self._column = column
+        self._count: NamedState[ValueCell[int]] | None = None
+
+    def open(self, states: KeyedStates) -> None:
+        """Name the state."""
+        self._count = states.value("seen", int)
+
+    def process(self, group: int, key: bytes, row: Row) -> tuple[Row]:
+        """Pass the record on; raises ValueError if the two operators do not agree."""
+        assert self._count is not None, "open comes first"
+        cell = self._count.of(group, key)
+        seen = (cell.get() or 0) + 1
+        if row[self._column] != seen:
+            raise ValueError(f"{row} is the {seen}. record of its key, by the state of the next operator")
+        cell.set(seen)
+        return (row,)
 
 
 def _twice(row: Row) -> tuple[Row, Row]:

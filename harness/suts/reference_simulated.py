@@ -76,6 +76,7 @@ class ReferenceSimulated:
             Capability.UNSYNCED_LOSS,
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
+            Capability.STORAGE_FAULTS,
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,

@@ -39,6 +39,7 @@ from harness.suts.reference_jobs import (
     subtask_names,
 )
 from harness.suts.snapshot_views import open_checkpoint, open_restored, view_storage
+from harness.suts.spark_disks import JobDisks, primary_of
 from harness.suts.spark_network import ProxyNetwork
 from harness.suts.spark_proxies import ProxyServers
 from harness.suts.spark_targets import SparkTargets
@@ -49,7 +50,8 @@ from harness.workloads.workload import Workload, read_splits, write_splits
 from reference_impl.ids import SubtaskId
 from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint
+from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint, StateRestored
+from reference_impl.protocol.slots import Placement
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import ProtocolPoint
 from reference_impl.spark.deployment import SparkJobRunner
@@ -116,6 +118,12 @@ class _Watcher(JobObserver):
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         self.books.attempt_started(attempt, restored_checkpoint)
+
+    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
+        self.books.subtasks_assigned(attempt, placement)
+
+    def state_restored(self, message: StateRestored) -> None:
+        self.books.state_restored(message)
 
     def attempt_running(self, attempt: int) -> None:
         self.books.attempt_running(attempt)
@@ -192,6 +200,7 @@ class ReferenceSpark:
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
+            Capability.STORAGE_FAULTS,
         }
     )
 
@@ -314,8 +323,14 @@ class ReferenceSpark:
         watcher.runner = runner
         watcher.epoch_ms = watcher.books.epoch_ms = runner.now_ms()
         assert self._cluster is not None
+        disks = JobDisks(self._cluster.directory, self._config.worker_host, graph.name, root)
         targets = SparkTargets(
-            runner.subtask_processes, watcher.note_kill, self._cluster.local_directory, network
+            runner.subtask_processes,
+            watcher.note_kill,
+            disks,
+            lambda subtask: primary_of(subtask, storage, root),
+            plan.local_recovery,
+            network,
         )
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, network
@@ -324,6 +339,7 @@ class ReferenceSpark:
                 end, reason, pending = _wait(runner, watcher, nemesis, plan)
             finally:
                 nemesis.heal_all()  # before the runner closes: what is stopped cannot leave
+        disks.wipe_all()
         duration_ms = watcher.now_ms()
         books = watcher.books
         if end is End.STUCK:

@@ -62,6 +62,11 @@ def open_checkpoint(
         state=state,
         subtasks=tuple(str(part.subtask) for part in completed.snapshots),
         problem=problem,
+        files={
+            str(part.subtask): tuple(handle.path for handle in part.handles())
+            for part in completed.snapshots
+            if part.handles()
+        },
     )
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import psutil
 
 from faults.targets import NoTargets, TargetGone
 from faults.vocabulary import Peers
+from harness.suts.spark_disks import JobDisks
 from harness.suts.spark_network import ProxiedLink, ProxyNetwork
+from harness.suts.state_copies import LocalCopies, PrimaryCopies
 from reference_impl.ids import SubtaskId
 from reference_impl.spark.observer import SubtaskProcess
 
@@ -101,38 +101,6 @@ class SignalledProcess:
         return family
 
 
-class LostHost:
-    """An executor together with the local disk of its host; implements ``faults.targets.ProcessTarget``."""
-
-    def __init__(self, executor: SignalledProcess, local_directory: Path) -> None:
-        """Take the executor, and the directory for local files of its Spark worker."""
-        self._executor = executor
-        self._directory = local_directory
-        self._wiped: list[Path] = []
-
-    @property
-    def description(self) -> str:
-        """Return what is hit, for the fault log."""
-        return f"{self._executor.description}, with the local files in {self._directory.parent.name}"
-
-    def kill(self, lose_unsynced: bool = False) -> None:
-        """Kill the executor, then remove what it left on its disk; raises TargetGone if it was dead already."""
-        self._executor.kill(lose_unsynced)
-        # The directories themselves are those of the Spark worker, which lives on and hands them to the next executor.
-        kept = set(self._directory.glob("spark-*")) | set(self._directory.glob("spark-*/executor-*"))
-        places = [self._directory, *sorted(kept)]
-        self._wiped = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
-        for entry in self._wiped:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
-
-    def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and nothing of what it had left is there."""
-        return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
-
-
 def _look_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _SIGNAL_TIMEOUT_S
     while not holds() and time.monotonic() < deadline:
@@ -144,6 +112,30 @@ def _status(process: psutil.Process) -> str:
         return str(process.status())
     except psutil.NoSuchProcess:
         return str(psutil.STATUS_DEAD)
+
+
+class LostHost:
+    """An executor and the local copies on its worker's disk: what a machine takes with it."""
+
+    def __init__(self, executor: SignalledProcess, host: str, disks: JobDisks) -> None:
+        """Take the executor's process and the disks of the job."""
+        self._executor = executor
+        self._host = host
+        self._disks = disks
+
+    @property
+    def description(self) -> str:
+        """Return what is hit, for the fault log."""
+        return f"host {self._host}: its disk, and {self._executor.description}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Kill the executor with all it started, then wipe the disk; raises TargetGone if it was dead already."""
+        self._executor.kill(lose_unsynced)
+        self._disks.wipe(self._host)
+
+    def is_dead(self) -> bool:
+        """Tell whether the executor is gone, and nothing is left of the job on the disk."""
+        return self._executor.is_dead() and self._host not in self._disks.directories()
 
 
 def _is_dead(process: psutil.Process) -> bool:
@@ -160,18 +152,29 @@ class SparkTargets(NoTargets):
         self,
         processes: Callable[[], Mapping[SubtaskId, SubtaskProcess]],
         on_kill: Callable[[], None],
-        local_directory: Callable[[str], Path | None] = lambda _host: None,
+        disks: JobDisks,
+        primaries: Callable[[str], PrimaryCopies],
+        local_recovery: bool,
         network: ProxyNetwork | None = None,
     ) -> None:
-        """Look subtasks up in what ``processes()`` says at that moment.
+        """Look subtasks up in what ``processes()`` says at that moment; ``disks`` are the workers' own.
 
-        ``local_directory`` gives a host's directory for local files, None for a host of nobody's. Without a
-        ``network`` no connection is exposed.
+        Without a ``network`` no connection is exposed.
         """
         self._processes = processes
         self._on_kill = on_kill
-        self._local_directory = local_directory
+        self._disks = disks
+        self._primaries = primaries
+        self._local_recovery = local_recovery
         self._network = network
+
+    def local_copies_of(self, subtask: str) -> LocalCopies | None:
+        """Return the copies of a subtask on the workers' disks, with local recovery on."""
+        return self._disks.copies_of(subtask) if self._local_recovery else None
+
+    def primary_of(self, subtask: str) -> PrimaryCopies:
+        """Return a subtask's part of the latest completed checkpoint."""
+        return self._primaries(subtask)
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor JVM that hosts a subtask now."""
@@ -196,8 +199,7 @@ class SparkTargets(NoTargets):
     def host_of(self, subtask: str) -> LostHost | None:
         """Return the executor that hosts a subtask now, with its host's local files."""
         executor, host = self.executor_of(subtask), self._host(subtask)
-        directory = self._local_directory(host) if host is not None else None
-        return LostHost(executor, directory) if executor is not None and directory is not None else None
+        return LostHost(executor, host, self._disks) if executor is not None and host is not None else None
 
     def link(self, sender: str, receiver: str) -> ProxiedLink | None:
         """Return the connection between two subtasks, or a subtask's to the coordinator."""

@@ -50,6 +50,11 @@ class OperatorContext:
     """Keyed operators flush their accumulators to the store after every batch, not only at barriers."""
     working_directory: Callable[[str], str | None] = lambda _uid: None
     """Makes an operator's local directory, if the state backend needs one."""
+    defer_restored_commits: bool = False
+    """Sinks commit what a restored checkpoint had prepared only with the next one that completes: until every subtask
+    has its state, an older checkpoint may still be chosen instead (REC-4)."""
+    files_wanted: int = 1
+    """Into how many files a snapshot of keyed state may usefully be cut."""
 
     def open_store(self, uid: str, restored: OperatorSnapshot | None) -> KeyedStateStore:
         """Open the keyed state of one operator, with what a checkpoint held of it (REC-1)."""
@@ -61,6 +66,7 @@ class OperatorContext:
             self.attempt,
             self.key_groups,
             self.working_directory(uid),
+            self.files_wanted,
         )
         handles = restored.handles if restored is not None else ()
         return self.state_backend.open(scope, handles, self.reader)

@@ -77,6 +77,10 @@ class Stream:
         """Replace every record by the rows that ``function`` returns."""
         return _then(self, FlatMap(uid or _free_uid(self, "flat_map"), function), name, parallelism)
 
+    def then(self, operator: OperatorSpec) -> Stream:
+        """Chain any operator to the last vertex. A keyed one sees the keys of the partitioning that it has."""
+        return _chained(self, operator)
+
     def key_by(self, *columns: str) -> KeyedStream:
         """Partition by the values of columns; ``aggregate`` follows."""
         if not columns:

@@ -106,14 +106,17 @@ class TransactionalFileSink:
         return tuple(self._prepared)
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Finish the commits of the restored checkpoint, then remove what older attempts left behind."""
+        """Finish the commits of the restored checkpoint, or keep them for the next; remove what older attempts left."""
         self._files = context.output_files
         self._syncs = DirectorySync(context.output_files)
         self._subtask_name = f"{quote(context.subtask.vertex, safe='')}-{context.subtask.index}"
         self._attempt = context.attempt
         transactions = restored.transactions if restored is not None else ()
         self._input_ended = restored is not None and restored.input_ended
-        self.recover_and_commit(transactions)
+        if context.defer_restored_commits:
+            self._prepared = list(transactions)
+        else:
+            self.recover_and_commit(transactions)
         self.discard_leftovers(transactions)
 
     def process(self, payload: Payload) -> None:

@@ -57,7 +57,7 @@ from reference_impl.protocol.coordinator_events import (
 )
 from reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
 from reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
-from reference_impl.protocol.recovery import RestartStrategy, plan_recovery
+from reference_impl.protocol.recovery import RecoveryPlan, RestartStrategy, plan_recovery
 
 Commands = tuple[CoordinatorCommand, ...]
 
@@ -82,6 +82,8 @@ class CoordinatorMachine:
         self._terminal = tuple(terminal)
         self._admission = CheckpointAdmission(config.checkpoints) if config.checkpoints else None
         self._restart = RestartStrategy(config.restart)
+        self._unreadable: dict[CheckpointId, str] = {}
+        """Completed checkpoints that could be restored from no copy, and what was said of each."""
         self._last_checkpoint = 0
         self._last_trigger_ms: float | None = None
         self._last_end_ms: float | None = None
@@ -152,7 +154,10 @@ class CoordinatorMachine:
         self._not_running = dict.fromkeys(self._subtasks)
         self._consuming = dict.fromkeys(self._terminal)
         self._committing = dict.fromkeys(self._terminal)
-        return (DeployAttempt(self.attempt, plan_recovery(self.completed).restore, self._last_checkpoint),)
+        return (DeployAttempt(self.attempt, self._recovery().restore, self._last_checkpoint),)
+
+    def _recovery(self) -> RecoveryPlan:
+        return plan_recovery(self.completed, self._unreadable, self.config.on_unreadable)
 
     def _on_running(self, event: RunningReceived) -> Commands:
         if event.attempt != self.attempt or self.state is not JobState.DEPLOYING:
@@ -169,6 +174,8 @@ class CoordinatorMachine:
         live = (JobState.DEPLOYING, JobState.RUNNING, JobState.FINISHING)
         if event.attempt != self.attempt or self.state not in live:
             return ()
+        if event.unreadable is not None:
+            self._unreadable.setdefault(event.unreadable, event.reason)
         return self._stop(event.at_ms, event.reason, event.subtask)
 
     def _stop(self, now_ms: float, reason: str, failed: SubtaskId | None = None) -> Commands:
@@ -196,6 +203,10 @@ class CoordinatorMachine:
     def _restart_when_quiet(self, now_ms: float) -> Commands:
         if not self._stopped or any(pending.completing for pending in self.pending.values()):
             return ()
+        problem = self._recovery().problem
+        if problem is not None:
+            self.state = JobState.FAILED
+            return (FailJob(problem),)
         delay_ms = self._restart.next_delay_ms()
         if delay_ms is None:
             self.state = JobState.FAILED
@@ -345,6 +356,11 @@ class CoordinatorMachine:
         assert self.config.checkpoints is not None
         commands: list[CoordinatorCommand] = [DiscardCheckpoint(abandoned) for abandoned in self._abandoned]
         self._abandoned.clear()
+        # Now that a newer one is complete, those that nobody can read are of no use.
+        for unreadable in [c for c in self.completed if c.checkpoint in self._unreadable]:
+            self.completed.remove(unreadable)
+            del self._unreadable[unreadable.checkpoint]
+            commands.append(DiscardCheckpoint(unreadable.checkpoint))
         for older in [p for n, p in self.pending.items() if n < checkpoint and not p.completing]:
             commands.extend(self._abort(older, now_ms, f"subsumed by checkpoint {checkpoint}"))
         self.completed.sort(key=lambda completed: completed.checkpoint)

@@ -56,6 +56,8 @@ class AttemptFailed:
     attempt: AttemptNumber
     reason: str
     subtask: SubtaskId | None = None
+    unreadable: CheckpointId | None = None
+    """The checkpoint that the subtask could restore from no copy, if that is why (REC-4)."""
 
 
 @dataclass(frozen=True, slots=True)

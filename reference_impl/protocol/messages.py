@@ -7,6 +7,7 @@ older attempt still sends (REC-2). Times are milliseconds of the coordinator's c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 
@@ -100,6 +101,52 @@ class SubtaskSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalCopy:
+    """Names the secondary copy of one subtask's part of a checkpoint, on the disk of the host that wrote it."""
+
+    subtask: SubtaskId
+    checkpoint: CheckpointId
+    attempt: AttemptNumber
+    """The attempt that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCopyReport:
+    """What became of a secondary copy; nothing depends on it but what people and reports are told (LOC-2, LOC-3)."""
+
+    kept: bool
+    """Whether the copy of the acknowledged checkpoint is whole."""
+    problem: str
+    """Why it is not; empty if there was nothing to copy, or if it is."""
+    confirmed: int
+    """The newest checkpoint that the subtask knows to be complete; 0 for none."""
+    held: tuple[int, ...]
+    """Checkpoints of which the subtask has anything at all on its host, ascending."""
+    host: str = ""
+    """Where the copy is."""
+
+
+class ServedBy(StrEnum):
+    """Which copy of a state file a restore read."""
+
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredFile:
+    """Where one state file of a restored checkpoint came from (LOC-4)."""
+
+    operator: str
+    path: str
+    """The file in checkpoint storage, whichever copy was read."""
+    key_groups: KeyGroupRange
+    served_by: ServedBy
+    reason: str = ""
+    """Why the secondary did not serve it."""
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotMetrics:
     """How one subtask's part of a checkpoint went (ALN-3, SNP-7). Times in milliseconds, sizes in bytes."""
 
@@ -110,6 +157,8 @@ class SnapshotMetrics:
     bytes_written: int = 0
     started_at_ms: float = 0.0
     """When the first barrier arrived (for a source: the trigger)."""
+    local: LocalCopyReport | None = None
+    """The secondary copy; None without local recovery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +231,16 @@ class SubtaskRunning:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRestored:
+    """The subtask has its state; says which copy served each file, and so each key group (LOC-4)."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+    checkpoint: CheckpointId
+    files: tuple[RestoredFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AcknowledgeCheckpoint:
     """The subtask's copy of its state is durable (SNP-3)."""
 
@@ -226,10 +285,13 @@ class SubtaskFailed:
     attempt: AttemptNumber
     subtask: SubtaskId
     reason: str
+    unreadable: CheckpointId | None = None
+    """The checkpoint that it could not restore, by any copy, if that is why (LOC-5, REC-4)."""
 
 
 FromSubtask = (
     SubtaskRunning
+    | StateRestored
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | InputConsumed

@@ -16,6 +16,8 @@ from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.protocol.subtask import SubtaskMachine
 from reference_impl.state.backend import StateBackend
 from reference_impl.state.heap import HeapStateBackend
+from reference_impl.storage.filesystem import FileSystem
+from reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore
 
 
 def build_operator(spec: OperatorSpec, plane: DataPlane) -> Operator:
@@ -40,3 +42,5 @@ class Components:
     """None: ``runtime.subtask_driver.SubtaskDriver`` (named late, for it needs this module)."""
     build_operator: Callable[[OperatorSpec, DataPlane], Operator] = build_operator
     wrap_reader: Callable[[SourceReader], SourceReader] = as_it_is
+    local_state: Callable[[FileSystem, LocalScope], TaskLocalStateStore] = TaskLocalStateStore
+    """Keeps secondary copies, with local recovery on (LOC-1)."""

@@ -46,12 +46,14 @@ from reference_impl.protocol.messages import (
     InputConsumed,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    StateRestored,
     SubtaskFailed,
     SubtaskRunning,
     ToSubtask,
     TransactionsCommitted,
     TriggerCheckpoint,
 )
+from reference_impl.protocol.slots import Placement
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import (
     BackgroundExecutor,
@@ -76,6 +78,12 @@ class CoordinatorObserver(Protocol):
 
     def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
         """An attempt ended: ``failed`` or ``finished``."""
+
+    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
+        """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""
+
+    def state_restored(self, message: StateRestored) -> None:
+        """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
 
     def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
         """The sources are told to inject barriers."""
@@ -181,8 +189,10 @@ class CoordinatorDriver:
             case TransactionsCommitted(attempt=attempt, subtask=subtask, checkpoint=checkpoint):
                 self.ports.observer.committed(subtask, attempt, checkpoint)
                 self.feed(CommitReceived(now_ms, attempt, subtask, checkpoint))
-            case SubtaskFailed(attempt=attempt, subtask=subtask, reason=reason):
-                self.on_attempt_failed(attempt, f"{subtask}: {reason}", subtask)
+            case StateRestored():
+                self.ports.observer.state_restored(message)
+            case SubtaskFailed(attempt=attempt, subtask=subtask, reason=reason, unreadable=unreadable):
+                self.feed(AttemptFailed(now_ms, attempt, f"{subtask}: {reason}", subtask, unreadable))
             case _:
                 raise ProtocolError(f"the coordinator knows no message {message!r}")
 

@@ -7,7 +7,12 @@ from collections.abc import Callable, Sequence
 
 from reference_impl.errors import SnapshotCancelled
 from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import OperatorSnapshot, SnapshotMetrics, StateHandle
+from reference_impl.protocol.messages import (
+    LocalCopyReport,
+    OperatorSnapshot,
+    SnapshotMetrics,
+    StateHandle,
+)
 from reference_impl.state.backend import SnapshotFuture
 
 
@@ -91,8 +96,8 @@ class SnapshotInProgress:
         self._async_ended_ms = now_ms
         self.parts = parts
 
-    def metrics(self) -> SnapshotMetrics:
-        """Return what is reported with the acknowledgement (ALN-3, SNP-7)."""
+    def metrics(self, local: LocalCopyReport | None = None) -> SnapshotMetrics:
+        """Return what is reported with the acknowledgement (ALN-3, SNP-7); ``local``: of the secondary copy."""
         return SnapshotMetrics(
             alignment_ms=self._alignment_ms,
             alignment_buffered_bytes=self._buffered_bytes,
@@ -100,6 +105,7 @@ class SnapshotInProgress:
             async_ms=self._async_ended_ms - self._sync_ended_ms,
             bytes_written=sum(handle.size for part in self.parts for handle in part.handles),
             started_at_ms=self._started_at_ms,
+            local=local,
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reference_impl.config import CheckpointMode, JobConfig
+from reference_impl.config import CheckpointMode, JobConfig, OnUnreadable
 from reference_impl.errors import OperatingError
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane, OperatorContext
@@ -71,9 +71,13 @@ from reference_impl.runtime.ports import (
 from reference_impl.runtime.promises import Promises
 from reference_impl.runtime.routing import Router
 from reference_impl.runtime.snapshotting import SnapshotInProgress
+from reference_impl.runtime.state_copies import StateCopies
 from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.checkpoint_storage import CheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
+from reference_impl.storage.local_recovery import (
+    FILES_WANTED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +109,10 @@ class SubtaskPorts:
     """Bytes that wait in the input channels that are held back now (ALN-3)."""
     working_root: str | None = None
     """Local directory for the files of state backends; None: the system's temporary directory."""
-
-
-class _Writers:
-    """Makes state writers in the name of one subtask and attempt."""
-
-    def __init__(self, storage: CheckpointStorage, deployment: SubtaskDeployment) -> None:
-        self._storage = storage
-        self._deployment = deployment
-
-    def writer(self, checkpoint: CheckpointId, operator: str) -> Any:
-        return self._storage.writer(checkpoint, self._deployment.attempt, self._deployment.subtask, operator)
+    local_files: FileSystem | None = None
+    """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
+    host: str = ""
+    """What the host is called."""
 
 
 class SubtaskDriver:
@@ -150,19 +147,23 @@ class SubtaskDriver:
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
         state_backend = components.state_backend()
         self._working = WorkingDirectory(state_backend, ports.working_root)
+        key_groups = graph.key_groups_of(deployment.subtask)
+        self.copies = StateCopies(deployment, key_groups, ports, components)
         self._context = OperatorContext(
             job=deployment.job,
             subtask=deployment.subtask,
             parallelism=vertex.parallelism,
             attempt=deployment.attempt,
-            key_groups=graph.key_groups_of(deployment.subtask),
+            key_groups=key_groups,
             max_parallelism=graph.max_parallelism,
             state_backend=state_backend,
-            reader=ports.storage,
-            writers=_Writers(ports.storage, deployment),
+            reader=self.copies.reader,
+            writers=self.copies,
             output_files=ports.files,
             write_through=deployment.config.write_through,
             working_directory=self._working.of_operator,
+            defer_restored_commits=deployment.config.on_unreadable is OnUnreadable.OLDER,
+            files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
         )
         self.reader = None
         if vertex.source is not None:
@@ -180,15 +181,18 @@ class SubtaskDriver:
     def open(self) -> None:
         """Open the operators, restore their state, and report that the subtask runs.
 
-        Raises OperatingError (StorageError, CorruptStateError) if the state cannot be restored.
+        Raises RestoreError if a state file can be read from no copy (LOC-5), any other OperatingError if something
+        else fails, and UsageError if local copies would lie on another file system than the backend's (LOC-10).
         """
         restore = self.deployment.restore
         probe = self.ports.probe
+        self.copies.check(self._working)
         if restore is not None:
             probe.reach(ProtocolPoint.RESTORE_STARTED, self.deployment.restored_checkpoint)
         parts = {part.operator: part for part in restore.operators} if restore is not None else {}
         for operator in self.operators:
-            operator.open(self._context, parts.get(operator.uid))
+            self.copies.open(operator, self._context, parts.get(operator.uid))
+        self.copies.restored()
         source_part = parts.get(self._source_uid)
         if self.reader is not None and source_part is not None:
             self.reader.restore(source_part.positions)
@@ -220,7 +224,10 @@ class SubtaskDriver:
                 self.feed(CompletionReceived(checkpoint))
             case NotifyCheckpointAborted(checkpoint=checkpoint):
                 self.feed(AbortReceived(checkpoint))
-            case FinishSubtask() | CancelSubtask():
+            case FinishSubtask():
+                self.finished = True
+                self.copies.finish()
+            case CancelSubtask():
                 self.finished = True
 
     def poll_source(self) -> float | None:
@@ -246,11 +253,15 @@ class SubtaskDriver:
         """
         for snapshot in self._snapshots.values():
             snapshot.cancel()
+            if not snapshot.parts:
+                # What is stored may still become part of a completed checkpoint: its copy stays.
+                self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
         # If the disk refuses, it is left: the process ends in any case.
         with contextlib.suppress(OperatingError):
             self._promises.break_if_superseded(self.operators)
         try:
+            self.copies.close()
             for operator in self.operators:
                 operator.close()
             if self.reader is not None:
@@ -305,7 +316,7 @@ class SubtaskDriver:
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except OperatingError as error:
-            snapshot.cancel()
+            self.copies.cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
@@ -322,10 +333,11 @@ class SubtaskDriver:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
         snapshot = self._snapshots[command.checkpoint]
         if snapshot.done:
-            self._stored(command.checkpoint, snapshot.run(), None)
+            self._stored(command.checkpoint, self.copies.run(snapshot), None)
             return
         self.ports.background.submit(
-            snapshot.run, lambda result, error: self._stored(command.checkpoint, result, error)
+            lambda: self.copies.run(snapshot),
+            lambda result, error: self._stored(command.checkpoint, result, error),
         )
 
     def _stored(
@@ -337,7 +349,7 @@ class SubtaskDriver:
         if checkpoint not in self._snapshots:
             return  # cancelled meanwhile
         if isinstance(error, OperatingError):
-            self._snapshots.pop(checkpoint).cancel()
+            self.copies.cancel(self._snapshots.pop(checkpoint))
             self.feed(SnapshotFailed(checkpoint, str(error)))
         elif error is not None:
             raise error
@@ -350,17 +362,16 @@ class SubtaskDriver:
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         snapshot = self._snapshots.pop(command.checkpoint, None)
         if snapshot is not None:
-            snapshot.cancel()
+            self.copies.cancel(snapshot)
 
     def _acknowledge(self, command: SendAcknowledge) -> None:
         snapshot = self._snapshots.pop(command.checkpoint)
         deployment = self.deployment
         part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts)
+        metrics = snapshot.metrics(self.copies.report(command.checkpoint))
         self._promises.acknowledged(command.checkpoint, part)
         self.ports.coordinator.send(
-            AcknowledgeCheckpoint(
-                deployment.attempt, command.checkpoint, deployment.subtask, part, snapshot.metrics()
-            )
+            AcknowledgeCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, part, metrics)
         )
         self.ports.probe.reach(ProtocolPoint.ACKNOWLEDGED, command.checkpoint)
 
@@ -376,6 +387,7 @@ class SubtaskDriver:
         self._promises.completed(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_completed(command.checkpoint)
+        self.copies.completed(command.checkpoint)
         if self.is_terminal:
             deployment = self.deployment
             self.ports.probe.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, command.checkpoint)
@@ -388,6 +400,7 @@ class SubtaskDriver:
         self._promises.aborted(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
+        self.copies.drop(command.checkpoint)
 
     def _end_input(self, command: EndInput) -> None:
         for position, operator in enumerate(self.operators):

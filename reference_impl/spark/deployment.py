@@ -30,7 +30,7 @@ from reference_impl.operators.arrow import ArrowPlane
 from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.coordinator_events import JobState
 from reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, FromSubtask
-from reference_impl.protocol.slots import Slot, assign
+from reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
 from reference_impl.runtime.ports import ProtocolPoint
@@ -53,6 +53,7 @@ from reference_impl.spark.routes import ChannelEnds, CoordinatorAddress, DirectR
 from reference_impl.spark.stage import BarrierStage, StageOutcome
 from reference_impl.spark.subtask_process import SubtaskProgram
 from reference_impl.spark.warming import ExecutorWarmer
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
 _log = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class SparkJobRunner:
             subtasks=self,
             deployer=self,
             background=self._background,
-            storage=self._components.checkpoint_storage(files, self._graph.name, self._config.storage_root),
+            storage=FileCheckpointStorage(files, self._graph.name, self._config.storage_root),
             observer=self._observer,
         )
         driver = CoordinatorDriver(self._graph, self._config, ports, self._components)
@@ -252,6 +253,7 @@ class SparkJobRunner:
             attempt=AttemptNumber(attempt),
             options=self._options,
             secret=self._secret,
+            local_recovery=self._config.local_recovery,
         )
         group = f"{self._graph.name}-{self._run_id}-attempt-{attempt}"
 
@@ -338,7 +340,11 @@ class SparkJobRunner:
             if connection.offer is not None
         }
         slots = [Slot(offer.host, offer.executor_id, number) for number, offer in offers.items()]
-        chosen = assign(slots, self._graph.subtasks)
+        copies = {offer.host: offer.copies for offer in offers.values()}
+        homes = homes_of(attempt.restore, copies)
+        chosen = assign(slots, self._graph.subtasks, homes)
+        if self._config.local_recovery:
+            self._observer.subtasks_assigned(attempt.number, placement_of(slots, chosen, homes))
         for subtask, slot in chosen.items():
             connection = attempt.offered[slot.number]
             connection.subtask = subtask

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reference_impl.ids import ChannelId, SubtaskId
+from reference_impl.protocol.messages import LocalCopy
 from reference_impl.runtime.subtask_driver import SubtaskDeployment
 
 
@@ -26,6 +27,8 @@ class SlotOffer:
     """The executor's JVM; 0 if it could not be found."""
     executor_id: str
     """What Spark calls the executor; empty if it could not be found."""
+    copies: tuple[LocalCopy, ...] = ()
+    """The local copies of state on the slot's host, with local recovery on (LOC-9)."""
 
 
 @dataclass(frozen=True, slots=True)

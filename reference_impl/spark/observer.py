@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from reference_impl.ids import SubtaskId
 from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint
+from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint, StateRestored
+from reference_impl.protocol.slots import Placement
 from reference_impl.runtime.ports import ProtocolPoint
 
 
@@ -47,6 +48,12 @@ class JobObserver:
 
     def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
         """An attempt ended: ``failed`` or ``finished``."""
+
+    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
+        """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""
+
+    def state_restored(self, message: StateRestored) -> None:
+        """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
 
     def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
         """The sources are told to inject barriers."""

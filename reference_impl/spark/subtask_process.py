@@ -24,9 +24,10 @@ from reference_impl.errors import OperatingError
 from reference_impl.ids import AttemptNumber
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput, SubtaskFailed
+from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.runtime.state_copies import failure_of
 from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
 from reference_impl.spark.control_link import ControlLink, SlotProbe
 from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
@@ -46,6 +47,7 @@ from reference_impl.spark.transport import (
 from reference_impl.spark.wire import ConnectionLost
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
+from reference_impl.storage.local_recovery import copies_on, local_root
 
 _SYMPTOM_GRACE_S = 0.05
 _log = logging.getLogger(__name__)
@@ -79,6 +81,20 @@ class SubtaskProgram:
     attempt: AttemptNumber
     options: SparkOptions
     secret: bytes = field(repr=False)
+    local_recovery: bool = False
+    """Whether slots offer their host's disk for copies of state (LOC-1)."""
+
+    def local_files(self) -> LocalFileSystem | None:
+        """Return the host's directory for the job's copies; None without local recovery.
+
+        It lies in what Spark's worker gives its application for local files. That directory belongs to the
+        application and not to the executor: the next executor on the worker finds it, and the worker removes it
+        with the application. It is gone when the host is.
+        """
+        base = local_directory()
+        if not self.local_recovery or base is None:
+            return None
+        return LocalFileSystem(local_root(base, self.graph.name, self.files_root))
 
     def __call__(self, _partition: Iterable[Any]) -> Iterator[StatusRow]:
         """Be a slot; the body of ``mapPartitions`` on a barrier stage."""
@@ -102,9 +118,13 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
         server.close()
         raise
     try:
-        offer = SlotOffer(number, executor.host, server.port, os.getpid(), executor.pid, executor.name)
+        local = program.local_files()
+        copies = copies_on(local, program.graph.subtasks) if local is not None else ()
+        offer = SlotOffer(
+            number, executor.host, server.port, os.getpid(), executor.pid, executor.name, copies
+        )
         deploy = link.await_deployment(offer)
-        end, reason = _SubtaskRun(program, deploy, link, server).run()
+        end, reason = _SubtaskRun(program, deploy, link, server, executor.host).run()
         return (number, str(deploy.deployment.subtask), end, reason)
     except SubtaskCancelled as error:
         return (number, "", "cancelled", str(error))
@@ -157,12 +177,18 @@ class _SubtaskRun:
     """One subtask in this process."""
 
     def __init__(
-        self, program: SubtaskProgram, deploy: DeploySubtask, link: ControlLink, server: ChannelServer
+        self,
+        program: SubtaskProgram,
+        deploy: DeploySubtask,
+        link: ControlLink,
+        server: ChannelServer,
+        host: str,
     ) -> None:
         self._program = program
         self._deploy = deploy
         self._link = link
         self._server = server
+        self._host = host
         self._opened = OpenConnections()
         self._inputs = program.graph.inputs_of(deploy.deployment.subtask)
         options = program.options
@@ -190,23 +216,23 @@ class _SubtaskRun:
             # explains more than the broken channel does: leave it a moment to say so.
             if self._link.ends_within(_SYMPTOM_GRACE_S):
                 return ("cancelled", str(error))
-            return self._failed(str(error))
+            return self._failed(error)
         except OperatingError as error:
-            return self._failed(str(error))
+            return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a bug of ours or of the job's functions: the job must learn it
             _log.exception("%s failed", deployment.subtask)
-            return self._failed(f"{type(error).__name__}: {error}")
+            return self._failed(error)
         finally:
             self._release()
         return ("finished", "")
 
-    def _failed(self, reason: str) -> tuple[str, str]:
-        deployment = self._deploy.deployment
+    def _failed(self, error: Exception) -> tuple[str, str]:
+        failure = failure_of(self._deploy.deployment, error)
         try:
-            self._link.send(SubtaskFailed(deployment.attempt, deployment.subtask, reason))
+            self._link.send(failure)
         except SubtaskCancelled:
-            return ("cancelled", reason)
-        return ("failed", reason)
+            return ("cancelled", failure.reason)
+        return ("failed", failure.reason)
 
     def _connect(self) -> TcpOutput:
         attempt, program = self._deploy.deployment.attempt, self._program
@@ -246,6 +272,8 @@ class _SubtaskRun:
             files=files,
             buffered_bytes=self._buffered_bytes,
             working_root=local_directory(),
+            local_files=program.local_files(),
+            host=self._host,
         )
         factory = program.components.subtask_driver or SubtaskDriver
         driver: SubtaskDriver = factory(deployment, program.graph, program.plane(), ports, program.components)

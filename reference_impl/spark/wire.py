@@ -30,6 +30,7 @@ _MESSAGES = (
     messages.FinishSubtask,
     messages.CancelSubtask,
     messages.SubtaskRunning,
+    messages.StateRestored,
     messages.AcknowledgeCheckpoint,
     messages.DeclineCheckpoint,
     messages.InputConsumed,

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from reference_impl.ids import CheckpointId, KeyGroupRange
 from reference_impl.protocol.messages import StateHandle
@@ -74,6 +75,9 @@ class StateScope:
     working_directory: str | None = None
     """An empty local directory of this store alone, removed after ``close``; None unless the backend declares
     LOCAL_FILES. It is scratch space: after a crash nobody reads it."""
+    files_wanted: int = 1
+    """Into how many files, by key groups, a snapshot may usefully be cut: a hint. A local copy that lost one file
+    still serves the others (LOC-6)."""
 
 
 class StateWriter(Protocol):
@@ -87,11 +91,29 @@ class StateWriter(Protocol):
         """
 
 
+@runtime_checkable
+class LinkingStateWriter(StateWriter, Protocol):
+    """A writer that also takes a finished local file, and may keep it by a hard link (LOC-10)."""
+
+    def write_file(
+        self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        """Do as ``write``; ``chunks`` are the content of ``file``, which is never changed any more."""
+
+
 class StateReader(Protocol):
     """Reads the files of a snapshot, verified against size and checksum."""
 
     def read(self, handle: StateHandle) -> bytes:
         """Return the file's content; raises CorruptStateError if it is not what was written."""
+
+
+@runtime_checkable
+class LocalStateReader(StateReader, Protocol):
+    """A reader that may have a file on the local disk already."""
+
+    def local_file(self, handle: StateHandle) -> Path | None:
+        """Return a verified local copy that may be linked but not changed; None: there is none, so ``read`` it."""
 
 
 class SnapshotFuture(Protocol, Generic[ResultT_co]):

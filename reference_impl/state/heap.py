@@ -5,7 +5,8 @@ of a dict is a full copy. The synchronous part of a snapshot notes which dicts e
 the first later write to a shared dict copies it (BE-01). The snapshot *pins* its version until the
 asynchronous part ends, fails or is cancelled; without a pin a write copies nothing (BE-07).
 
-**File format**, version 1. A snapshot is one file (none at all if the state is empty), in this order::
+**File format**, version 1. A snapshot is one file, or as many as the scope asks for, each with a part of the key
+groups (none at all if the state is empty). A file is, in this order::
 
     magic   8 bytes   b"heapsnap"
     blocks            one per non-empty (state name, key group): a MessagePack map, that is the number of
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from threading import Lock
 
@@ -167,6 +169,7 @@ class HeapStateStore:
     def __init__(self, scope: StateScope) -> None:
         """Start empty."""
         self._key_groups = scope.key_groups
+        self._slices = _slices(scope.key_groups, scope.files_wanted)
         self._states: _States = _States(self, scope.key_groups)
         self._version = 0
         self._outstanding: dict[int, tuple[CheckpointId, DeferredSnapshot[tuple[StateHandle, ...]]]] = {}
@@ -232,7 +235,7 @@ class HeapStateStore:
         self._version += 1
         version = self._version
         self._pins[version] = None
-        task = _WriteTask(captured, writer, self._key_groups, lambda: self._release(version))
+        task = _WriteTask(captured, writer, self._slices, lambda: self._release(version))
         future = DeferredSnapshot(task.run, task.cancel)
         self._outstanding[version] = (checkpoint, future)
         return future
@@ -289,29 +292,34 @@ class HeapStateStore:
 class _WriteTask:
     """The asynchronous part of one snapshot: serialises the captured tables and writes them."""
 
-    __slots__ = ("_cancelled", "_captured", "_key_groups", "_lock", "_release", "_started", "_writer")
+    __slots__ = ("_cancelled", "_captured", "_lock", "_release", "_slices", "_started", "_writer")
 
     def __init__(
         self,
         captured: list[CapturedState],
         writer: StateWriter,
-        key_groups: KeyGroupRange,
+        slices: Sequence[KeyGroupRange],
         release: Callable[[], None],
     ) -> None:
         self._captured = captured
         self._writer = writer
-        self._key_groups = key_groups
+        self._slices = slices
         self._release = release
         self._lock = Lock()
         self._started = False
         self._cancelled = False
 
     def run(self) -> tuple[StateHandle, ...]:
-        """Write the file; whatever happens, the pinned version is released."""
+        """Write a file per slice; whatever happens, the pinned version is released."""
         with self._lock:
             self._started = True
         try:
-            return (self._writer.write("state", self._chunks(), self._key_groups),)
+            if len(self._slices) == 1:
+                return (self._writer.write("state", self._chunks(self._captured), self._slices[0]),)
+            return tuple(
+                self._writer.write(f"state-{number}", self._chunks(_part(self._captured, groups)), groups)
+                for number, groups in enumerate(self._slices)
+            )
         finally:
             self._release()
 
@@ -323,8 +331,8 @@ class _WriteTask:
         if not started:
             self._release()
 
-    def _chunks(self) -> Iterator[bytes]:
-        for chunk in serialised(self._captured):
+    def _chunks(self, captured: Sequence[CapturedState]) -> Iterator[bytes]:
+        for chunk in serialised(captured):
             self._check_cancelled()
             yield chunk
         self._check_cancelled()
@@ -332,6 +340,17 @@ class _WriteTask:
     def _check_cancelled(self) -> None:
         if self._cancelled:
             raise SnapshotCancelled("the asynchronous part of a heap snapshot was cancelled")
+
+
+def _slices(key_groups: KeyGroupRange, wanted: int) -> tuple[KeyGroupRange, ...]:
+    """Cut a range into as many parts as are wanted, at least one, none of them empty."""
+    count = max(1, min(wanted, len(key_groups)))
+    cuts = [key_groups.start + len(key_groups) * number // count for number in range(count + 1)]
+    return tuple(KeyGroupRange(start, end) for start, end in pairwise(cuts))
+
+
+def _part(captured: Sequence[CapturedState], key_groups: KeyGroupRange) -> list[CapturedState]:
+    return [(name, {g: table for g, table in tables.items() if g in key_groups}) for name, tables in captured]
 
 
 def serialised(captured: Sequence[CapturedState]) -> Iterator[bytes]:

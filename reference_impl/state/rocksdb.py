@@ -2,7 +2,8 @@
 
 A snapshot's synchronous part flushes the memtable and makes a native checkpoint: a directory of hard links to
 RocksDB's files, which never change once written, so the time does not grow with what earlier snapshots flushed.
-The asynchronous part uploads the directory's files and removes it.
+The asynchronous part uploads the directory's files and removes it. With local recovery the runtime keeps the files by
+hard links, and a restore on the same disk links the table files back (LOC-10).
 
 The write-ahead log is off. A crash loses the working directory anyway: the attempt that follows starts from a
 checkpoint in checkpoint storage, never from a log, so a log would cost every write and save none.
@@ -34,6 +35,8 @@ from reference_impl.ids import CheckpointId, KeyGroupRange
 from reference_impl.protocol.messages import StateHandle
 from reference_impl.state.backend import (
     KeyedStateStore,
+    LinkingStateWriter,
+    LocalStateReader,
     SnapshotFuture,
     StateCapability,
     StateReader,
@@ -57,6 +60,8 @@ _VERSION = 1
 _CHUNK_BYTES = 1 << 20
 """Files are uploaded in chunks of this size: a cancel is noticed between any two."""
 _BATCH_ENTRIES = 10_000
+_TABLE = ".sst"
+"""Suffix of the files that hold entries."""
 _GROUP = struct.Struct(">I")
 _NAME = struct.Struct(">H")
 _DATABASE, _CHECKPOINTS = "db", "checkpoints"
@@ -299,7 +304,7 @@ class _Upload:
         try:
             for file in sorted(self._directory.iterdir()):
                 self._check_cancelled()
-                handles.append(self._writer.write(file.name, self._chunks(file), self._key_groups))
+                handles.append(self._upload(file))
                 names.append((file.name, handles[-1].path))
             self._check_cancelled()
             index = _MAGIC + _encode((_VERSION, names))
@@ -309,6 +314,11 @@ class _Upload:
             raise StorageError(f"cannot read the local checkpoint {self._directory}: {error}") from error
         finally:
             self._release()
+
+    def _upload(self, file: Path) -> StateHandle:
+        if isinstance(self._writer, LinkingStateWriter):
+            return self._writer.write_file(file.name, file, self._chunks(file), self._key_groups)
+        return self._writer.write(file.name, self._chunks(file), self._key_groups)
 
     def cancel(self) -> None:
         """Make a running upload stop at its next chunk. One that has not started is released here."""
@@ -407,9 +417,18 @@ def _read_index(handle: StateHandle, content: bytes) -> list[tuple[str, str]]:
 def _download(snapshot: _Snapshot, reader: StateReader, target: Path) -> None:
     make_directory(target)
     for name, handle in snapshot[1]:
-        content = reader.read(handle)
+        # Only table files are linked: RocksDB never changes them, and may well write to the others.
+        local = (
+            reader.local_file(handle)
+            if name.endswith(_TABLE) and isinstance(reader, LocalStateReader)
+            else None
+        )
+        content = reader.read(handle) if local is None else b""
         try:
-            (target / name).write_bytes(content)
+            if local is None:
+                (target / name).write_bytes(content)
+            else:
+                os.link(local, target / name)
         except OSError as error:
             raise StorageError(f"cannot write {target / name}: {error}") from error
 

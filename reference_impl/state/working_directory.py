@@ -27,6 +27,16 @@ class WorkingDirectory:
         self._path: Path | None = None
 
     @property
+    def wanted(self) -> bool:
+        """Tell whether the backend declares LOCAL_FILES."""
+        return self._wanted
+
+    @property
+    def root(self) -> str:
+        """Return the directory to work below."""
+        return self._root or tempfile.gettempdir()
+
+    @property
     def path(self) -> Path | None:
         """Return the directory, None as long as there is none."""
         return self._path

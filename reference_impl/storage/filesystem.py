@@ -123,6 +123,19 @@ class LocalFileSystem:
             raise StorageError(f"{path!r} leaves the root of the file system")
         return self._root / path
 
+    def path_of(self, path: str) -> Path:
+        """Return where a file is; raises StorageError if it would leave the root."""
+        return self._resolve(path)
+
+    def link(self, source: Path, target: str) -> None:
+        """Let ``target`` be another name of the file ``source``, which must be on the same file system."""
+        destination = self._resolve(target)
+        try:
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            os.link(source, destination)
+        except OSError as error:
+            raise StorageError(f"cannot link {source} to {destination}: {error}") from error
+
     def create(self, path: str) -> OutputStream:
         """Create or truncate a file and open it for writing."""
         target = self._resolve(path)

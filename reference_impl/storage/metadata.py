@@ -44,6 +44,11 @@ def checksum_text(crc: int) -> str:
     return f"crc32:{crc:08x}"
 
 
+def checksum_of(content: bytes) -> str:
+    """Return the checksum of some bytes, as handles carry it."""
+    return checksum_text(zlib.crc32(content))
+
+
 def encode(completed: CompletedCheckpoint) -> bytes:
     """Return the content of the metadata file."""
     return frame(FORMAT, VERSION, _encode(completed))

@@ -1,10 +1,26 @@
-"""Before a recovery trusts a checkpoint: can everything it needs be read? (REC-4)"""
+"""Reading a checkpoint back: can everything it needs be read, and from which copy? (REC-4, LOC-4)"""
 
 from __future__ import annotations
 
-from reference_impl.errors import StorageError
-from reference_impl.protocol.messages import CompletedCheckpoint
+from pathlib import Path
+
+from reference_impl.errors import OperatingError, StorageError
+from reference_impl.ids import CheckpointId
+from reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    LocalCopy,
+    RestoredFile,
+    ServedBy,
+    StateHandle,
+    SubtaskSnapshot,
+)
 from reference_impl.state.backend import StateReader
+from reference_impl.storage.local_recovery import (
+    LinkingFileSystem,
+    Manifest,
+    TaskLocalStateStore,
+    copy_directory,
+)
 
 
 def problems_with(checkpoint: CompletedCheckpoint, reader: StateReader) -> list[str]:
@@ -27,3 +43,82 @@ def problems_with(checkpoint: CompletedCheckpoint, reader: StateReader) -> list[
                     owner = f"{part.subtask}, operator {operator.operator}"
                     problems.append(f"checkpoint {checkpoint.checkpoint}, {owner}: {error}")
     return problems
+
+
+class RestoreReader:
+    """Reads the state files of one subtask's restore: the secondary copy first, the primary whatever is wrong with it.
+
+    Keeps for each file which copy served it (LOC-4). Implements ``StateReader`` and ``LocalStateReader``. A file
+    that no copy gives raises what the primary raised, with the secondary's reason as a note (LOC-5).
+    """
+
+    def __init__(
+        self,
+        primary: StateReader,
+        snapshot: SubtaskSnapshot,
+        checkpoint: CheckpointId,
+        local: TaskLocalStateStore | None = None,
+    ) -> None:
+        """Take the storage of primaries, what is restored, and the host's copies (None: without local recovery)."""
+        self._primary = primary
+        self._local = local
+        self._operators = {
+            handle.path: part.operator for part in snapshot.operators for handle in part.handles
+        }
+        self._copy: tuple[str, Manifest] | None = None
+        self._no_copy = "local recovery is off"
+        self._served: dict[str, RestoredFile] = {}
+        self.unreadable: str | None = None
+        """Why a file could be read from no copy; None as long as all could."""
+        if local is not None and self._operators:
+            try:
+                self._copy = local.find(checkpoint, snapshot.attempt)
+            except OperatingError as error:
+                self._no_copy = str(error)
+                local.invalidate(copy_directory(LocalCopy(snapshot.subtask, checkpoint, snapshot.attempt)))
+
+    @property
+    def files(self) -> tuple[RestoredFile, ...]:
+        """Return every file that was read, in the order of the first reading."""
+        return tuple(self._served.values())
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Return a state file from the first copy that is what its handle says."""
+        found = self._from_copy(handle)
+        if isinstance(found, tuple):
+            self._note(handle, ServedBy.SECONDARY)
+            return found[1]
+        try:
+            content = self._primary.read(handle)
+        except StorageError as error:
+            self.unreadable = f"{handle.path}: {error}; and its local copy: {found}"
+            error.add_note(f"the local copy could not be read either: {found}")
+            raise
+        self._note(handle, ServedBy.PRIMARY, found)
+        return content
+
+    def local_file(self, handle: StateHandle) -> Path | None:
+        """Return the verified local copy of a file, for backends that link it; None: use ``read``."""
+        local = self._local
+        if local is None or not isinstance(local.files, LinkingFileSystem):
+            return None
+        found = self._from_copy(handle)
+        if not isinstance(found, tuple):
+            return None
+        self._note(handle, ServedBy.SECONDARY)
+        return local.files.path_of(found[0])
+
+    def _from_copy(self, handle: StateHandle) -> tuple[str, bytes] | str:
+        """Return path and content, or why the copy does not serve."""
+        if self._local is None or self._copy is None:
+            return self._no_copy
+        directory, manifest = self._copy
+        try:
+            return self._local.read(directory, manifest, handle)
+        except OperatingError as error:
+            self._local.invalidate(directory, manifest, handle)
+            return str(error)
+
+    def _note(self, handle: StateHandle, served_by: ServedBy, reason: str = "") -> None:
+        operator = self._operators.get(handle.path, "")
+        self._served[handle.path] = RestoredFile(operator, handle.path, handle.key_groups, served_by, reason)

@@ -1,0 +1,139 @@
+"""A subtask's dealings with copies of its state: where it reads, where it writes, what it tells (LOC-1 to LOC-6).
+
+Without local recovery there is one copy of everything, in checkpoint storage, and nothing is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
+from reference_impl.ids import CheckpointId, KeyGroupRange
+from reference_impl.operators.api import Operator, OperatorContext
+from reference_impl.protocol.messages import (
+    LocalCopyReport,
+    OperatorSnapshot,
+    StateRestored,
+    SubtaskFailed,
+)
+from reference_impl.runtime.components import Components
+from reference_impl.runtime.snapshotting import SnapshotInProgress
+from reference_impl.state.backend import StateReader, StateWriter
+from reference_impl.state.working_directory import WorkingDirectory
+from reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore, require_one_file_system
+from reference_impl.storage.restore import RestoreReader
+
+if TYPE_CHECKING:
+    from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskPorts
+
+
+class StateCopies:
+    """The primary and, with local recovery on, the secondary copies of one subtask of one attempt."""
+
+    def __init__(
+        self,
+        deployment: SubtaskDeployment,
+        key_groups: KeyGroupRange,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> None:
+        """Look for the copy of what is restored; nothing is read of it yet."""
+        self._deployment = deployment
+        self._ports = ports
+        self.local: TaskLocalStateStore | None = None
+        """None without local recovery, or where the host has no place for copies."""
+        if deployment.config.local_recovery and ports.local_files is not None:
+            scope = LocalScope(deployment.job, deployment.subtask, deployment.attempt, key_groups, ports.host)
+            self.local = components.local_state(ports.local_files, scope)
+        self._restoring: RestoreReader | None = None
+        if deployment.restore is not None and deployment.restored_checkpoint is not None:
+            self._restoring = RestoreReader(
+                ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
+            )
+        self._restored = False
+
+    @property
+    def reader(self) -> StateReader:
+        """Return what reads state files, from the first copy that is good."""
+        return self._restoring or self._ports.storage
+
+    def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
+        """Return what writes the state files of one operator for one checkpoint, to every copy."""
+        deployment = self._deployment
+        primary = self._ports.storage.writer(checkpoint, deployment.attempt, deployment.subtask, operator)
+        return primary if self.local is None else self.local.writer(checkpoint, operator, primary)
+
+    def check(self, working: WorkingDirectory) -> None:
+        """Raise UsageError if local copies would lie on another file system than the backend's files (LOC-10)."""
+        if self.local is not None:
+            require_one_file_system(self.local.files, working)
+
+    def open(self, operator: Operator, context: OperatorContext, part: OperatorSnapshot | None) -> None:
+        """Open an operator; raises RestoreError if a state file can be read from no copy (LOC-5)."""
+        try:
+            operator.open(context, part)
+        except StorageError as error:
+            unreadable = self._restoring.unreadable if self._restoring is not None else None
+            if unreadable is None and not (self._restoring and isinstance(error, CorruptStateError)):
+                raise  # a disk failed, and no file of the checkpoint is to blame
+            what = f"checkpoint {self._deployment.restored_checkpoint}, operator {operator.uid}"
+            raise RestoreError(f"{what}: {unreadable or error}") from error
+
+    def restored(self) -> None:
+        """Tell which copy served each key group, and tidy up what earlier attempts left on the host (LOC-4)."""
+        deployment, local = self._deployment, self.local
+        restore, checkpoint = deployment.restore, deployment.restored_checkpoint
+        files = self._restoring.files if self._restoring is not None else ()
+        if deployment.config.local_recovery and files and checkpoint is not None:
+            message = StateRestored(deployment.attempt, deployment.subtask, checkpoint, files)
+            self._ports.coordinator.send(message)
+        if local is not None:
+            local.restore_ended(checkpoint, restore.attempt if restore is not None else None)
+        self._restored = True
+
+    def run(self, snapshot: SnapshotInProgress) -> tuple[OperatorSnapshot, ...]:
+        """Do a snapshot's asynchronous part; once every primary is durable, what was copied is a copy (LOC-2)."""
+        try:
+            parts = snapshot.run()
+        except Exception:
+            self.drop(snapshot.checkpoint)
+            raise
+        if self.local is not None:
+            self.local.seal(snapshot.checkpoint)
+        return parts
+
+    def cancel(self, snapshot: SnapshotInProgress) -> None:
+        """Cancel a snapshot, and drop what there is of its copy."""
+        snapshot.cancel()
+        self.drop(snapshot.checkpoint)
+
+    def report(self, checkpoint: CheckpointId) -> LocalCopyReport | None:
+        """Return what is told of the secondary copy; None without local recovery."""
+        return None if self.local is None else self.local.report(checkpoint)
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint is complete: older local copies go (LOC-3)."""
+        if self.local is not None:
+            self.local.confirm(checkpoint)
+
+    def drop(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint failed: its local copy goes."""
+        if self.local is not None:
+            self.local.drop(checkpoint)
+
+    def finish(self) -> None:
+        """Learn that the job is over: all local copies go."""
+        if self.local is not None:
+            self.local.finish()
+
+    def close(self) -> None:
+        """Learn that the process leaves; copies stay for the next attempt."""
+        if self.local is not None:
+            self.local.close(self._restored)
+
+
+def failure_of(deployment: SubtaskDeployment, error: Exception) -> SubtaskFailed:
+    """Return what a subtask that cannot go on tells the coordinator; names a checkpoint that it could not restore."""
+    unreadable = deployment.restored_checkpoint if isinstance(error, RestoreError) else None
+    reason = str(error) if isinstance(error, OperatingError) else f"{type(error).__name__}: {error}"
+    return SubtaskFailed(deployment.attempt, deployment.subtask, reason, unreadable)

@@ -1,0 +1,547 @@
+"""Secondary copies: a subtask's newest state files, kept on the disk of its own host (LOC-1 to LOC-6, LOC-10).
+
+``TaskLocalStateStore`` belongs to one subtask of one attempt. While the asynchronous part of a snapshot writes a
+state file to checkpoint storage, ``CopyingWriter`` lets the same bytes through to a local file, or links the file
+if the backend has it on the same disk. When the whole part is written, ``seal`` writes a manifest. Without a
+manifest nothing is a copy: whatever a killed process left half written is never read. Below the host's local
+directory of the job::
+
+    count-0/incoming/...                              files being written, renamed when whole
+    count-0/chk-7-a2/aggregate/state                  a state file: checkpoint 7, written by attempt 2
+    count-0/chk-7-a2/_manifest                        what the copy is a copy of, and of which files
+
+A secondary is a cache. It is not synced: after a crash of the host the size and checksum of the *primary's* handle
+tell a file that is whole from one that is not. That it cannot be written or read fails nothing (LOC-2, LOC-4): the
+reason is kept and told. The coordinator does not know of it (LOC-3); its lifetime is its own: once a checkpoint is
+known to be complete, its copy stays and all older ones go.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from reference_impl.errors import CorruptStateError, OperatingError, StorageError, UsageError
+from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
+from reference_impl.state.backend import StateWriter
+from reference_impl.state.working_directory import WorkingDirectory
+from reference_impl.storage import metadata
+from reference_impl.storage.filesystem import FileSystem, OutputStream
+from reference_impl.storage.paths import join, safe_name
+
+LOCAL = "barrier-tck-local"
+"""Directory of all jobs' local copies, below a host's directory for local files."""
+MANIFEST = "_manifest"
+INCOMING = "incoming"
+FORMAT, VERSION = "local-copy", 1
+FILES_WANTED = 4
+"""Into how many files a backend is asked to cut a snapshot, so that a damaged copy still serves a part (LOC-6)."""
+
+_COPY = re.compile(r"([^/]+)-(\d+)/chk-(\d+)-a(\d+)/(.+)")
+
+
+class CopiedFile(msgspec.Struct, frozen=True):
+    """One file of a copy."""
+
+    primary: str
+    """Path in checkpoint storage."""
+    local: str
+    """Path below the copy's directory."""
+    size: int
+    """Bytes."""
+    checksum: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a copy says of itself: read before anything of it is trusted."""
+
+    job: str
+    subtask: str
+    attempt: int
+    checkpoint: int
+    key_groups: tuple[int, int]
+    """First key group, and the first one behind the range."""
+    files: tuple[CopiedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalScope:
+    """Whose copies a store keeps."""
+
+    job: str
+    subtask: SubtaskId
+    attempt: AttemptNumber
+    key_groups: KeyGroupRange
+    host: str = ""
+
+
+@runtime_checkable
+class LinkingFileSystem(FileSystem, Protocol):
+    """A file system on real files, which can take one in by a hard link."""
+
+    def link(self, source: Path, target: str) -> None:
+        """Let ``target`` be another name of the file ``source``; raises StorageError."""
+
+    def path_of(self, path: str) -> Path:
+        """Return where a file is."""
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy being written. Its files come from the background thread, its end from either."""
+
+    checkpoint: CheckpointId
+    files: list[CopiedFile] = field(default_factory=list)
+    problem: str = ""
+    sealed: bool = False
+
+
+def local_root(base: str | Path, job: str, files_root: str) -> Path:
+    """Return the directory of one job's local copies below a host's directory for local files.
+
+    Jobs of the same name with other storage are other jobs: their checkpoints have the same numbers.
+    """
+    return Path(base) / LOCAL / f"{safe_name(job)}-{zlib.crc32(files_root.encode()):08x}"
+
+
+def directory_of(subtask: SubtaskId) -> str:
+    """Return the directory of all copies of a subtask."""
+    return f"{safe_name(subtask.vertex)}-{subtask.index}"
+
+
+def copy_directory(copy: LocalCopy) -> str:
+    """Return the directory of one copy."""
+    return f"{directory_of(copy.subtask)}/chk-{copy.checkpoint}-a{copy.attempt}"
+
+
+def read_manifest(files: FileSystem, directory: str) -> Manifest:
+    """Read a copy's manifest; raises StorageError if it is missing, CorruptStateError if it is damaged."""
+    path = join(directory, MANIFEST)
+    return metadata.decode_body(metadata.unframe(FORMAT, VERSION, files.read(path), path), Manifest, path)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the content of a manifest file."""
+    return metadata.frame(FORMAT, VERSION, msgspec.json.encode(manifest))
+
+
+def copies_on(files: FileSystem, subtasks: Iterable[SubtaskId]) -> tuple[LocalCopy, ...]:
+    """Return the sealed copies of these subtasks on a host: what a slot reports, for placement (LOC-9).
+
+    Their content was not looked at. A host whose directory cannot be read has none.
+    """
+    by_directory = {directory_of(subtask): subtask for subtask in subtasks}
+    try:
+        names = files.list_files("")
+    except OperatingError:
+        return ()
+    found = []
+    for name in names:
+        match = _COPY.fullmatch(name)
+        if match is None or match[5] != MANIFEST:
+            continue
+        subtask = by_directory.get(f"{match[1]}-{match[2]}")
+        if subtask is not None:
+            found.append(LocalCopy(subtask, CheckpointId(int(match[3])), AttemptNumber(int(match[4]))))
+    return tuple(found)
+
+
+def require_one_file_system(files: FileSystem, working: WorkingDirectory) -> None:
+    """Raise UsageError if a backend's local files could not be linked into the local copies (LOC-10)."""
+    if not working.wanted or not isinstance(files, LinkingFileSystem):
+        return
+    place, root = files.path_of(""), Path(working.root)
+    try:
+        for directory in (place, root):
+            directory.mkdir(parents=True, exist_ok=True)
+        same = os.stat(place).st_dev == os.stat(root).st_dev
+    except OSError as error:
+        raise StorageError(f"no directory for local copies: {error}") from error
+    if not same:
+        raise UsageError(
+            f"local copies in {place} would be on another file system than the state backend's directory {root}, "
+            "so they would be copies instead of hard links (LOC-10); put both on one file system"
+        )
+
+
+class TaskLocalStateStore:
+    """The secondary copies of one subtask, as one attempt of it keeps them."""
+
+    def __init__(self, files: FileSystem, scope: LocalScope) -> None:
+        """Take the host's local directory for the job; nothing is read or written yet."""
+        self.files = files
+        self.scope = scope
+        self._lock = threading.RLock()
+        self._copies: dict[CheckpointId, _Copy] = {}
+        self._confirmed = CheckpointId(0)
+
+    # --- writing, on the thread of the asynchronous part ----------------------------------------------------
+
+    def writer(self, checkpoint: CheckpointId, operator: str, primary: StateWriter) -> CopyingWriter:
+        """Return a writer that writes to checkpoint storage and lets the local copy see all of it."""
+        with self._lock:
+            self._copies.setdefault(checkpoint, _Copy(checkpoint))
+        return CopyingWriter(self, checkpoint, operator, primary)
+
+    def operator_directory(self, checkpoint: CheckpointId, operator: str) -> str:
+        """Return where the files of one operator go: chained operators must not meet in one place (LO-01)."""
+        return f"{self.directory(checkpoint)}/{safe_name(operator)}"
+
+    def directory(self, checkpoint: CheckpointId) -> str:
+        """Return the directory of the copy that this attempt makes of a checkpoint."""
+        return copy_directory(LocalCopy(self.scope.subtask, checkpoint, self.scope.attempt))
+
+    def prepare(self, checkpoint: CheckpointId, operator: str) -> None:
+        """Make room for an operator's files: nothing that bears its name already may shine through."""
+        try:
+            self.files.delete_tree(self.operator_directory(checkpoint, operator))
+        except OperatingError as error:
+            self.give_up(checkpoint, str(error))
+
+    def incoming(self, name: str) -> str:
+        """Return where a file is written before it gets its own name."""
+        return f"{directory_of(self.scope.subtask)}/{INCOMING}/a{self.scope.attempt}-{name}"
+
+    def add(self, checkpoint: CheckpointId, file: CopiedFile) -> None:
+        """Note a file that is whole."""
+        with self._lock:
+            copy = self._copies.get(checkpoint)
+            if copy is not None:
+                copy.files.append(file)
+
+    def give_up(self, checkpoint: CheckpointId, problem: str) -> None:
+        """Note why there will be no copy of a checkpoint; the checkpoint itself goes on (LOC-2)."""
+        with self._lock:
+            copy = self._copies.get(checkpoint)
+            if copy is not None and not copy.problem:
+                copy.problem = problem
+
+    def still_wanted(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether the copy of a checkpoint was neither given up nor dropped."""
+        copy = self._copies.get(checkpoint)
+        return copy is not None and not copy.problem
+
+    def seal(self, checkpoint: CheckpointId) -> None:
+        """Make what was written a copy, now that all primaries of the part are durable; never raises for a disk."""
+        with self._lock:
+            copy = self._copies.get(checkpoint)
+            if copy is not None and copy.files and not copy.problem:
+                try:
+                    self._write_manifest(copy)
+                    copy.sealed = True
+                except OperatingError as error:
+                    copy.problem = str(error)
+        if copy is None or not copy.sealed:
+            self.remove(checkpoint)
+
+    def _write_manifest(self, copy: _Copy) -> None:
+        scope = self.scope
+        manifest = Manifest(
+            scope.job,
+            str(scope.subtask),
+            scope.attempt,
+            copy.checkpoint,
+            (scope.key_groups.start, scope.key_groups.end),
+            tuple(copy.files),
+        )
+        temporary = self.incoming(f"{copy.checkpoint}-{MANIFEST}")
+        stream = self.files.create(temporary)
+        try:
+            stream.write(encode_manifest(manifest))
+        finally:
+            stream.close()
+        self.files.rename(temporary, join(self.directory(copy.checkpoint), MANIFEST))
+
+    # --- the life of copies ---------------------------------------------------------------------------------
+
+    def confirm(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint is complete: its copy stays, all older ones of this subtask go (LOC-3)."""
+        self._confirmed = max(self._confirmed, checkpoint)
+        for older in self._on_disk():
+            if older.checkpoint < self._confirmed:
+                self._delete(older)
+        with self._lock:
+            for number in [number for number in self._copies if number < self._confirmed]:
+                del self._copies[number]
+
+    def drop(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint failed or was cancelled: what is there of its copy goes, sealed or not."""
+        with self._lock:
+            self._copies.pop(checkpoint, None)
+        self.remove(checkpoint)
+
+    def remove(self, checkpoint: CheckpointId) -> None:
+        """Delete the files of this attempt's copy of a checkpoint."""
+        self._delete(LocalCopy(self.scope.subtask, checkpoint, self.scope.attempt))
+
+    def restore_ended(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
+        """Learn that the subtask has its state: that of a checkpoint that an attempt wrote, or none."""
+        self.keep_only(checkpoint, attempt)
+
+    def close(self, restored: bool) -> None:
+        """Learn that the process leaves, ``restored`` or still restoring: what is on the disk stays as it is.
+
+        Nothing is written here. What a copy is worth was settled when it was sealed (LO-07).
+        """
+
+    def keep_only(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
+        """Clean up at the start of an attempt that restores a checkpoint (None: none), written by an attempt.
+
+        Of this subtask every other copy goes: what is older is not needed, what is newer never completed. Copies of
+        other subtasks, left by attempts that ran here, go if they are older than what is restored.
+        """
+        own = directory_of(self.scope.subtask)
+        try:
+            self.files.delete_tree(f"{own}/{INCOMING}")
+        except OperatingError as error:
+            self._note(str(error))
+        for directory, number in self._directories():
+            mine = directory.startswith(f"{own}/")
+            wanted = checkpoint is not None and directory == f"{own}/chk-{checkpoint}-a{attempt}"
+            if (mine and not wanted) or (checkpoint is not None and number < checkpoint):
+                self._delete_directory(directory)
+
+    def finish(self) -> None:
+        """Delete every copy on this host: the job is over."""
+        try:
+            self.files.delete_tree("")
+        except OperatingError as error:
+            self._note(str(error))
+
+    def report(self, checkpoint: CheckpointId) -> LocalCopyReport:
+        """Say how the copy of a checkpoint stands, and what else is held."""
+        with self._lock:
+            copy = self._copies.get(checkpoint)
+            kept, problem = (copy.sealed, copy.problem) if copy is not None else (False, "")
+        held = sorted({int(copy.checkpoint) for copy in self._on_disk()})
+        return LocalCopyReport(kept, problem, int(self._confirmed), tuple(held), self.scope.host)
+
+    def _on_disk(self) -> list[LocalCopy]:
+        own = directory_of(self.scope.subtask)
+        found: dict[LocalCopy, None] = {}
+        for path in self._names(own):
+            match = _COPY.fullmatch(path)
+            if match is not None:
+                checkpoint, attempt = CheckpointId(int(match[3])), AttemptNumber(int(match[4]))
+                found[LocalCopy(self.scope.subtask, checkpoint, attempt)] = None
+        return list(found)
+
+    def _directories(self) -> list[tuple[str, int]]:
+        found: dict[tuple[str, int], None] = {}
+        for path in self._names(""):
+            match = _COPY.fullmatch(path)
+            if match is not None:
+                found[f"{match[1]}-{match[2]}/chk-{match[3]}-a{match[4]}", int(match[3])] = None
+        return list(found)
+
+    def _names(self, directory: str) -> list[str]:
+        try:
+            return self.files.list_files(directory)
+        except OperatingError as error:
+            self._note(str(error))
+            return []
+
+    def _delete(self, copy: LocalCopy) -> None:
+        self._delete_directory(copy_directory(copy))
+
+    def _delete_directory(self, directory: str) -> None:
+        try:
+            # The manifest first: half a copy must not look whole.
+            self.files.delete(join(directory, MANIFEST))
+            self.files.delete_tree(directory)
+        except OperatingError as error:
+            self._note(str(error))
+
+    def _note(self, problem: str) -> None:
+        """Keep what a disk said when nothing can be done about it; the next report tells it."""
+        with self._lock:
+            for copy in self._copies.values():
+                if not copy.problem and not copy.sealed:
+                    copy.problem = problem
+
+    # --- reading --------------------------------------------------------------------------------------------
+
+    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, Manifest]:
+        """Return directory and manifest of the copy of a checkpoint's part that an attempt wrote.
+
+        Raises StorageError or CorruptStateError, with the reason, if there is none that can be trusted (LOC-4).
+        """
+        directory = copy_directory(LocalCopy(self.scope.subtask, checkpoint, attempt))
+        manifest = read_manifest(self.files, directory)
+        scope = self.scope
+        wanted = Manifest(
+            scope.job,
+            str(scope.subtask),
+            attempt,
+            checkpoint,
+            (scope.key_groups.start, scope.key_groups.end),
+            manifest.files,
+        )
+        for name in ("job", "subtask", "attempt", "checkpoint", "key_groups"):
+            found, expected = getattr(manifest, name), getattr(wanted, name)
+            if found != expected:
+                raise CorruptStateError(f"{directory} is a copy of {name} {found}, expected {expected}")
+        return directory, manifest
+
+    def read(self, directory: str, manifest: Manifest, handle: StateHandle) -> tuple[str, bytes]:
+        """Return path and content of the copy of a state file, verified against the primary's handle.
+
+        Raises StorageError or CorruptStateError if it is missing or not what the handle says.
+        """
+        entry = next((entry for entry in manifest.files if entry.primary == handle.path), None)
+        if entry is None:
+            raise CorruptStateError(f"{directory} has no copy of {handle.path}")
+        path = join(directory, entry.local)
+        content = self.files.read(path)
+        if len(content) != handle.size:
+            raise CorruptStateError(f"{path} has {len(content)} bytes, expected {handle.size}")
+        found = metadata.checksum_of(content)
+        if found != handle.checksum:
+            raise CorruptStateError(f"{path} has the checksum {found}, expected {handle.checksum}")
+        return path, content
+
+    def invalidate(
+        self, directory: str, manifest: Manifest | None = None, handle: StateHandle | None = None
+    ) -> None:
+        """Delete what was found damaged, a file or a whole copy: it must not be believed later (LO-06)."""
+        entry = None
+        if manifest is not None and handle is not None:
+            entry = next((entry for entry in manifest.files if entry.primary == handle.path), None)
+        if entry is None:
+            self._delete_directory(directory)
+            return
+        try:
+            self.files.delete(join(directory, entry.local))
+        except OperatingError as error:
+            self._note(str(error))
+
+
+class CopyingWriter:
+    """Writes one operator's files to checkpoint storage, and beside it to the local copy."""
+
+    def __init__(
+        self, store: TaskLocalStateStore, checkpoint: CheckpointId, operator: str, primary: StateWriter
+    ) -> None:
+        """Take the store and the writer of the primary; nothing is written yet."""
+        self._store = store
+        self._checkpoint = checkpoint
+        self._operator = operator
+        self._primary = primary
+        self._prepared = False
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        """Write both copies; raises only what the primary raises (LOC-2)."""
+        local = _LocalFile(self._store, self._checkpoint, self._incoming(name))
+        try:
+            handle = self._primary.write(name, local.passing(chunks), key_groups)
+        except BaseException:
+            local.discard()
+            raise
+        local.finish(handle, self._final(name), self._relative(name))
+        return handle
+
+    def write_file(
+        self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        """Upload a local file and keep it by a hard link, if the local directory can; else by a copy (LOC-10)."""
+        files = self._store.files
+        if not isinstance(files, LinkingFileSystem):
+            return self.write(name, chunks, key_groups)
+        handle = self._primary.write(name, chunks, key_groups)
+        if self._store.still_wanted(self._checkpoint):
+            try:
+                self._prepare()
+                files.link(file, self._final(name))
+            except OperatingError as error:
+                self._store.give_up(self._checkpoint, str(error))
+            else:
+                self._store.add(self._checkpoint, _entry(handle, self._relative(name)))
+        return handle
+
+    def cancel(self) -> None:
+        """Cancel the primary's write, and with it the copy's."""
+        cancel = getattr(self._primary, "cancel", None)
+        if cancel is not None:
+            cancel()
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            self._prepared = True
+            self._store.prepare(self._checkpoint, self._operator)
+
+    def _incoming(self, name: str) -> str:
+        self._prepare()
+        return self._store.incoming(f"{self._checkpoint}-{safe_name(self._operator)}-{safe_name(name)}")
+
+    def _final(self, name: str) -> str:
+        return f"{self._store.operator_directory(self._checkpoint, self._operator)}/{safe_name(name)}"
+
+    def _relative(self, name: str) -> str:
+        return self._final(name).removeprefix(self._store.directory(self._checkpoint)).lstrip("/")
+
+
+def _entry(handle: StateHandle, local: str) -> CopiedFile:
+    return CopiedFile(handle.path, local, handle.size, handle.checksum)
+
+
+class _LocalFile:
+    """One local file being written; a disk that refuses ends the copy, and nothing else."""
+
+    def __init__(self, store: TaskLocalStateStore, checkpoint: CheckpointId, path: str) -> None:
+        self._store = store
+        self._checkpoint = checkpoint
+        self._path = path
+        self._stream: OutputStream | None = None
+        if store.still_wanted(checkpoint):
+            try:
+                self._stream = store.files.create(path)
+            except OperatingError as error:
+                store.give_up(checkpoint, str(error))
+
+    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the chunks, each after it was written here."""
+        for chunk in chunks:
+            stream = self._stream
+            if stream is not None:
+                try:
+                    # A short write would be found by its checksum, like all that is wrong with a secondary.
+                    stream.write(chunk)
+                except OperatingError as error:
+                    self._fail(error)
+            yield chunk
+
+    def finish(self, handle: StateHandle, final: str, relative: str) -> None:
+        """Give the file its name, now that the primary is durable."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return
+        try:
+            stream.close()
+            self._store.files.rename(self._path, final)
+        except OperatingError as error:
+            self._store.give_up(self._checkpoint, str(error))
+        else:
+            self._store.add(self._checkpoint, _entry(handle, relative))
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        if self._stream is not None:
+            try:
+                self._stream.close()
+                self._store.files.delete(self._path)
+            except OperatingError as error:
+                self._store.give_up(self._checkpoint, str(error))
+            self._stream = None
+
+    def _fail(self, error: OperatingError) -> None:
+        self._store.give_up(self._checkpoint, str(error))
+        self.discard()
