@@ -181,7 +181,10 @@ class SimulatedWorld:
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
         self.primary_failures = (
-            PrimaryFailures() if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults) else None
+            # With local recovery a subtask's part has several files, and the first one is spared.
+            PrimaryFailures(int(config.local_recovery))
+            if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults)
+            else None
         )
         """Which writes of primaries fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self)

@@ -266,17 +266,30 @@ class TaskLocalStateStore:
     def confirm(self, checkpoint: CheckpointId) -> None:
         """Learn that a checkpoint is complete: its copy stays, all older ones of this subtask go (LOC-3)."""
         self._confirmed = max(self._confirmed, checkpoint)
-        for older in self._on_disk():
-            if older.checkpoint < self._confirmed:
-                self._delete(older)
+        for older in self.stale(self._confirmed):
+            self._delete(older)
         with self._lock:
             for number in [number for number in self._copies if number < self._confirmed]:
                 del self._copies[number]
 
-    def drop(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint failed or was cancelled: what is there of its copy goes, sealed or not."""
+    def stale(self, newest: CheckpointId) -> list[LocalCopy]:
+        """Return what is on the disk of older checkpoints: sealed or not, by whichever attempt."""
+        return [copy for copy in self._on_disk() if copy.checkpoint < newest]
+
+    def is_sealed(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether this attempt's copy of a checkpoint is whole."""
+        with self._lock:
+            copy = self._copies.get(checkpoint)
+            return copy is not None and copy.sealed
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """Stop writing a copy."""
         with self._lock:
             self._copies.pop(checkpoint, None)
+
+    def drop(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint failed or was cancelled: what is there of its copy goes, sealed or not."""
+        self.forget(checkpoint)
         self.remove(checkpoint)
 
     def remove(self, checkpoint: CheckpointId) -> None:
