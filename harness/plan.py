@@ -91,6 +91,8 @@ class LimitsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Simulator: bound on virtual time."""
     wall_s: int = 120
     """Real world: bound on wall time."""
+    progress_ms: int = 30_000
+    """After the last healing, a checkpoint must complete or the job end within so long, on the trial's clock."""
 
 
 class TrialPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

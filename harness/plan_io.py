@@ -39,6 +39,7 @@ _AT_LEAST: tuple[tuple[str, int], ...] = (
     ("network.channel_capacity", 1),
     ("limits.virtual_ms", 1),
     ("limits.wall_s", 1),
+    ("limits.progress_ms", 1),
     ("seed", 0),
 )
 """Smallest sensible value of each number, by key path."""

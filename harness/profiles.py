@@ -99,6 +99,8 @@ class Profile:
     bytes_per_second: tuple[int, ...] = (2_000, 10_000, 50_000)
     """Rate of a throttled connection; a row counts 64 bytes in the simulator."""
     wall_s: int = 120
+    progress_ms: int = 10_000
+    """Within so long after the last healing a checkpoint must complete, or the job end (REC-6)."""
 
 
 PROFILES: tuple[Profile, ...] = (
@@ -183,6 +185,7 @@ PROFILES: tuple[Profile, ...] = (
         timed_per_mille=150,
         timed_ms=(100, 800),
         lose_unsynced_per_mille=0,
+        progress_ms=30_000,
     ),
 )
 """Every profile there is."""

@@ -37,7 +37,15 @@ from faults.vocabulary import (
     duration_of,
     subtasks_of,
 )
-from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from harness.plan import (
+    CheckpointPlan,
+    LimitsPlan,
+    NetworkPlan,
+    RestartPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from harness.profiles import Profile, Range
 from harness.workloads.registry import workload_named
 
@@ -225,7 +233,7 @@ def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
         checkpoints=_draw_checkpoints(draw, profile),
         restart=RestartPlan(delay_ms=_between(draw, profile.restart_delay_ms)),
         network=_draw_network(draw, profile, topology),
-        limits=msgspec.structs.replace(TrialPlan().limits, wall_s=profile.wall_s),
+        limits=LimitsPlan(wall_s=profile.wall_s, progress_ms=profile.progress_ms),
     )
 
 

@@ -1,8 +1,24 @@
-"""Progress: after the faults stop the job goes on, or it declines as its restart strategy says (REC-6)."""
+"""Progress: after the faults stop the job goes on, or it declines as its restart strategy says (REC-6).
+
+Faults that last stop with their healing: from then on a checkpoint must complete, or the job end, within the plan's
+``limits.progress_ms``. While a fault lasts that may cut off all of a job, nothing is demanded of it; a process that
+stands still, or a connection that is late, is no excuse.
+"""
 
 from __future__ import annotations
 
-from faults.vocabulary import DamagePrimary
+from collections.abc import Sequence
+
+from faults.vocabulary import (
+    BlackHoleChannel,
+    CutChannel,
+    DamagePrimary,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseExecutor,
+    ThrottleChannel,
+    duration_of,
+)
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import End, Operation, Outcome
@@ -10,9 +26,19 @@ from harness.oracle.trial_input import TrialInput
 from harness.oracle.verdict import Finding, Verdict
 from harness.workloads.workload import split_name
 
+_MAY_CUT_OFF_ALL = (
+    PauseExecutor,
+    PartitionExecutor,
+    PartitionHalves,
+    ThrottleChannel,
+    CutChannel,
+    BlackHoleChannel,
+)
+"""Faults under which a job may stand still until they heal, however often it is deployed."""
+
 
 class Progress:
-    """The job must finish; with checkpointing on, a checkpoint must complete after the last fault."""
+    """The job must finish; with checkpointing on, a checkpoint must complete after the last fault, and in time."""
 
     name = "progress"
     clauses = ("REC-6",)
@@ -28,6 +54,11 @@ class Progress:
         match history.end:
             case End.FINISHED:
                 verdict, summary = self._judge_finished(context)
+            case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
+                verdict = Verdict.UNKNOWN
+                summary = (
+                    f"the trial was over before this healed, and nothing was demanded till then: {blocking}"
+                )
             case End.STUCK:
                 waits = f"; it waits for {', '.join(history.pending)}" if history.pending else ""
                 verdict, summary = Verdict.INVALID, f"the job is stuck: {history.end_reason}{waits}"
@@ -61,6 +92,13 @@ class Progress:
             if completed:
                 return Verdict.VALID, f"the job finished with {len(completed)} checkpoints completed"
             return Verdict.INVALID, "the job finished without a single checkpoint, though checkpointing is on"
+        late_ms = _late_after_healing(context, completed)
+        if late_ms is not None:
+            bound = context.plan.limits.progress_ms
+            return (
+                Verdict.INVALID,
+                f"no checkpoint completed within {bound} ms after the last healing; it took {late_ms:.0f} ms",
+            )
         after = sum(time >= max(faults) for time in completed)
         if after:
             return Verdict.VALID, f"the job finished; {after} checkpoints completed after the last fault"
@@ -114,7 +152,62 @@ def declined_cleanly(context: TrialContext) -> bool:
     restart = context.plan.restart
     allowed = 0 if restart.strategy == "none" else restart.attempts_max
     failed = attempts_failed(context)
-    return failed > allowed and faults_fired(context) >= failed
+    return failed > allowed and _failures_explained(context) >= failed
+
+
+def _failures_explained(context: TrialContext) -> int:
+    """Return how many failed attempts faults can explain: one each, and all that ran while one lasted."""
+    operations = context.history.operations
+    healed = {o.value["fault"]: o.time_ms for o in operations if _is_healing(o)}
+    fired = {o.value["fault"]: o.time_ms for o in operations if _is_fired_fault(o)}
+    lasting = [(fired[fault], until) for fault, until in healed.items() if fault in fired]
+    return (
+        faults_fired(context)
+        - len(lasting)
+        + sum(
+            any(began <= until and since <= ended for since, until in lasting)
+            for began, ended in _attempts(operations)
+        )
+    )
+
+
+def _attempts(operations: Sequence[Operation]) -> list[tuple[float, float]]:
+    """Return when each deployment began and ended; one that nobody ended did with the next, or never."""
+    began = [(o.value["attempt"], o.time_ms) for o in operations if _is_deployment(o)]
+    ended = {
+        o.value["attempt"]: o.time_ms
+        for o in operations
+        if o.operation == "attempt" and o.outcome in (Outcome.INFO, Outcome.FAIL)
+    }
+    nexts = [time_ms for _, time_ms in began[1:]] + [float("inf")]
+    return [
+        (time_ms, ended.get(attempt, following))
+        for (attempt, time_ms), following in zip(began, nexts, strict=True)
+    ]
+
+
+def _late_after_healing(context: TrialContext, completed: Sequence[float]) -> float | None:
+    """Return after how many milliseconds the job went on after the last healing, if that was too late."""
+    operations = context.history.operations
+    healed = max((o.time_ms for o in operations if _is_healing(o)), default=None)
+    ended = min((o.time_ms for o in operations if o.operation == "job"), default=None)
+    if healed is None or ended is None or ended <= healed:
+        return None
+    went_on = min((time_ms for time_ms in (*completed, ended) if time_ms >= healed), default=ended)
+    return went_on - healed if went_on - healed > context.plan.limits.progress_ms else None
+
+
+def _blocking_to_the_end(context: TrialContext) -> str | None:
+    """Return a fault that may cut off all of the job and had not lasted its time when the trial was over."""
+    for record in context.faults:
+        fault = context.plan.faults[record.index].fault
+        excuses = isinstance(fault, _MAY_CUT_OFF_ALL)
+        if not excuses or record.fired_at_ms is None:
+            continue
+        lasted_ms = (record.healed_at_ms or float("inf")) - record.fired_at_ms
+        if record.healed_at_ms is None or lasted_ms < (duration_of(fault) or 0):
+            return record.label
+    return None
 
 
 NO_CHECKPOINT = "no checkpoint can be restored"
@@ -138,6 +231,10 @@ def _strategy(context: TrialContext) -> str:
 
 def _is_fired_fault(operation: Operation) -> bool:
     return operation.operation == "fault" and operation.outcome is Outcome.OK
+
+
+def _is_healing(operation: Operation) -> bool:
+    return operation.operation == "heal" and operation.outcome is Outcome.OK
 
 
 def _is_deployment(operation: Operation) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from reference_impl.errors import OperatingError
 from reference_impl.ids import SubtaskId
+from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer
 from reference_impl.spark.link_messages import Heartbeat, SlotOffer, SubtaskLeft
 from reference_impl.spark.transport import shut
@@ -106,6 +107,7 @@ class CoordinatorService:
         post: Callable[[Callable[[], None]], None],
         events: SlotEvents,
         heartbeat_timeout_ms: int,
+        detector: FailureDetector | None = None,
     ) -> None:
         """Listen on a free port of an address; raises ConnectionLost if it cannot be bound."""
         try:
@@ -118,6 +120,7 @@ class CoordinatorService:
         self._post = post
         self._events = events
         self._heartbeat_timeout_ms = heartbeat_timeout_ms
+        self._detector = detector or FailureDetector(heartbeat_timeout_ms)
         self._attempt = 0
         self._lock = threading.Lock()
         self._slots: dict[int, SlotConnection] = {}
@@ -154,10 +157,14 @@ class CoordinatorService:
             shut(connection)
 
     def silent(self) -> list[SlotConnection]:
-        """Return the connections not heard of for longer than the heartbeat timeout, by slot."""
-        limit = time.monotonic() - self._heartbeat_timeout_ms / 1000.0
+        """Return the connections whose silence means that their subtask is lost, by slot."""
+        now = time.monotonic()
         with self._lock:
-            found = [connection for connection in self._slots.values() if connection.last_heard < limit]
+            found = [
+                connection
+                for connection in self._slots.values()
+                if self._detector.is_lost(1000.0 * (now - connection.last_heard))
+            ]
         return sorted(found, key=lambda connection: connection.slot)
 
     def _accept(self) -> None:

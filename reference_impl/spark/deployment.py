@@ -148,7 +148,12 @@ class SparkJobRunner:
             raise UsageError("this runner was started before; make a new SparkJobRunner for each run")
         host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
         self._service = CoordinatorService(
-            host, self._secret, self._loop.post, self, self._options.heartbeat_timeout_ms
+            host,
+            self._secret,
+            self._loop.post,
+            self,
+            self._options.heartbeat_timeout_ms,
+            self._components.failure_detector(self._options.heartbeat_timeout_ms),
         )
         files = LocalFileSystem(self._files_root)
         ports = CoordinatorPorts(

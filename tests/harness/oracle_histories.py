@@ -75,6 +75,9 @@ class Book:
         self.write("fault", INVOKE, "nemesis", fault=position, label="a fault")
         return self.write("fault", OK, "nemesis", fault=position, label="a fault")
 
+    def healing(self, position: int = 0) -> Book:
+        return self.write("heal", OK, "nemesis", fault=position, label="a fault")
+
 
 def a_context(
     plan: TrialPlan,

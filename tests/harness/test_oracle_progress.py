@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
-from harness.oracle.history import End
+from faults.vocabulary import At, CutChannel, PauseWorker, ScheduledFault
+from harness.oracle.history import End, Outcome
 from harness.oracle.progress import Progress
 from harness.oracle.verdict import Finding, Verdict
-from harness.plan import CheckpointPlan
+from harness.plan import CheckpointPlan, LimitsPlan
+from harness.record import FaultRecord
 from tests.harness.oracle_histories import (
     KILL,
     Book,
@@ -95,3 +99,48 @@ def test_one_fault_that_makes_every_restart_fail_is_invalid() -> None:
     finding = judge(book, End.FAILED, restart=restarts(attempts_max=2), faults=(KILL,))
     assert finding.verdict is Verdict.INVALID
     assert finding.counts == {"faults_fired": 1, "attempts_failed": 3}
+
+
+# --- faults that last ---------------------------------------------------------------------------------------
+
+PAUSE = ScheduledFault(PauseWorker("totals[0]", 500), At(10))
+CUT = ScheduledFault(CutChannel("source[0]", "totals[0]", 500), At(10))
+
+
+def test_a_job_must_go_on_within_the_bound_after_the_last_healing() -> None:
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).healing()
+    book.checkpoint(2, 2).write("job", Outcome.OK)
+    assert judge(book, faults=(PAUSE,)).verdict is Verdict.VALID
+    tight = LimitsPlan(progress_ms=3)
+    finding = judge(book, faults=(PAUSE,), limits=tight)
+    assert finding.verdict is Verdict.INVALID and "within 3 ms after the last healing" in finding.summary
+
+
+def test_a_job_that_ended_before_the_healing_has_nothing_to_prove() -> None:
+    book = Book().attempt(1).fault().checkpoint(1).write("job", Outcome.OK).healing()
+    assert judge(book, faults=(PAUSE,), limits=LimitsPlan(progress_ms=1)).verdict is Verdict.VALID
+
+
+def test_every_attempt_that_ran_while_a_fault_lasted_is_explained_by_it_and_none_after() -> None:
+    book = Book().attempt(1).fault().attempt_failed(1).attempt(2).attempt_failed(2).attempt(3)
+    during = Book()
+    during.operations = list(book.operations)
+    during.healing().attempt_failed(3)
+    once = restarts(attempts_max=2)
+    assert judge(during, End.FAILED, restart=once, faults=(CUT,)).verdict is Verdict.VALID
+    after = Book().attempt(1).fault().attempt_failed(1).healing()
+    after.attempt(2).attempt_failed(2).attempt(3).attempt_failed(3)
+    assert judge(after, End.FAILED, restart=once, faults=(CUT,)).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(("fault", "verdict"), [(CUT, Verdict.UNKNOWN), (PAUSE, Verdict.INVALID)])
+def test_a_job_stuck_under_a_fault_is_excused_only_if_that_may_cut_off_all_of_it(
+    fault: ScheduledFault, verdict: Verdict
+) -> None:
+    plan = a_plan(faults=(fault,))
+    context = a_context(plan, Book().attempt(1).fault(), End.STUCK)
+    record = FaultRecord(0, "a fault", "", "", None, "fired", fired_at_ms=10.0, healed_at_ms=100.0)
+    cut_short = replace(context, faults=(record,))
+    assert Progress(input_of(plan)).check(cut_short).verdict is verdict
+    lasted = replace(context, faults=(msgspec.structs.replace(record, healed_at_ms=510.0),))
+    assert Progress(input_of(plan)).check(lasted).verdict is Verdict.INVALID
