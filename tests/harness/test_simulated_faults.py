@@ -35,9 +35,9 @@ from harness.oracle.verdict import Verdict
 from harness.plan import LimitsPlan, TrialPlan, WorkloadPlan
 from harness.record import TrialRecord
 from harness.simulator.heartbeats import HEARTBEAT_TIMEOUT_MS
+from harness.simulator.hosts import LocalDisk
 from harness.simulator.network import MESSAGE_BYTES, ChannelBroken, DataChannel, Disturbance, Link
 from harness.simulator.scheduler import Scheduler
-from harness.simulator.storage import SimulatedDisk
 from harness.simulator.targets import _LinkTarget
 from harness.simulator.world import SimulatedWorld
 from harness.suts import reference_simulated
@@ -329,15 +329,15 @@ def test_a_lost_host_takes_its_disk_along_and_a_killed_executor_does_not(tmp_pat
         assert all(same) is kept and any(same)
 
 
-def _local_disks(plan: TrialPlan, directory: Path) -> list[list[SimulatedDisk]]:
+def _local_disks(plan: TrialPlan, directory: Path) -> list[list[LocalDisk]]:
     """Run a plan and return which local disks the executors had before and after."""
-    seen: list[list[SimulatedDisk]] = []
+    seen: list[list[LocalDisk]] = []
 
     class Seen(SimulatedWorld):
         def run(self) -> bool:
-            seen.append([executor.local_disk for executor in self.executors])
+            seen.append([executor.host.local for executor in self.executors])
             ended = super().run()
-            seen.append([executor.local_disk for executor in self.executors])
+            seen.append([executor.host.local for executor in self.executors])
             return ended
 
     with pytest.MonkeyPatch.context() as patch:
