@@ -330,6 +330,7 @@ class ReferenceSpark:
             disks,
             lambda subtask: primary_of(subtask, storage, root),
             plan.local_recovery,
+            self._cluster.local_directory,
             network,
         )
         nemesis.bind(targets, watcher.now_ms)

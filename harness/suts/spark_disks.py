@@ -37,12 +37,6 @@ class JobDisks:
                 found[self._host_of(worker)] = root
         return found
 
-    def wipe(self, host: str) -> None:
-        """Take a host's copies away, as if its disk were gone."""
-        root = self.directories().get(host)
-        if root is not None:
-            shutil.rmtree(root)
-
     def wipe_all(self) -> None:
         """Remove what a job left: one that failed kept its copies for an attempt that never came."""
         for root in self.directories().values():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import psutil
 
@@ -115,27 +117,35 @@ def _status(process: psutil.Process) -> str:
 
 
 class LostHost:
-    """An executor and the local copies on its worker's disk: what a machine takes with it."""
+    """An executor together with the local disk of its host; implements ``faults.targets.ProcessTarget``."""
 
-    def __init__(self, executor: SignalledProcess, host: str, disks: JobDisks) -> None:
-        """Take the executor's process and the disks of the job."""
+    def __init__(self, executor: SignalledProcess, local_directory: Path) -> None:
+        """Take the executor, and the directory for local files of its Spark worker."""
         self._executor = executor
-        self._host = host
-        self._disks = disks
+        self._directory = local_directory
+        self._wiped: list[Path] = []
 
     @property
     def description(self) -> str:
         """Return what is hit, for the fault log."""
-        return f"host {self._host}: its disk, and {self._executor.description}"
+        return f"{self._executor.description}, with the local files in {self._directory.parent.name}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        """Kill the executor with all it started, then wipe the disk; raises TargetGone if it was dead already."""
+        """Kill the executor, then remove what it left on its disk; raises TargetGone if it was dead already."""
         self._executor.kill(lose_unsynced)
-        self._disks.wipe(self._host)
+        # The directories themselves are those of the Spark worker, which lives on and hands them to the next executor.
+        kept = set(self._directory.glob("spark-*")) | set(self._directory.glob("spark-*/executor-*"))
+        places = [self._directory, *sorted(kept)]
+        self._wiped = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
+        for entry in self._wiped:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and nothing is left of the job on the disk."""
-        return self._executor.is_dead() and self._host not in self._disks.directories()
+        """Tell whether the executor is gone, and nothing of what it had left is there."""
+        return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
 
 
 def _is_dead(process: psutil.Process) -> bool:
@@ -155,17 +165,20 @@ class SparkTargets(NoTargets):
         disks: JobDisks,
         primaries: Callable[[str], PrimaryCopies],
         local_recovery: bool,
+        local_directory: Callable[[str], Path | None],
         network: ProxyNetwork | None = None,
     ) -> None:
         """Look subtasks up in what ``processes()`` says at that moment; ``disks`` are the workers' own.
 
-        Without a ``network`` no connection is exposed.
+        ``local_directory`` gives a host's directory for local files, None for a host of nobody's. Without a
+        ``network`` no connection is exposed.
         """
         self._processes = processes
         self._on_kill = on_kill
         self._disks = disks
         self._primaries = primaries
         self._local_recovery = local_recovery
+        self._local_directory = local_directory
         self._network = network
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
@@ -199,7 +212,8 @@ class SparkTargets(NoTargets):
     def host_of(self, subtask: str) -> LostHost | None:
         """Return the executor that hosts a subtask now, with its host's local files."""
         executor, host = self.executor_of(subtask), self._host(subtask)
-        return LostHost(executor, host, self._disks) if executor is not None and host is not None else None
+        directory = self._local_directory(host) if host is not None else None
+        return LostHost(executor, directory) if executor is not None and directory is not None else None
 
     def link(self, sender: str, receiver: str) -> ProxiedLink | None:
         """Return the connection between two subtasks, or a subtask's to the coordinator."""
