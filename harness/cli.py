@@ -364,7 +364,9 @@ def mutants(
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(metavar="throughput|simulation|state", help="Which benchmark.")],
+    name: Annotated[
+        str, typer.Argument(metavar="throughput|simulation|state|proxy", help="Which benchmark.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Measure: throughput against Structured Streaming, simulated schedules a second, state backends.
@@ -376,6 +378,7 @@ def bench(
       barrier-tck bench simulation
       barrier-tck bench throughput --json
       barrier-tck bench state                           heap and RocksDB with a million keys
+      barrier-tck bench proxy                           a channel directly, through Toxiproxy, embedded
     """
     from harness.bench import BENCHMARKS, run_benchmark
     from harness.strict_input import nearest

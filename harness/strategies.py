@@ -196,8 +196,12 @@ def trial_plans(
     return msgspec.structs.replace(plan, faults=tuple(schedule), restart=_enough_restarts(plan, schedule))
 
 
+_KILLED = ("executor", "worker", "coordinator", "host")
+"""Targets whose faults end a process at once."""
+
+
 def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
-    return tuple(kind for kind in kinds if not kind.lasts)
+    return tuple(kind for kind in kinds if kind.needs in _KILLED)
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:

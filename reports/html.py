@@ -145,7 +145,21 @@ def headline(run: Run) -> Headline:
         Verdict.UNKNOWN: f"Unknown: {run.count(Verdict.UNKNOWN)} of {wording.plural(count, 'trial')}",
         Verdict.INVALID: f"Invalid: {run.count(Verdict.INVALID)} of {wording.plural(count, 'trial')}",
     }
+    if not run.count(verdict):
+        return _as_a_whole(run)
     return Headline(verdict, titles[verdict], wording.MEANING[verdict])
+
+
+def _as_a_whole(run: Run) -> Headline:
+    """Return the headline of a campaign that is worse than each of its trials."""
+    judged = Verdict.worst(verdict_of(trial) for trial in run.trials)
+    trials = f"all {len(run.trials)} trials are" if len(run.trials) > 1 else "its one trial is"
+    title = f"{run.verdict.value.capitalize()} as a whole, though {trials} {judged.value}"
+    if run.count(judged) < len(run.trials):
+        title = f"{run.verdict.value.capitalize()} as a whole, though no trial is"
+    return Headline(
+        run.verdict, title, "What only all trials together can show is missing or wrong: see the note."
+    )
 
 
 def as_json(value: object) -> Markup:

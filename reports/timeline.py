@@ -78,6 +78,8 @@ _LABEL_MAX = 60
 """Characters of a fault's label that are shown; all of it is in the hover text."""
 _CHARACTER_SHARE = 0.0072
 """About how much of the plot's width a character takes."""
+_SPAN = 0.04
+"""Offset of the bar of a fault that lasts: under its label, above a recovery."""
 _UPPER, _LOWER = -0.17, 0.22
 """Offsets within a lane: alignment and synchronous part above, asynchronous part below, for they overlap."""
 
@@ -281,7 +283,7 @@ class _Drawing:
                 ]
             # Pale over the whole lane: what went on meanwhile stays readable.
             traces += [
-                self._bars(name, colour, _UPPER, 0.18, own),
+                self._bars(name, colour, _SPAN, 0.08, own),
                 self._bars(f"{name}: who was hit", colour, 0, 0.92, hit) | {"opacity": 0.28},
             ]
         return traces

@@ -59,6 +59,7 @@ LONGER_MODULES: dict[str, tuple[int, str]] = {}
 #: Modules that nothing imports because something else starts them.
 STARTED_BY_OTHERS = {
     "conformance.conftest": "pytest",
+    "faults.toxiproxy.leash": "faults.toxiproxy.server, as a process",
     "harness.cluster.guard": "harness.cluster.guard_link, as a script",
     "harness.suts.candidate_worker": "harness.certify.candidate, as a process",
     "harness.suts.mutants.backends": "harness.certify.planted, by name",

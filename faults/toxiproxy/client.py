@@ -121,12 +121,18 @@ class ToxiproxyClient:
             raise ToxiproxyProblem(f"{self.url}{path}: {_said(error)}") from error
         except requests.RequestException as error:
             raise ToxiproxyProblem(
-                f"no Toxiproxy server answers at {self.url}: {_in_short(error)}; start one there, or unset "
+                f"no Toxiproxy server answers at {self.url} ({self._in_short(error)}); start one there, or unset "
                 "TOXIPROXY_URL to use a toxiproxy-server on the PATH or the embedded one"
             ) from error
         if not answer.ok:
             raise ToxiproxyProblem(f"{self.url}{path}: HTTP {answer.status_code}: {answer.text[:200]}")
         return answer
+
+    def _in_short(self, error: requests.RequestException) -> str:
+        if isinstance(error, requests.Timeout):
+            return f"not within {self._timeout_s:g} s"
+        # The cause is at the end of several wrappers: "...: [Errno 111] Connection refused".
+        return str(getattr(error.args[0], "reason", error) if error.args else error).rpartition(": ")[2]
 
 
 def parse_url(url: str) -> tuple[str, int]:
@@ -158,7 +164,3 @@ def _state(body: Mapping[str, Any]) -> ProxyState:
 def _said(error: Exception) -> str:
     content = error.args[0] if error.args else ""
     return content.decode(errors="replace") if isinstance(content, bytes) else str(content)
-
-
-def _in_short(error: requests.RequestException) -> str:
-    return f"{type(error).__name__}: {error}"[:200]

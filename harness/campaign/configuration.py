@@ -59,6 +59,8 @@ class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
     state_backend: str = ""
     """Empty: the campaign's."""
+    local_recovery: bool | None = None
+    """None: as the campaign says."""
     on_unreadable: str = ""
     """Empty: the campaign's."""
     workload: Section = {}
@@ -165,6 +167,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             note=trial.note,
             seed=seed,
             state_backend=trial.state_backend or plan.state_backend,
+            local_recovery=plan.local_recovery if trial.local_recovery is None else trial.local_recovery,
             on_unreadable=trial.on_unreadable or plan.on_unreadable,
         )
 
@@ -241,6 +244,7 @@ def _check_drawing(configuration: CampaignConfiguration, source: str) -> None:
             "state_backend",
             configuration.state_backend != default.state_backend,
         ),
+        ("local_recovery", mix.local_recovery, "local_recovery", configuration.local_recovery),
     )
     for name, table, other, given in twice:
         if table and given:

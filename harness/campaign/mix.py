@@ -27,6 +27,7 @@ Weights = dict[str, int]
 
 _Card = TypeVar("_Card")
 
+LOCAL_RECOVERY = {"on": True, "off": False}
 MODES = ("exactly_once", "at_least_once")
 
 
@@ -36,6 +37,8 @@ class MixSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     workload: Weights = {}
     mode: Weights = {}
     state_backend: Weights = {}
+    local_recovery: Weights = {}
+    """``on`` and ``off``."""
 
 
 class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,13 +59,15 @@ class Hand:
     workload: str | None = None
     mode: str | None = None
     state_backend: str | None = None
+    local_recovery: str | None = None
     kinds: tuple[str, ...] | None = None
     """The kind of each fault, in order."""
 
     @property
     def note(self) -> str:
         """Return what was dealt as a phrase for the plan, for instance ``dealt: rocksdb; delay, executor``."""
-        choices = [name for name in (self.workload, self.mode, self.state_backend) if name is not None]
+        local = None if self.local_recovery is None else f"local recovery {self.local_recovery}"
+        choices = [name for name in (self.workload, self.mode, self.state_backend, local) if name is not None]
         kinds = [] if self.kinds is None else [", ".join(self.kinds) or "no faults"]
         parts = [part for part in (", ".join(choices), *kinds) if part]
         return f"dealt: {'; '.join(parts)}" if parts else ""
@@ -95,6 +100,8 @@ class Hand:
             plan = msgspec.structs.replace(plan, workload=workload)
         if self.state_backend is not None:
             plan = msgspec.structs.replace(plan, state_backend=self.state_backend)
+        if self.local_recovery is not None:
+            plan = msgspec.structs.replace(plan, local_recovery=LOCAL_RECOVERY[self.local_recovery])
         return msgspec.structs.replace(plan, note=self.note)
 
 
@@ -106,17 +113,10 @@ def deal(
     ``exposed`` are the kinds of target that the system has; of a package only kinds that it can suffer are dealt. None
     means all.
     """
-    workloads, modes, backends = (
-        _dealt(weights, seed, name)
-        for name, weights in (
-            ("workload", mix.workload),
-            ("mode", mix.mode),
-            ("state_backend", mix.state_backend),
-        )
-    )
-    kinds = _dealt_kinds(faults, seed, exposed)
-    while True:
-        yield Hand(next(workloads), next(modes), next(backends), next(kinds))
+    tables = ("workload", "mode", "state_backend", "local_recovery")
+    workloads, modes, backends, local = (_dealt(getattr(mix, name), seed, name) for name in tables)
+    for kinds in _dealt_kinds(faults, seed, exposed):
+        yield Hand(next(workloads), next(modes), next(backends), next(local), kinds)
 
 
 def _dealt_kinds(
@@ -178,6 +178,7 @@ def check_mix(mix: MixSection, source: str) -> None:
     _check_weights(mix.workload, workload_names(), source, "mix.workload")
     _check_weights(mix.mode, MODES, source, "mix.mode")
     _check_weights(mix.state_backend, None, source, "mix.state_backend")
+    _check_weights(mix.local_recovery, LOCAL_RECOVERY, source, "mix.local_recovery")
 
 
 def check_faults(faults: FaultsSection, source: str) -> None:

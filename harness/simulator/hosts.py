@@ -173,7 +173,9 @@ class _Refusal:
     """Primaries of one subtask that cannot be written: those of its next so many checkpoints."""
 
     checkpoints_max: int
-    checkpoints: dict[str, None] = field(default_factory=dict)
+    spared: int
+    """Files of each checkpoint that can still be written: a disk seldom fails at the first one."""
+    checkpoints: dict[str, int] = field(default_factory=dict)
 
 
 class PrimaryDisk(DelegatingFileSystem):
@@ -191,15 +193,18 @@ class PrimaryDisk(DelegatingFileSystem):
             if not name.startswith(prefix) or "/chk-" not in path:
                 continue
             if directory in refusal.checkpoints or len(refusal.checkpoints) < refusal.checkpoints_max:
-                refusal.checkpoints[directory] = None
-                raise StorageError(f"cannot create {path}: input/output error")
+                written = refusal.checkpoints.setdefault(directory, 0)
+                if written >= refusal.spared:
+                    raise StorageError(f"cannot create {path}: input/output error")
+                refusal.checkpoints[directory] += 1
 
 
 class PrimaryFailures:
     """Says which primaries cannot be written."""
 
-    def __init__(self) -> None:
-        """Refuse nothing yet."""
+    def __init__(self, spared: int) -> None:
+        """Refuse nothing yet; ``spared`` files of each failing checkpoint can be written."""
+        self._spared = spared
         self._refusals: dict[str, _Refusal] = {}
 
     def wrapped(self, files: FileSystem) -> FileSystem:
@@ -209,7 +214,7 @@ class PrimaryFailures:
     def refuse(self, subtask: str, checkpoints: int) -> None:
         """Let the next so many checkpoints of a subtask fail."""
         parsed = SubtaskId.parse(subtask)
-        self._refusals[f"{safe_name(parsed.vertex)}-{parsed.index}-"] = _Refusal(checkpoints)
+        self._refusals[f"{safe_name(parsed.vertex)}-{parsed.index}-"] = _Refusal(checkpoints, self._spared)
 
     def refuses(self, subtask: str) -> bool:
         """Tell whether anything is to be refused for a subtask."""

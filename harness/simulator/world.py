@@ -7,7 +7,8 @@ What is simulated and how it differs from Spark: an executor that is lost is rep
 noticed after a message latency; a cancelled process lives on until the cancellation reaches it, so that two
 attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way. What is
 deployed on a paused executor waits there. The coordinator hears zombies and must tell them by their attempt; on
-Spark their connections are closed.
+Spark their connections are closed. A subtask that hears nothing of its coordinator lives on until its connection
+heals and breaks; on Spark it ends itself after a while.
 """
 
 from __future__ import annotations
@@ -182,7 +183,10 @@ class SimulatedWorld:
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
         self.primary_failures = (
-            PrimaryFailures() if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults) else None
+            # With local recovery a subtask's part has several files, and the first one is spared.
+            PrimaryFailures(int(config.local_recovery))
+            if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults)
+            else None
         )
         """Which writes of primaries fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self)

@@ -327,10 +327,11 @@ class ReferenceSpark:
         targets = SparkTargets(
             runner.subtask_processes,
             watcher.note_kill,
+            disks,
+            lambda subtask: primary_of(subtask, storage, root),
+            plan.local_recovery,
             self._cluster.local_directory,
             network,
-            disks if plan.local_recovery else None,
-            lambda subtask: primary_of(subtask, storage, root),
         )
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, network

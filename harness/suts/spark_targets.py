@@ -103,6 +103,19 @@ class SignalledProcess:
         return family
 
 
+def _look_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _SIGNAL_TIMEOUT_S
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_DEAD)
+
+
 class LostHost:
     """An executor together with the local disk of its host; implements ``faults.targets.ProcessTarget``."""
 
@@ -110,7 +123,7 @@ class LostHost:
         """Take the executor, and the directory for local files of its Spark worker."""
         self._executor = executor
         self._directory = local_directory
-        self._wiped = False
+        self._wiped: list[Path] = []
 
     @property
     def description(self) -> str:
@@ -123,31 +136,16 @@ class LostHost:
         # The directories themselves are those of the Spark worker, which lives on and hands them to the next executor.
         kept = set(self._directory.glob("spark-*")) | set(self._directory.glob("spark-*/executor-*"))
         places = [self._directory, *sorted(kept)]
-        doomed = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
-        for entry in doomed:
+        self._wiped = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
+        for entry in self._wiped:
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink(missing_ok=True)
-        # Looked at here: the next executor may soon make directories of the same names.
-        self._wiped = not any(entry.exists() for entry in doomed)
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and nothing of what it had left was there after the wiping."""
-        return self._executor.is_dead() and self._wiped
-
-
-def _look_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SIGNAL_TIMEOUT_S
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
-
-
-def _status(process: psutil.Process) -> str:
-    try:
-        return str(process.status())
-    except psutil.NoSuchProcess:
-        return str(psutil.STATUS_DEAD)
+        """Tell whether the executor is gone, and nothing of what it had left is there."""
+        return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
 
 
 def _is_dead(process: psutil.Process) -> bool:
@@ -164,31 +162,32 @@ class SparkTargets(NoTargets):
         self,
         processes: Callable[[], Mapping[SubtaskId, SubtaskProcess]],
         on_kill: Callable[[], None],
-        local_directory: Callable[[str], Path | None] = lambda _host: None,
+        disks: JobDisks,
+        primaries: Callable[[str], PrimaryCopies],
+        local_recovery: bool,
+        local_directory: Callable[[str], Path | None],
         network: ProxyNetwork | None = None,
-        disks: JobDisks | None = None,
-        primaries: Callable[[str], PrimaryCopies] | None = None,
     ) -> None:
-        """Look subtasks up in what ``processes()`` says at that moment.
+        """Look subtasks up in what ``processes()`` says at that moment; ``disks`` are the workers' own.
 
         ``local_directory`` gives a host's directory for local files, None for a host of nobody's. Without a
-        ``network`` no connection is exposed, without ``disks`` no local copies (local recovery is off), without
-        ``primaries`` nothing of durable storage.
+        ``network`` no connection is exposed.
         """
         self._processes = processes
         self._on_kill = on_kill
-        self._local_directory = local_directory
-        self._network = network
         self._disks = disks
         self._primaries = primaries
+        self._local_recovery = local_recovery
+        self._local_directory = local_directory
+        self._network = network
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
-        """Return the copies of a subtask on the workers' disks."""
-        return self._disks.copies_of(subtask) if self._disks is not None else None
+        """Return the copies of a subtask on the workers' disks, with local recovery on."""
+        return self._disks.copies_of(subtask) if self._local_recovery else None
 
-    def primary_of(self, subtask: str) -> PrimaryCopies | None:
+    def primary_of(self, subtask: str) -> PrimaryCopies:
         """Return a subtask's part of the latest completed checkpoint."""
-        return self._primaries(subtask) if self._primaries is not None else None
+        return self._primaries(subtask)
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor JVM that hosts a subtask now."""

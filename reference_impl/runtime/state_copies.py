@@ -20,6 +20,7 @@ from reference_impl.runtime.components import Components
 from reference_impl.runtime.snapshotting import SnapshotInProgress
 from reference_impl.state.backend import StateReader, StateWriter
 from reference_impl.state.working_directory import WorkingDirectory
+from reference_impl.storage.copying_writer import CopyingWriter
 from reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore, require_one_file_system
 from reference_impl.storage.restore import RestoreReader
 
@@ -61,7 +62,7 @@ class StateCopies:
         """Return what writes the state files of one operator for one checkpoint, to every copy."""
         deployment = self._deployment
         primary = self._ports.storage.writer(checkpoint, deployment.attempt, deployment.subtask, operator)
-        return primary if self.local is None else self.local.writer(checkpoint, operator, primary)
+        return primary if self.local is None else CopyingWriter(self.local, checkpoint, operator, primary)
 
     def check(self, working: WorkingDirectory) -> None:
         """Raise UsageError if local copies would lie on another file system than the backend's files (LOC-10)."""

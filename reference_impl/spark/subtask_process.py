@@ -90,7 +90,7 @@ class SubtaskProgram:
         application and not to the executor: the next executor on the worker finds it, and the worker removes it
         with the application. It is gone when the host is.
         """
-        base = local_directory()
+        base = application_directory()
         if not self.local_recovery or base is None:
             return None
         return LocalFileSystem(local_root(base, self.graph.name, self.files_root))
@@ -155,6 +155,18 @@ def local_directory() -> str | None:
     None where Spark named none.
     """
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
+
+
+def application_directory() -> str | None:
+    """Return the directory for local files that all executors of the application on this worker share, if there is one.
+
+    A standalone worker names it in the environment of its executors. Elsewhere it is the one around the executor's own.
+    """
+    shared = os.environ.get("SPARK_EXECUTOR_DIRS", "").split(os.pathsep)[0]
+    if shared:
+        return shared
+    own = local_directory()
+    return os.path.dirname(own) if own is not None else None
 
 
 def executor_of_this_process() -> Executor:

@@ -1,7 +1,7 @@
 """Secondary copies: a subtask's newest state files, kept on the disk of its own host (LOC-1 to LOC-6, LOC-10).
 
 ``TaskLocalStateStore`` belongs to one subtask of one attempt. While the asynchronous part of a snapshot writes a
-state file to checkpoint storage, ``CopyingWriter`` lets the same bytes through to a local file, or links the file
+state file to checkpoint storage, ``copying_writer`` lets the same bytes through to a local file, or links the file
 if the backend has it on the same disk. When the whole part is written, ``seal`` writes a manifest. Without a
 manifest nothing is a copy: whatever a killed process left half written is never read. Below the host's local
 directory of the job::
@@ -22,7 +22,7 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -32,10 +32,9 @@ import msgspec
 from reference_impl.errors import CorruptStateError, OperatingError, StorageError, UsageError
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
-from reference_impl.state.backend import StateWriter
 from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage import metadata
-from reference_impl.storage.filesystem import FileSystem, OutputStream
+from reference_impl.storage.filesystem import FileSystem
 from reference_impl.storage.paths import join, safe_name
 
 LOCAL = "barrier-tck-local"
@@ -186,11 +185,10 @@ class TaskLocalStateStore:
 
     # --- writing, on the thread of the asynchronous part ----------------------------------------------------
 
-    def writer(self, checkpoint: CheckpointId, operator: str, primary: StateWriter) -> CopyingWriter:
-        """Return a writer that writes to checkpoint storage and lets the local copy see all of it."""
+    def begin(self, checkpoint: CheckpointId) -> None:
+        """Expect files of a checkpoint; ``copying_writer`` writes them."""
         with self._lock:
             self._copies.setdefault(checkpoint, _Copy(checkpoint))
-        return CopyingWriter(self, checkpoint, operator, primary)
 
     def operator_directory(self, checkpoint: CheckpointId, operator: str) -> str:
         """Return where the files of one operator go: chained operators must not meet in one place (LO-01)."""
@@ -266,17 +264,30 @@ class TaskLocalStateStore:
     def confirm(self, checkpoint: CheckpointId) -> None:
         """Learn that a checkpoint is complete: its copy stays, all older ones of this subtask go (LOC-3)."""
         self._confirmed = max(self._confirmed, checkpoint)
-        for older in self._on_disk():
-            if older.checkpoint < self._confirmed:
-                self._delete(older)
+        for older in self.stale(self._confirmed):
+            self._delete(older)
         with self._lock:
             for number in [number for number in self._copies if number < self._confirmed]:
                 del self._copies[number]
 
-    def drop(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint failed or was cancelled: what is there of its copy goes, sealed or not."""
+    def stale(self, newest: CheckpointId) -> list[LocalCopy]:
+        """Return what is on the disk of older checkpoints: sealed or not, by whichever attempt."""
+        return [copy for copy in self._on_disk() if copy.checkpoint < newest]
+
+    def is_sealed(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether this attempt's copy of a checkpoint is whole."""
+        with self._lock:
+            copy = self._copies.get(checkpoint)
+            return copy is not None and copy.sealed
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """Stop writing a copy."""
         with self._lock:
             self._copies.pop(checkpoint, None)
+
+    def drop(self, checkpoint: CheckpointId) -> None:
+        """Learn that a checkpoint failed or was cancelled: what is there of its copy goes, sealed or not."""
+        self.forget(checkpoint)
         self.remove(checkpoint)
 
     def remove(self, checkpoint: CheckpointId) -> None:
@@ -423,125 +434,3 @@ class TaskLocalStateStore:
             self.files.delete(join(directory, entry.local))
         except OperatingError as error:
             self._note(str(error))
-
-
-class CopyingWriter:
-    """Writes one operator's files to checkpoint storage, and beside it to the local copy."""
-
-    def __init__(
-        self, store: TaskLocalStateStore, checkpoint: CheckpointId, operator: str, primary: StateWriter
-    ) -> None:
-        """Take the store and the writer of the primary; nothing is written yet."""
-        self._store = store
-        self._checkpoint = checkpoint
-        self._operator = operator
-        self._primary = primary
-        self._prepared = False
-
-    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
-        """Write both copies; raises only what the primary raises (LOC-2)."""
-        local = _LocalFile(self._store, self._checkpoint, self._incoming(name))
-        try:
-            handle = self._primary.write(name, local.passing(chunks), key_groups)
-        except BaseException:
-            local.discard()
-            raise
-        local.finish(handle, self._final(name), self._relative(name))
-        return handle
-
-    def write_file(
-        self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
-    ) -> StateHandle:
-        """Upload a local file and keep it by a hard link, if the local directory can; else by a copy (LOC-10)."""
-        files = self._store.files
-        if not isinstance(files, LinkingFileSystem):
-            return self.write(name, chunks, key_groups)
-        handle = self._primary.write(name, chunks, key_groups)
-        if self._store.still_wanted(self._checkpoint):
-            try:
-                self._prepare()
-                files.link(file, self._final(name))
-            except OperatingError as error:
-                self._store.give_up(self._checkpoint, str(error))
-            else:
-                self._store.add(self._checkpoint, _entry(handle, self._relative(name)))
-        return handle
-
-    def cancel(self) -> None:
-        """Cancel the primary's write, and with it the copy's."""
-        cancel = getattr(self._primary, "cancel", None)
-        if cancel is not None:
-            cancel()
-
-    def _prepare(self) -> None:
-        if not self._prepared:
-            self._prepared = True
-            self._store.prepare(self._checkpoint, self._operator)
-
-    def _incoming(self, name: str) -> str:
-        self._prepare()
-        return self._store.incoming(f"{self._checkpoint}-{safe_name(self._operator)}-{safe_name(name)}")
-
-    def _final(self, name: str) -> str:
-        return f"{self._store.operator_directory(self._checkpoint, self._operator)}/{safe_name(name)}"
-
-    def _relative(self, name: str) -> str:
-        return self._final(name).removeprefix(self._store.directory(self._checkpoint)).lstrip("/")
-
-
-def _entry(handle: StateHandle, local: str) -> CopiedFile:
-    return CopiedFile(handle.path, local, handle.size, handle.checksum)
-
-
-class _LocalFile:
-    """One local file being written; a disk that refuses ends the copy, and nothing else."""
-
-    def __init__(self, store: TaskLocalStateStore, checkpoint: CheckpointId, path: str) -> None:
-        self._store = store
-        self._checkpoint = checkpoint
-        self._path = path
-        self._stream: OutputStream | None = None
-        if store.still_wanted(checkpoint):
-            try:
-                self._stream = store.files.create(path)
-            except OperatingError as error:
-                store.give_up(checkpoint, str(error))
-
-    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks, each after it was written here."""
-        for chunk in chunks:
-            stream = self._stream
-            if stream is not None:
-                try:
-                    # A short write would be found by its checksum, like all that is wrong with a secondary.
-                    stream.write(chunk)
-                except OperatingError as error:
-                    self._fail(error)
-            yield chunk
-
-    def finish(self, handle: StateHandle, final: str, relative: str) -> None:
-        """Give the file its name, now that the primary is durable."""
-        stream, self._stream = self._stream, None
-        if stream is None:
-            return
-        try:
-            stream.close()
-            self._store.files.rename(self._path, final)
-        except OperatingError as error:
-            self._store.give_up(self._checkpoint, str(error))
-        else:
-            self._store.add(self._checkpoint, _entry(handle, relative))
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        if self._stream is not None:
-            try:
-                self._stream.close()
-                self._store.files.delete(self._path)
-            except OperatingError as error:
-                self._store.give_up(self._checkpoint, str(error))
-            self._stream = None
-
-    def _fail(self, error: OperatingError) -> None:
-        self._store.give_up(self._checkpoint, str(error))
-        self.discard()

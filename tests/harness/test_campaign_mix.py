@@ -28,6 +28,7 @@ MIX = {
     "workload": {"keyed-totals": 3, "passthrough": 1},
     "mode": {"exactly_once": 3, "at_least_once": 1},
     "state_backend": {"heap": 20, "rocksdb": 10},
+    "local_recovery": {"on": 1, "off": 1},
 }
 KILLS = {"per_trial": [1, 2], "kinds": {"executor": 1, "worker": 1}}
 
@@ -69,6 +70,7 @@ def test_a_drawn_plan_has_what_it_was_dealt_and_says_so() -> None:
     plans = plans_of(12, mix=MIX, faults=KILLS)
     assert Counter(plan.checkpoints.mode for plan in plans) == {"exactly_once": 9, "at_least_once": 3}
     assert Counter(plan.state_backend for plan in plans) == {"heap": 8, "rocksdb": 4}
+    assert Counter(plan.local_recovery for plan in plans) == {True: 6, False: 6}
     for plan in plans:
         assert plan.workload.name in plan.note and plan.checkpoints.mode in plan.note
         tags = {type(fault.fault).__name__ for fault in plan.faults}

@@ -73,6 +73,8 @@ def test_a_budget_of_trials_counts_and_a_budget_of_time_measures() -> None:
         ({"mix": {"mode": {"exactly-once": 1}}}, ["'mix.mode.exactly-once'", "did you mean 'exactly_once'"]),
         ({"mix": {"workload": {"flight": 1}}}, ["'mix.workload.flight'", "did you mean 'flights'"]),
         ({"mix": {"state_backend": {"rockdb": 1}}}, ["did you mean 'rocksdb'"]),
+        ({"mix": {"local_recovery": {"yes": 1}}}, ["'mix.local_recovery.yes'", "known: on, off"]),
+        ({"mix": {"local_recovery": {"on": 1}}, "local_recovery": True}, ["keep one"]),
         ({"mix": {"mode": {"exactly_once": 0}}}, ["every weight of mix.mode is 0"]),
         ({"mix": {"mode": {"exactly_once": -2}}}, ["mix.mode.exactly_once is -2"]),
         ({"mix": {"mode": {"exactly_once": 1}}, "checkpoints": {"mode": "at_least_once"}}, ["keep one"]),

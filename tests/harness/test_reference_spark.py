@@ -9,12 +9,21 @@ import msgspec
 import psutil
 import pytest
 
-from faults.targets import TargetGone
+from faults.targets import PausableTarget, TargetGone
+from faults.vocabulary import (
+    After,
+    KillWorker,
+    PartitionExecutor,
+    PauseExecutor,
+    Peers,
+    ProtocolPoint,
+    ScheduledFault,
+)
 from harness.oracle.history import End
 from harness.oracle.verdict import Verdict
 from harness.suts.mutants import MUTANTS
 from harness.suts.reference_spark import ReferenceSpark
-from harness.suts.spark_targets import SignalledProcess
+from harness.suts.spark_targets import LostHost, SignalledProcess
 from harness.trial import run_trial
 
 
@@ -72,3 +81,94 @@ def test_killing_an_executor_takes_what_it_started_with_it() -> None:
     SignalledProcess(parent.pid, "an executor", lambda: None, with_children=True).kill()
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     parent.wait()
+
+
+def test_a_paused_executor_stands_still_with_all_that_it_started_until_it_is_resumed() -> None:
+    parent = psutil.Popen(["sh", "-c", "sleep 60 & wait"])
+    while not (children := parent.children()):
+        assert parent.is_running()
+    target = SignalledProcess(parent.pid, "an executor", lambda: None, with_children=True)
+    assert isinstance(target, PausableTarget)
+    assert not target.is_paused()
+    target.pause()
+    assert target.is_paused()
+    assert {process.status() for process in (parent, *children)} == {psutil.STATUS_STOPPED}
+    children[0].resume()
+    while children[0].status() == psutil.STATUS_STOPPED:
+        assert children[0].is_running()
+    assert not target.is_paused(), "the proof is what the system shows, not what was asked of it"
+    target.resume()
+    target.resume()
+    assert not target.is_paused()
+    while parent.status() == psutil.STATUS_STOPPED:
+        assert parent.is_running()
+    target.pause()
+    target.kill()
+    assert not target.is_paused()
+    with pytest.raises(TargetGone, match="an executor"):
+        target.pause()
+    target.resume()
+    parent.wait()
+
+
+def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of_its_worker(
+    tmp_path: Path,
+) -> None:
+    local = tmp_path / "worker-0" / "local"
+    (local / "spark-1" / "executor-1" / "blockmgr-1" / "00").mkdir(parents=True)
+    (local / "spark-1" / "executor-1" / "blockmgr-1" / "00" / "block").write_bytes(b"x")
+    (local / "spark-1" / "executor-1" / "secondary").write_bytes(b"x")
+    (local / "elsewhere").write_bytes(b"x")
+    child = psutil.Popen(["sleep", "60"])
+    host = LostHost(SignalledProcess(child.pid, "executor 0", lambda: None), local)
+    assert host.description == "executor 0, with the local files in worker-0"
+    assert not host.is_dead()
+    host.kill()
+    assert host.is_dead()
+    child.wait()
+    assert sorted(path.name for path in local.rglob("*")) == ["executor-1", "spark-1"]
+    (local / "spark-1" / "executor-1" / "blockmgr-2").mkdir()
+    assert host.is_dead(), "what the next executor writes is no part of the lost disk"
+    (local / "elsewhere").write_bytes(b"x")
+    assert not host.is_dead()
+
+
+@pytest.mark.spark
+def test_a_trial_with_a_partition_and_a_pause_leaves_no_proxy_and_nothing_that_stands_still(
+    system: ReferenceSpark, tmp_path: Path
+) -> None:
+    """Their ends lie far behind the end of the trial: it is the trial that undoes them."""
+    hour_ms = 3_600_000
+    plan = msgspec.structs.replace(
+        next(MUTANTS["AL-01"].plans("spark")),
+        mutant=None,
+        faults=(
+            ScheduledFault(PauseExecutor("totals[0]", hour_ms), After(ProtocolPoint.ATTEMPT_RUNNING)),
+            ScheduledFault(
+                PartitionExecutor("source[0]", Peers.EVERYONE, hour_ms), After(ProtocolPoint.ATTEMPT_RUNNING)
+            ),
+        ),
+    )
+    plan = msgspec.structs.replace(plan, limits=msgspec.structs.replace(plan.limits, wall_s=6))
+    before = _children()
+    record = run_trial(plan, system, tmp_path)
+    assert [fault.outcome for fault in record.faults] == ["fired", "fired"], record.faults
+    assert record.end == End.STUCK.value
+    servers = [process for process in _children() if process not in before]
+    assert servers, "a plan that disturbs connections has a proxy server"
+    stopped = [process for process in _children() if process.status() == psutil.STATUS_STOPPED]
+    assert not stopped
+    client = system._proxies._client
+    assert client is not None
+    assert client.names() == ()
+    kill = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED))
+    after = run_trial(
+        msgspec.structs.replace(plan, faults=(kill,), limits=msgspec.structs.replace(plan.limits, wall_s=60)),
+        system,
+        tmp_path,
+    )
+    assert after.verdict is Verdict.VALID, after.findings
+
+
+def _children() -> list[psutil.Process]:
+    return list(psutil.Process().children(recursive=True))

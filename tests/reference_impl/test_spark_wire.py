@@ -45,11 +45,29 @@ EXAMPLES: list[Any] = [
     messages.CancelSubtask("over"),
     messages.SubtaskRunning(ATTEMPT, SUBTASK),
     messages.AcknowledgeCheckpoint(ATTEMPT, CHECKPOINT, SUBTASK, SNAPSHOT, messages.SnapshotMetrics(1.5, 3)),
+    messages.AcknowledgeCheckpoint(
+        ATTEMPT,
+        CHECKPOINT,
+        SUBTASK,
+        SNAPSHOT,
+        messages.SnapshotMetrics(
+            local=messages.LocalCopyReport(False, "no space left", 4, (4, 5), "127.0.0.2")
+        ),
+    ),
+    messages.StateRestored(
+        ATTEMPT,
+        SUBTASK,
+        CHECKPOINT,
+        (messages.RestoredFile("o", "p", KeyGroupRange(0, 4), messages.ServedBy.PRIMARY, "it is missing"),),
+    ),
     messages.DeclineCheckpoint(ATTEMPT, CHECKPOINT, SUBTASK, "disk full"),
     messages.InputConsumed(ATTEMPT, SUBTASK),
     messages.TransactionsCommitted(ATTEMPT, SUBTASK, CHECKPOINT),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why"),
-    link_messages.SlotOffer(0, "127.0.0.2", 4000, 11, 10, "3"),
+    messages.SubtaskFailed(ATTEMPT, SUBTASK, "why", CHECKPOINT),
+    link_messages.SlotOffer(
+        0, "127.0.0.2", 4000, 11, 10, "3", (messages.LocalCopy(SUBTASK, CHECKPOINT, ATTEMPT),)
+    ),
     link_messages.DeploySubtask(
         SubtaskDeployment("job", SUBTASK, ATTEMPT, CONFIG, SNAPSHOT, CHECKPOINT),
         (link_messages.ChannelAddress(ChannelId(SUBTASK, SubtaskId("sink", 0)), "127.0.0.3", 5),),

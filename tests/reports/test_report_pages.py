@@ -237,6 +237,14 @@ def test_the_terminal_leads_with_the_verdict_and_the_counts(run_directory: Path)
     assert printed.index("trial 6, exactly-once-output") < printed.index("trial 9, faults-fired")
 
 
+def test_a_campaign_that_is_worse_than_its_trials_says_so_and_does_not_count_none(tmp_path: Path) -> None:
+    records = [record_of(trial) for trial in (0, 1)]
+    campaign = campaign_of(records, verdict=Verdict.UNKNOWN)
+    page = Page(html.render(load_run(write_run(tmp_path / "run", records, campaign))))
+    assert "? Unknown as a whole, though all 2 trials are valid" in page.text
+    assert "Unknown: 0 of" not in page.text
+
+
 def test_an_empty_run_is_never_called_valid(tmp_path: Path) -> None:
     run_directory = write_run(tmp_path / "run", [], campaign_of([], verdict=Verdict.VALID, interrupted=True))
     run = load_run(run_directory)

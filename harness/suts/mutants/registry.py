@@ -15,6 +15,9 @@ import msgspec
 from faults.vocabulary import (
     After,
     CrashCoordinator,
+    Damage,
+    DamageLocalCopy,
+    FailPrimaryWrites,
     Fault,
     KillExecutor,
     KillWorker,
@@ -33,7 +36,7 @@ from harness.plan import (
     WorkloadPlan,
 )
 from harness.suts.backends import require_state_backend
-from harness.suts.mutants import data, protocol, storage
+from harness.suts.mutants import data, local, protocol, storage
 from reference_impl.runtime.components import Components
 
 TRIES = 40
@@ -260,6 +263,7 @@ def _mutants() -> Iterator[Mutant]:
         _AT_LEAST_ONCE,
     )
     yield from _of_faults(product)
+    yield from _local_mutants(product)
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:
@@ -379,6 +383,72 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
             _SIMULATED,
             faults=(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),),
         ),
+    )
+
+
+def _local_mutants(product: Components) -> Iterator[Mutant]:
+    plan = msgspec.structs.replace(
+        _SIMULATED,
+        workload=WorkloadPlan(batches=30, records_per_second=600, keys=20),
+        local_recovery=True,
+        faults=_kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2),
+    )
+
+    def damaged(damage: Damage, *faults: ScheduledFault) -> TrialPlan:
+        harm = ScheduledFault(DamageLocalCopy("totals[0]", damage), After(ProtocolPoint.ATTEMPT_FAILED))
+        kill = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2))
+        return msgspec.structs.replace(plan, faults=(kill, harm, *faults))
+
+    yield Mutant(
+        "LO-01",
+        "LOC-4",
+        "Two stateful operators of one subtask share the directory of local copies.",
+        "FLINK-12296",
+        replace(product, local_state=local.SharesOneDirectory),
+        msgspec.structs.replace(
+            plan, topology=TopologyPlan(stateful_operators=2), faults=damaged(Damage.MISSING).faults[:1]
+        ),
+    )
+    yield Mutant(
+        "LO-03",
+        "LOC-3",
+        "Local files of a checkpoint that failed before its copy was registered are never removed.",
+        "FLINK-28515, FLINK-8777",
+        replace(product, local_state=local.ForgetsTheUnregistered),
+        msgspec.structs.replace(
+            plan,
+            faults=(
+                ScheduledFault(
+                    FailPrimaryWrites("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "LO-05",
+        "LOC-4",
+        "Local state is trusted although nothing says that it is of the checkpoint that is restored.",
+        "KAFKA-7192, KAFKA-10362",
+        replace(product, local_state=local.TrustsWhateverIsThere),
+        msgspec.structs.replace(
+            plan, faults=_kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", nth=2, worker=True)
+        ),
+    )
+    yield Mutant(
+        "LO-06",
+        "LOC-4",
+        "A local copy found damaged becomes valid again through an old marker.",
+        "KAFKA-10664, KAFKA-10391",
+        replace(product, local_state=local.BelievesOldMarkers),
+        damaged(Damage.BIT_FLIPPED, *_kill(ProtocolPoint.RESTORED, "totals[0]", worker=True)),
+    )
+    yield Mutant(
+        "LO-07",
+        "LOC-4",
+        "A restore that was interrupted is noted as finished; the next one skips what is missing.",
+        "KAFKA-16017, KAFKA-6711",
+        replace(product, local_state=local.SealsUnfinishedRestores),
+        damaged(Damage.MISSING, *_kill(ProtocolPoint.RESTORE_STARTED, "source[0]", worker=True)),
     )
 
 

@@ -1,0 +1,141 @@
+"""Writes state files twice: to checkpoint storage, and beside it to the host's own disk (LOC-1, LOC-2).
+
+The local file is written chunk by chunk as the primary is, and gets its name once the primary is durable. A local
+disk that refuses ends the copy and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from reference_impl.errors import OperatingError
+from reference_impl.ids import CheckpointId, KeyGroupRange
+from reference_impl.protocol.messages import StateHandle
+from reference_impl.state.backend import StateWriter
+from reference_impl.storage.filesystem import OutputStream
+from reference_impl.storage.local_recovery import CopiedFile, LinkingFileSystem, TaskLocalStateStore
+from reference_impl.storage.paths import safe_name
+
+
+class CopyingWriter:
+    """Writes one operator's files to checkpoint storage, and beside it to the local copy."""
+
+    def __init__(
+        self, store: TaskLocalStateStore, checkpoint: CheckpointId, operator: str, primary: StateWriter
+    ) -> None:
+        """Take the store and the writer of the primary; nothing is written yet."""
+        self._store = store
+        self._checkpoint = checkpoint
+        self._operator = operator
+        self._primary = primary
+        store.begin(checkpoint)
+        self._prepared = False
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        """Write both copies; raises only what the primary raises (LOC-2)."""
+        local = _LocalFile(self._store, self._checkpoint, self._incoming(name))
+        try:
+            handle = self._primary.write(name, local.passing(chunks), key_groups)
+        except BaseException:
+            local.discard()
+            raise
+        local.finish(handle, self._final(name), self._relative(name))
+        return handle
+
+    def write_file(
+        self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        """Upload a local file and keep it by a hard link, if the local directory can; else by a copy (LOC-10)."""
+        files = self._store.files
+        if not isinstance(files, LinkingFileSystem):
+            return self.write(name, chunks, key_groups)
+        handle = self._primary.write(name, chunks, key_groups)
+        if self._store.still_wanted(self._checkpoint):
+            try:
+                self._prepare()
+                files.link(file, self._final(name))
+            except OperatingError as error:
+                self._store.give_up(self._checkpoint, str(error))
+            else:
+                self._store.add(self._checkpoint, _entry(handle, self._relative(name)))
+        return handle
+
+    def cancel(self) -> None:
+        """Cancel the primary's write, and with it the copy's."""
+        cancel = getattr(self._primary, "cancel", None)
+        if cancel is not None:
+            cancel()
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            self._prepared = True
+            self._store.prepare(self._checkpoint, self._operator)
+
+    def _incoming(self, name: str) -> str:
+        self._prepare()
+        return self._store.incoming(f"{self._checkpoint}-{safe_name(self._operator)}-{safe_name(name)}")
+
+    def _final(self, name: str) -> str:
+        return f"{self._store.operator_directory(self._checkpoint, self._operator)}/{safe_name(name)}"
+
+    def _relative(self, name: str) -> str:
+        return self._final(name).removeprefix(self._store.directory(self._checkpoint)).lstrip("/")
+
+
+def _entry(handle: StateHandle, local: str) -> CopiedFile:
+    return CopiedFile(handle.path, local, handle.size, handle.checksum)
+
+
+class _LocalFile:
+    """One local file being written; a disk that refuses ends the copy, and nothing else."""
+
+    def __init__(self, store: TaskLocalStateStore, checkpoint: CheckpointId, path: str) -> None:
+        self._store = store
+        self._checkpoint = checkpoint
+        self._path = path
+        self._stream: OutputStream | None = None
+        if store.still_wanted(checkpoint):
+            try:
+                self._stream = store.files.create(path)
+            except OperatingError as error:
+                store.give_up(checkpoint, str(error))
+
+    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the chunks, each after it was written here."""
+        for chunk in chunks:
+            stream = self._stream
+            if stream is not None:
+                try:
+                    # A short write would be found by its checksum, like all that is wrong with a secondary.
+                    stream.write(chunk)
+                except OperatingError as error:
+                    self._fail(error)
+            yield chunk
+
+    def finish(self, handle: StateHandle, final: str, relative: str) -> None:
+        """Give the file its name, now that the primary is durable."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            return
+        try:
+            stream.close()
+            self._store.files.rename(self._path, final)
+        except OperatingError as error:
+            self._store.give_up(self._checkpoint, str(error))
+        else:
+            self._store.add(self._checkpoint, _entry(handle, relative))
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        if self._stream is not None:
+            try:
+                self._stream.close()
+                self._store.files.delete(self._path)
+            except OperatingError as error:
+                self._store.give_up(self._checkpoint, str(error))
+            self._stream = None
+
+    def _fail(self, error: OperatingError) -> None:
+        self._store.give_up(self._checkpoint, str(error))
+        self.discard()

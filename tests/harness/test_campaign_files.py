@@ -1,0 +1,79 @@
+"""The campaign files of the project: meant for their system, and using what they say; grain: text and plans."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from faults.packages import PACKAGES, tag_of
+from faults.vocabulary import After, KillExecutor
+from harness.campaign.configuration import configuration_from, read_configuration
+from harness.campaign.plans import campaign_plans
+from harness.plan import TrialPlan
+from harness.plan_io import check_plan
+from harness.suts.registry import open_system
+from tests.test_tidy import ROOT
+
+FILES = sorted((ROOT / "campaigns").glob("*.toml"))
+
+
+def plans_of(path: str) -> list[TrialPlan]:
+    configuration = read_configuration(ROOT / path)
+    system = open_system(configuration.system)
+    return list(islice(campaign_plans(configuration, system), configuration.listed or 50))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_plan_of_a_campaign_file_can_be_run_as_it_is_meant(file: Path) -> None:
+    configuration = read_configuration(file)
+    system = open_system(configuration.system)
+    for plan in islice(campaign_plans(configuration, system), configuration.listed or 50):
+        check_plan(plan, system)
+
+
+def test_the_main_job_kills_at_each_of_six_points_with_both_backends() -> None:
+    kills = Counter(
+        (plan.faults[-1].trigger.point.value, plan.state_backend, plan.local_recovery)
+        for plan in plans_of("campaigns/flights.toml")
+        if isinstance(plan.faults[-1].fault, KillExecutor) and isinstance(plan.faults[-1].trigger, After)
+    )
+    points = [point for point, backend, local in kills if (backend, local) == ("heap", False)]
+    assert len(points) == 6
+    assert kills == Counter(
+        {(point, *how): 1 for point in points for how in (("heap", False), ("rocksdb", True))}
+    )
+
+
+def test_the_main_job_uses_every_package_but_damaged_copies() -> None:
+    used = {tag_of(fault.fault) for plan in plans_of("campaigns/flights.toml") for fault in plan.faults}
+    unused = [package.name for package in PACKAGES if not used & {kind.tag for kind in package.kinds}]
+    assert unused == ["storage"]
+
+
+def test_the_mixed_campaign_draws_every_package_every_mode_and_every_backend() -> None:
+    configuration = read_configuration(ROOT / "campaigns" / "ci.toml")
+    assert configuration.mix is not None and configuration.faults is not None
+    plans = plans_of("campaigns/ci.toml")
+    assert {plan.checkpoints.mode for plan in plans} == {"exactly_once", "at_least_once"}
+    assert {plan.state_backend for plan in plans} == {"heap", "rocksdb"}
+    assert {plan.local_recovery for plan in plans} == {True, False}
+    used = {tag_of(fault.fault) for plan in plans for fault in plan.faults}
+    assert [package.name for package in PACKAGES if not used & {kind.tag for kind in package.kinds}] == [
+        "storage"
+    ]
+
+
+def test_the_documents_example_and_tables_are_right() -> None:
+    page = (ROOT / "docs" / "campaigns.md").read_text()
+    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    configuration_from(tomllib.loads(example), "docs/campaigns.md")
+    cells = re.findall(r"^\| (`[a-z].*?) \|", page, re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    files = [name for name in named if name.endswith(".toml")]
+    assert sorted(set(named) - set(files)) == sorted(package.name for package in PACKAGES)
+    assert sorted(files) == [str(file.relative_to(ROOT)) for file in FILES]
