@@ -16,10 +16,14 @@ from faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
+    DelayChannel,
+    Fault,
     KillExecutor,
     KillWorker,
+    LoseHost,
     ProtocolPoint,
     ScheduledFault,
+    ThrottleChannel,
 )
 from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import Profile, profile_named
@@ -44,6 +48,8 @@ class Scale:
     keys: int | None = None
     records_per_second: int | None = None
     """Rate per source subtask; None: as the plan says."""
+    bytes_factor: int = 1
+    """Rates of throttled connections are so many times as high, as more bytes pass through them."""
     timeout_ms_min: int = 0
     """Checkpoints are given at least so long."""
     executors_min: int = 1
@@ -64,6 +70,7 @@ SCALES: dict[str, Scale] = {
         batch_records=200,
         keys=40,
         records_per_second=4_000,
+        bytes_factor=10,
         timeout_ms_min=20_000,
         executors_min=3,
         wall_s=60,
@@ -100,7 +107,7 @@ def scaled(plan: TrialPlan, world: str) -> TrialPlan:
         ),
         restart=msgspec.structs.replace(plan.restart, delay_ms=plan.restart.delay_ms * factor),
         limits=msgspec.structs.replace(plan.limits, wall_s=min(plan.limits.wall_s, scale.wall_s)),
-        faults=tuple(_scaled_fault(fault, factor) for fault in plan.faults),
+        faults=tuple(_scaled_fault(scheduled, scale) for scheduled in plan.faults),
     )
 
 
@@ -116,12 +123,26 @@ def _scaled_workload(workload: WorkloadPlan, scale: Scale) -> WorkloadPlan:
     )
 
 
-def _scaled_fault(scheduled: ScheduledFault, factor: int) -> ScheduledFault:
-    match scheduled.trigger:
+def _scaled_fault(scheduled: ScheduledFault, scale: Scale) -> ScheduledFault:
+    fault, trigger = _scaled_duration(scheduled.fault, scale), scheduled.trigger
+    match trigger:
         case At(time_ms=time_ms):
-            return msgspec.structs.replace(scheduled, trigger=At(time_ms * factor))
+            return ScheduledFault(fault, At(time_ms * scale.time_factor))
         case After():
-            return scheduled  # a protocol point is the same point in every world
+            return ScheduledFault(fault, trigger)  # a protocol point is the same point in every world
+
+
+def _scaled_duration(fault: Fault, scale: Scale) -> Fault:
+    match fault:
+        case KillExecutor() | KillWorker() | CrashCoordinator() | LoseHost():
+            return fault
+        case DelayChannel(latency_ms=latency_ms, jitter_ms=jitter_ms):
+            fault = msgspec.structs.replace(
+                fault, latency_ms=latency_ms * scale.time_factor, jitter_ms=jitter_ms * scale.time_factor
+            )
+        case ThrottleChannel(bytes_per_second=rate):
+            fault = msgspec.structs.replace(fault, bytes_per_second=rate * scale.bytes_factor)
+    return msgspec.structs.replace(fault, duration_ms=fault.duration_ms * scale.time_factor)
 
 
 def profile_for(name: str, world: str) -> Profile:

@@ -7,7 +7,8 @@ What is simulated and how it differs from Spark: an executor that is lost is rep
 noticed after a message latency; a cancelled process lives on until the cancellation reaches it, so that two
 attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way. What is
 deployed on a paused executor waits there. The coordinator hears zombies and must tell them by their attempt; on
-Spark their connections are closed.
+Spark their connections are closed. A subtask that hears nothing of its coordinator lives on until its connection
+heals and breaks; on Spark it ends itself after a while.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from harness.plan import TrialPlan
 from harness.simulator.disturbances import Disturbances
 from harness.simulator.heartbeats import Heartbeats
 from harness.simulator.network import DataChannel, Link
-from harness.simulator.process import Background, ProcessKilled, SimulatedExecutor, SimulatedSubtask
+from harness.simulator.process import (
+    Background,
+    ProcessKilled,
+    SimulatedExecutor,
+    SimulatedSubtask,
+    WorldCrashed,
+)
 from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
@@ -225,7 +232,10 @@ class SimulatedWorld:
         self._in_rings.append(targets)
         self.nemesis.bind(targets, self.scheduler.now_ms)
         self.scheduler.at(0.0, self._start, self.coordinator)
-        return self.scheduler.run(float(self.plan.limits.virtual_ms))
+        try:
+            return self.scheduler.run(float(self.plan.limits.virtual_ms))
+        except WorldCrashed as crash:
+            raise crash.error from None
 
     def release(self) -> None:
         """Release what the processes hold: files outside the simulation, and each other.

@@ -52,6 +52,7 @@ from reference_impl.spark.options import SparkOptions
 from reference_impl.spark.stage import BarrierStage, StageOutcome
 from reference_impl.spark.subtask_process import SubtaskProgram
 from reference_impl.spark.warming import ExecutorWarmer
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import LocalFileSystem
 
 _log = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ class SparkJobRunner:
             subtasks=self,
             deployer=self,
             background=self._background,
-            storage=self._components.checkpoint_storage(files, self._graph.name, self._config.storage_root),
+            storage=FileCheckpointStorage(files, self._graph.name, self._config.storage_root),
             observer=self._observer,
         )
         driver = CoordinatorDriver(self._graph, self._config, ports, self._components)

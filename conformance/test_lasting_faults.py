@@ -1,0 +1,162 @@
+"""Faults that last and heal: processes that stand still, connections that are disturbed, partitions, lost hosts.
+
+Whatever happens, output and snapshots are exact, every fault is shown to have fired and to have been healed, and the
+job goes on within a bound. A process that was replaced while it stood still or was cut off comes back as a zombie:
+nothing that it still does may count (REC-2).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.plans import CALM, varied, with_faults
+from conformance.trials import Trial, Trials, require
+from faults.vocabulary import (
+    COORDINATOR,
+    After,
+    BlackHoleChannel,
+    CutChannel,
+    DelayChannel,
+    Direction,
+    Fault,
+    LoseHost,
+    PartitionExecutor,
+    PartitionHalves,
+    PauseExecutor,
+    PauseWorker,
+    Peers,
+    ProtocolPoint,
+    ScheduledFault,
+    ThrottleChannel,
+)
+from harness.plan import TrialPlan, WorkloadPlan
+from harness.suts.system import Capability
+
+pytestmark = pytest.mark.needs(Capability.PROTOCOL_POINTS, Capability.SNAPSHOT_INSPECTION)
+pauses = pytest.mark.needs(Capability.PAUSE)
+disturbs = pytest.mark.needs(Capability.CHANNEL_FAULTS)
+partitions = pytest.mark.needs(Capability.PARTITION)
+
+LONGER = varied(CALM, workload=WorkloadPlan(batches=100, batch_records=3, keys=5, records_per_second=600))
+"""Half a second of input, so that what is replaced after 150 ms of silence comes back while the job still runs."""
+
+MOMENT_MS, ZOMBIE_MS = 60, 210
+"""Well within the heartbeat timeout (150 ms in the simulator's scale), and well beyond it."""
+
+
+def _at_snapshot(fault: Fault, plan: TrialPlan = CALM) -> TrialPlan:
+    """Let a fault strike when the first keyed subtask has taken its part of the second checkpoint."""
+    aim = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2)
+    return with_faults(ScheduledFault(fault, aim), plan=plan)
+
+
+def _name(fault: Fault) -> str:
+    return type(fault).__name__
+
+
+def _require_not_replaced(trial: Trial) -> None:
+    require(len(trial.record.attempts) == 1, "nothing had to be replaced", trial)
+
+
+def _require_came_back(trial: Trial) -> None:
+    """Require that an attempt replaced what was hit before that was healed."""
+    (fault,), attempts = trial.record.faults, trial.record.attempts
+    require(len(attempts) > 1, "the attempt was replaced", trial)
+    healed_ms = fault.healed_at_ms
+    require(healed_ms is not None and attempts[1].started_at_ms < healed_ms, "before it was healed", trial)
+
+
+@pauses
+@pytest.mark.clause("REC-6")
+@pytest.mark.parametrize(
+    "fault", [PauseWorker("totals[0]", MOMENT_MS), PauseExecutor("sink[0]", MOMENT_MS)], ids=_name
+)
+def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials, fault: Fault) -> None:
+    for trial in trials.all_valid(_at_snapshot(fault)):
+        _require_not_replaced(trial)
+
+
+@pauses
+@pytest.mark.clause("REC-1", "REC-2", "REC-6")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PauseWorker("source[0]", ZOMBIE_MS),
+        PauseWorker("totals[0]", ZOMBIE_MS),
+        PauseWorker("sink[0]", ZOMBIE_MS),
+        PauseExecutor("totals[0]", ZOMBIE_MS),
+    ],
+    ids=lambda fault: f"{_name(fault)}-{fault.subtask}",
+)
+def test_a_process_that_was_replaced_while_it_stood_still_changes_nothing_when_it_goes_on(
+    trials: Trials, fault: Fault
+) -> None:
+    for trial in trials.all_valid(_at_snapshot(fault, LONGER)):
+        _require_came_back(trial)
+
+
+@pauses
+@pytest.mark.clause("REC-2", "SNK-1")
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> None:
+    aim = After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth)
+    plan = with_faults(ScheduledFault(PauseWorker("sink[0]", ZOMBIE_MS), aim), plan=LONGER)
+    for trial in trials.all_valid(plan):
+        _require_came_back(trial)
+
+
+@disturbs
+@pytest.mark.clause("BAR-2", "BAR-5")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        DelayChannel("source[0]", "totals[0]", latency_ms=10, jitter_ms=8, duration_ms=40),
+        DelayChannel("sink[0]", COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
+        ThrottleChannel("source[0]", "totals[1]", bytes_per_second=20_000, duration_ms=40),
+    ],
+    ids=_name,
+)
+def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fault) -> None:
+    for trial in trials.all_valid(_at_snapshot(fault)):
+        _require_not_replaced(trial)
+
+
+@disturbs
+@pytest.mark.clause("REC-1", "REC-6")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        CutChannel("source[0]", "totals[0]", MOMENT_MS),
+        CutChannel("totals[0]", COORDINATOR, MOMENT_MS),
+        BlackHoleChannel("totals[0]", "sink[0]", MOMENT_MS),
+        BlackHoleChannel("totals[0]", COORDINATOR, ZOMBIE_MS),
+    ],
+    ids=lambda fault: f"{_name(fault)}-{fault.receiver}",
+)
+def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(trials: Trials, fault: Fault) -> None:
+    for trial in trials.all_valid(_at_snapshot(fault, LONGER)):
+        require(len(trial.record.attempts) > 1, "the attempt was replaced", trial)
+
+
+@partitions
+@pytest.mark.clause("REC-1", "REC-2", "REC-6")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        PartitionExecutor("totals[0]", Peers.EXECUTORS, ZOMBIE_MS),
+        PartitionExecutor("totals[0]", Peers.COORDINATOR, ZOMBIE_MS),
+        PartitionExecutor("sink[0]", Peers.EVERYONE, ZOMBIE_MS),
+        PartitionHalves(("totals[0]",), ZOMBIE_MS),
+    ],
+    ids=lambda fault: f"{_name(fault)}-{getattr(fault, 'peers', 'others')}",
+)
+def test_a_partition_is_survived_and_its_zombies_change_nothing(trials: Trials, fault: Fault) -> None:
+    for trial in trials.all_valid(_at_snapshot(fault, LONGER)):
+        require(len(trial.record.attempts) > 1, "the attempt was replaced", trial)
+
+
+@pytest.mark.needs(Capability.HOST_LOSS)
+@pytest.mark.clause("REC-1", "REC-6")
+def test_a_lost_host_is_survived(trials: Trials) -> None:
+    for trial in trials.all_valid(_at_snapshot(LoseHost("totals[0]"))):
+        require(len(trial.record.attempts) > 1, "the attempt was replaced", trial)

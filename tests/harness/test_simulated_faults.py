@@ -1,0 +1,363 @@
+"""Faults of the simulated world that last: what stands still, what arrives late, what breaks, who notices."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from faults.targets import Impairment, ImpairmentKind
+from faults.vocabulary import (
+    COORDINATOR,
+    After,
+    At,
+    BlackHoleChannel,
+    CutChannel,
+    DelayChannel,
+    Direction,
+    Fault,
+    KillExecutor,
+    LoseHost,
+    PartitionExecutor,
+    PauseExecutor,
+    PauseWorker,
+    Peers,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from harness.nemesis import Nemesis
+from harness.oracle.history import End
+from harness.oracle.verdict import Verdict
+from harness.plan import LimitsPlan, TrialPlan, WorkloadPlan
+from harness.record import TrialRecord
+from harness.simulator.heartbeats import HEARTBEAT_TIMEOUT_MS
+from harness.simulator.network import MESSAGE_BYTES, ChannelBroken, DataChannel, Disturbance, Link
+from harness.simulator.scheduler import Scheduler
+from harness.simulator.storage import SimulatedDisk
+from harness.simulator.targets import _LinkTarget
+from harness.simulator.world import SimulatedWorld
+from harness.suts import reference_simulated
+from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
+from harness.trial import run_trial
+from reference_impl.protocol.heartbeats import FailureDetector
+from reference_impl.runtime.components import Components
+
+TAKEN = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)
+PLAN = TrialPlan(workload=WorkloadPlan(batches=60, records_per_second=600))
+
+
+def planned(fault: Fault, trigger: After | At = TAKEN, **changes: Any) -> TrialPlan:
+    return msgspec.structs.replace(PLAN, faults=(ScheduledFault(fault, trigger),), **changes)
+
+
+def run(plan: TrialPlan, directory: Path) -> SimulatedOutcome:
+    return ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
+
+
+def judged(plan: TrialPlan, directory: Path) -> TrialRecord:
+    record = run_trial(plan, ReferenceSimulated(), directory)
+    assert record.verdict is Verdict.VALID, record.findings
+    assert record.faults_fired == len(plan.faults)
+    return record
+
+
+def steps(outcome: SimulatedOutcome, actor: str) -> list[tuple[float, str]]:
+    """Time and kind of every step of an actor."""
+    lines = [line.split(maxsplit=3) for line in outcome.trace]
+    return [(float(time), step) for time, name, step, *_ in lines if name == actor]
+
+
+# --- pauses -------------------------------------------------------------------------------------------------
+
+
+def test_a_paused_process_takes_no_step_and_goes_on_in_the_middle_of_the_one_it_stood_in(
+    tmp_path: Path,
+) -> None:
+    outcome = run(planned(PauseWorker("totals[0]", 60)), tmp_path)
+    mine = steps(outcome, "totals[0]#1")
+    (paused,) = [index for index, (_, step) in enumerate(mine) if step == "paused"]
+    assert mine[paused + 1][1] == "resumed"
+    assert mine[paused + 1][0] == pytest.approx(mine[paused][0] + 60)
+    acks = [o for o in outcome.history.operations if o.operation == "ack" and o.value["checkpoint"] == 2]
+    late = [o for o in acks if o.value["subtask"] in ("totals[0]", "sink[0]")]
+    assert late and all(o.time_ms > mine[paused + 1][0] for o in late), "the barrier had not been forwarded"
+    assert outcome.history.end is End.FINISHED
+
+
+def test_a_process_whose_background_was_at_work_does_not_finish_it_while_it_is_paused(tmp_path: Path) -> None:
+    plan = planned(PauseWorker("totals[0]", 60), After(ProtocolPoint.BARRIER_FORWARDED, "totals[0]"))
+    mine = steps(run(plan, tmp_path), "totals[0]#1")
+    since = next(time for time, step in mine if step == "paused")
+    assert not [step for time, step in mine if since < time < since + 60]
+
+
+def test_a_silent_process_is_replaced_after_the_heartbeat_timeout_and_comes_back_as_a_zombie(
+    tmp_path: Path,
+) -> None:
+    plan = planned(PauseWorker("totals[0]", 250))
+    outcome = run(plan, tmp_path)
+    zombie = steps(outcome, "totals[0]#1")
+    since = next(time for time, step in zombie if step == "paused")
+    (lost,) = [time for time, step in steps(outcome, "coordinator#1") if step == "lost"]
+    assert HEARTBEAT_TIMEOUT_MS - 15 <= lost - since <= HEARTBEAT_TIMEOUT_MS + 15
+    assert steps(outcome, "totals[0]#2")[0][0] < since + 250, "its successor runs before it goes on"
+    after = [step for time, step in zombie if time >= since + 250]
+    assert after[0] == "resumed" and after[-1] == "cancelled"
+    assert len(after) > 2, "it did something before it heard of its end"
+    judged(plan, tmp_path)
+
+
+def test_two_processes_that_stand_in_their_steps_at_once_both_go_on(tmp_path: Path) -> None:
+    faults = (
+        ScheduledFault(PauseWorker("totals[0]", 80), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]")),
+        ScheduledFault(PauseWorker("totals[1]", 100), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[1]")),
+    )
+    for seed in range(5):
+        record = judged(msgspec.structs.replace(PLAN, faults=faults, seed=seed), tmp_path)
+        assert all(fault.healed_at_ms is not None for fault in record.faults)
+
+
+def test_a_process_that_is_killed_while_it_stands_in_a_step_is_gone(tmp_path: Path) -> None:
+    faults = (
+        ScheduledFault(PauseWorker("totals[0]", 100), TAKEN),
+        ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=3)),
+    )
+    plan = msgspec.structs.replace(
+        PLAN, faults=faults, checkpoints=msgspec.structs.replace(PLAN.checkpoints, max_concurrent=3)
+    )
+    judged(plan, tmp_path)
+    zombie = steps(run(plan, tmp_path), "totals[0]#1")
+    killed = next(index for index, (_, step) in enumerate(zombie) if step == "killed")
+    assert [step for _, step in zombie[killed + 1 :]] in ([], ["resumed"])
+
+
+def test_what_is_deployed_on_a_paused_executor_waits_there(tmp_path: Path) -> None:
+    plan = planned(
+        PauseExecutor("totals[0]", 400), topology=msgspec.structs.replace(PLAN.topology, executors=1)
+    )
+    record = judged(plan, tmp_path)
+    fault = record.faults[0]
+    assert fault.healed_at_ms is not None
+    running = [a.running_at_ms for a in record.attempts[1:] if a.running_at_ms is not None]
+    assert running and min(running) > fault.healed_at_ms
+
+
+def test_a_plan_with_faults_that_last_replays_step_by_step(tmp_path: Path) -> None:
+    faults = (
+        ScheduledFault(PauseWorker("totals[0]", 200), TAKEN),
+        ScheduledFault(DelayChannel("source[0]", "totals[1]", 20, 100, 10), At(10)),
+        ScheduledFault(PartitionExecutor("sink[0]", Peers.COORDINATOR, 180), At(40)),
+    )
+    plan = msgspec.structs.replace(PLAN, faults=faults)
+    assert run(plan, tmp_path).trace == run(plan, tmp_path).trace
+
+
+# --- failure detection --------------------------------------------------------------------------------------
+
+
+class Deaf(FailureDetector):
+    """Takes nobody for lost."""
+
+    def is_lost(self, silent_ms: float) -> bool:
+        return False
+
+
+def test_without_failure_detection_a_job_is_stuck_behind_a_process_that_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(PauseWorker("totals[0]", 60_000), limits=LimitsPlan(virtual_ms=5_000))
+    judged(plan, tmp_path)
+    deaf = replace(Components(), failure_detector=Deaf)
+    monkeypatch.setattr(reference_simulated, "components_of", lambda plan: deaf)
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.INVALID and record.end == "stuck"
+
+
+class Broken(FailureDetector):
+    """Cannot decide anything."""
+
+    def is_lost(self, silent_ms: float) -> bool:
+        raise ZeroDivisionError("no idea")
+
+
+def test_an_error_of_the_world_is_not_taken_for_one_of_the_process_that_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(PauseWorker("totals[0]", 250))
+    broken = replace(Components(), failure_detector=Broken)
+    monkeypatch.setattr(reference_simulated, "components_of", lambda plan: broken)
+    with pytest.raises(ZeroDivisionError, match="no idea"):
+        run(plan, tmp_path)
+
+
+# --- connections --------------------------------------------------------------------------------------------
+
+
+def disturbed(**what: Any) -> Disturbance:
+    return Disturbance(random.Random(5).random, **what)
+
+
+def arrivals(channel: Link | DataChannel, scheduler: Scheduler, count: int = 20) -> list[tuple[float, int]]:
+    """Send numbers at once, on a channel as batches of two rows, and return when each arrived."""
+    seen: list[tuple[float, int]] = []
+    if isinstance(channel, Link):
+        for number in range(count):
+            channel.send(number, lambda n: seen.append((scheduler.now, n)))
+        scheduler.run(100_000.0)
+        return seen
+    channel.receiver = _Receiver(channel, scheduler, seen)  # type: ignore[assignment]
+    for number in range(count):
+        channel.send(True, [number, number])
+    scheduler.run(100_000.0)
+    return seen
+
+
+class _Receiver:
+    alive = True
+
+    def __init__(self, channel: DataChannel, scheduler: Scheduler, seen: list[tuple[float, int]]) -> None:
+        self.channel, self.scheduler, self.seen = channel, scheduler, seen
+
+    def wake(self) -> None:
+        self.seen.append((self.scheduler.now, self.channel.queue[-1][1][0]))
+
+
+def channel_on(scheduler: Scheduler) -> DataChannel:
+    return DataChannel("a->b", scheduler, random.Random(3), latency_ms=5.0, capacity=100)
+
+
+def link_on(scheduler: Scheduler) -> Link:
+    return Link(scheduler, random.Random(3), 5.0, lambda message: None)
+
+
+@pytest.mark.parametrize("make", [channel_on, link_on])
+def test_a_delayed_connection_is_late_by_its_latency_and_stays_in_order(make: Any) -> None:
+    scheduler = Scheduler()
+    connection = make(scheduler)
+    connection.disturbance = disturbed(latency_ms=40.0, jitter_ms=10.0)
+    found = arrivals(connection, scheduler)
+    assert [number for _, number in found] == list(range(20))
+    assert all(30.0 <= time <= 55.0 for time, _ in found)
+    assert len({time for time, _ in found}) > 1, "the jitter is drawn per message"
+
+
+@pytest.mark.parametrize(("make", "size"), [(channel_on, 2 * MESSAGE_BYTES), (link_on, MESSAGE_BYTES)])
+def test_a_throttled_connection_lets_its_rate_through_and_no_more(make: Any, size: int) -> None:
+    scheduler = Scheduler()
+    connection = make(scheduler)
+    connection.disturbance = disturbed(bytes_per_ms=2.0)
+    found = arrivals(connection, scheduler)
+    assert [number for _, number in found] == list(range(20))
+    assert found[-1][0] == pytest.approx(20 * size / 2.0)
+
+
+@pytest.mark.parametrize("make", [channel_on, link_on])
+def test_a_black_hole_swallows_and_remembers_that_it_did(make: Any) -> None:
+    scheduler = Scheduler()
+    connection = make(scheduler)
+    connection.disturbance = disturbed(hole=True)
+    assert arrivals(connection, scheduler) == [] and connection.swallowed
+    if isinstance(connection, DataChannel):
+        assert connection.occupied == 0, "who reads and drops exerts no backpressure"
+
+
+def test_a_broken_channel_refuses_what_is_sent_and_a_broken_link_drops_it() -> None:
+    scheduler = Scheduler()
+    channel, link = channel_on(scheduler), link_on(scheduler)
+    channel.broken = link.broken = True
+    with pytest.raises(ChannelBroken, match="a->b"):
+        channel.send(True, [1])
+    assert arrivals(link, scheduler) == []
+
+
+def test_a_cut_channel_fails_the_attempt_and_cannot_be_opened_before_it_heals(tmp_path: Path) -> None:
+    record = judged(planned(CutChannel("source[0]", "totals[0]", 100)), tmp_path)
+    cut = record.faults[0]
+    assert cut.fired_at_ms is not None and cut.healed_at_ms == pytest.approx(cut.fired_at_ms + 100)
+    assert "the connection is broken" in record.attempts[0].reason
+    assert all("nobody answers" in attempt.reason for attempt in record.attempts[1:-1])
+    assert len(record.attempts) > 2, "attempt after attempt fails as long as it is cut"
+
+
+def test_a_cut_control_connection_is_the_end_of_its_subtask_and_of_the_attempt(tmp_path: Path) -> None:
+    plan = planned(CutChannel("totals[0]", COORDINATOR, 10))
+    record = judged(plan, tmp_path)
+    assert "lost its control connection" in record.attempts[0].reason
+    assert "orphaned" in [step for _, step in steps(run(plan, tmp_path), "totals[0]#1")]
+
+
+def test_a_black_hole_breaks_the_channel_when_it_heals_and_not_before(tmp_path: Path) -> None:
+    record = judged(planned(BlackHoleChannel("source[0]", "totals[0]", 80)), tmp_path)
+    healed_ms = record.faults[0].healed_at_ms
+    assert healed_ms is not None and record.attempts[0].ended_at_ms >= healed_ms
+    assert "the connection is broken" in record.attempts[0].reason
+
+
+def test_a_black_hole_that_swallowed_nothing_breaks_nothing(tmp_path: Path) -> None:
+    backwards = BlackHoleChannel("source[0]", "totals[0]", 80, Direction.BACKWARD)
+    assert len(judged(planned(backwards), tmp_path).attempts) == 1
+
+
+def test_a_partition_from_the_coordinator_leaves_the_data_channels_alone(tmp_path: Path) -> None:
+    plan = planned(PartitionExecutor("totals[0]", Peers.COORDINATOR, 200))
+    zombie = steps(run(plan, tmp_path), "totals[0]#1")
+    record = judged(plan, tmp_path)
+    fired = record.faults[0].fired_at_ms or 0.0
+    assert [step for time, step in zombie if fired < time < fired + 100 and step == "data"]
+    assert "silent" in record.attempts[0].reason and record.attempts[-1].end == "finished"
+
+
+def test_two_disturbances_of_one_connection_heal_one_by_one(tmp_path: Path) -> None:
+    faults = (
+        ScheduledFault(DelayChannel("source[0]", "totals[0]", 30, 20), TAKEN),
+        ScheduledFault(DelayChannel("source[0]", "totals[0]", 30, 60), TAKEN),
+    )
+    record = judged(msgspec.structs.replace(PLAN, faults=faults), tmp_path)
+    first, second = record.faults
+    assert first.healed_at_ms is not None and second.healed_at_ms is not None
+    assert second.healed_at_ms - first.healed_at_ms == pytest.approx(40)
+
+
+def test_an_impairment_seen_from_the_receiving_end_is_turned_round() -> None:
+    seen: list[Impairment] = []
+
+    class World:
+        class disturbances:  # noqa: N801 - stands for an attribute
+            @staticmethod
+            def add(pair: tuple[str, str], impairment: Impairment) -> None:
+                seen.append(impairment)
+
+    link = _LinkTarget(World, "a", "b", from_receiver=True)  # type: ignore[arg-type]
+    link.impair(Impairment(ImpairmentKind.BLACK_HOLE, Direction.FORWARD))
+    assert [impairment.direction for impairment in seen] == [Direction.BACKWARD]
+
+
+# --- hosts --------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_host_takes_its_disk_along_and_a_killed_executor_does_not(tmp_path: Path) -> None:
+    for fault, kept in ((KillExecutor("totals[0]"), True), (LoseHost("totals[0]"), False)):
+        before, after = _local_disks(planned(fault), tmp_path)
+        same = [old is new for old, new in zip(before, after, strict=True)]
+        assert all(same) is kept and any(same)
+
+
+def _local_disks(plan: TrialPlan, directory: Path) -> list[list[SimulatedDisk]]:
+    """Run a plan and return which local disks the executors had before and after."""
+    seen: list[list[SimulatedDisk]] = []
+
+    class Seen(SimulatedWorld):
+        def run(self) -> bool:
+            seen.append([executor.local_disk for executor in self.executors])
+            ended = super().run()
+            seen.append([executor.local_disk for executor in self.executors])
+            return ended
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reference_simulated, "SimulatedWorld", Seen)
+        assert run(plan, directory).history.end is End.FINISHED
+    return seen
