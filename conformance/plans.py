@@ -190,9 +190,9 @@ def kill_worker(of: str, at: At | After) -> ScheduledFault:
     return ScheduledFault(KillWorker(of), at)
 
 
-def crash_coordinator(at: At | After, lose_unsynced: bool = False) -> ScheduledFault:
-    """Kill the coordinator, with or without what its host had not synced."""
-    return ScheduledFault(CrashCoordinator(lose_unsynced), at)
+def crash_coordinator(at: At | After, lose_unsynced: bool = False, unreadable_ms: int = 0) -> ScheduledFault:
+    """Kill the coordinator, with or without what its host had not synced; storage may be unreadable after that."""
+    return ScheduledFault(CrashCoordinator(lose_unsynced, unreadable_ms), at)
 
 
 def kill_at(point: ProtocolPoint, subtask: str, nth: int = 1) -> ScheduledFault:

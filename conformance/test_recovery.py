@@ -184,6 +184,14 @@ def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
     trials.all_valid(with_faults(crash_coordinator(After(point), lose_unsynced=True)))
 
 
+@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)
+@pytest.mark.clause("COO-6", "REC-4")
+def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trials: Trials) -> None:
+    crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED), unreadable_ms=40)
+    for trial in trials.all_valid(with_faults(crash)):
+        _assert_restored_what_was_complete(trial)
+
+
 @kills
 @pytest.mark.clause("REC-1", "REC-2", "REC-5", "REC-6")
 def test_generated_jobs_with_several_faults_each(trials: Trials) -> None:

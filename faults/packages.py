@@ -50,6 +50,7 @@ class Aim:
     receiver: str = COORDINATOR
     """The other end of a connection."""
     lose_unsynced: bool = False
+    unreadable_ms: int = 0
     duration_ms: int = 1
     latency_ms: int = 1
     jitter_ms: int = 0
@@ -131,7 +132,7 @@ KILL = FaultPackage(
             label="crash coordinator",
             colour="#7b3fa0",
             needs="coordinator",
-            build=lambda aim: CrashCoordinator(aim.lose_unsynced),
+            build=lambda aim: CrashCoordinator(aim.lose_unsynced, aim.unreadable_ms),
             inject=kill_process,
             can_lose_unsynced=True,
         ),

@@ -325,7 +325,9 @@ def _draw_built(draw: st.DrawFn, profile: Profile, job: _Job, kind: FaultKind, t
     """Draw what a kind of fault does to its target, and for how long."""
     if not kind.lasts:
         lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
-        return kind.build(Aim(target, lose_unsynced=lose))
+        unreadable = kind.needs == "coordinator" and _chance(draw, profile.unreadable_per_mille)
+        unreadable_ms = _between(draw, profile.duration_ms) if unreadable else 0
+        return kind.build(Aim(target, lose_unsynced=lose, unreadable_ms=unreadable_ms))
     latency_ms = _between(draw, profile.latency_ms)
     return kind.build(
         Aim(
