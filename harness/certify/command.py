@@ -59,11 +59,12 @@ def run_certify(
             require=tuple(name.strip() for name in require.split(",") if name.strip()),
             spark=spark,
             progress=lambda outcome: _print_outcome(console, outcome, path),
-            strength=measure_strength(seed) if strength else None,
         )
     except UsageProblem:
         path.rmdir()
         raise
+    if strength:
+        certificate = msgspec.structs.replace(certificate, strength=measure_strength(seed))
     write_atomically(path / "certificate.json", as_json(certificate))
     write_page(certificate, path / "certificate.html")
     _print_result(console, certificate, path)
