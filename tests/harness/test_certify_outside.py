@@ -1,4 +1,4 @@
-"""Outside packages, installed as a stranger would, and the suite run with pytest: certified, or failed with a reason."""
+"""Outside packages, installed as a stranger would, and the suite run with pytest: each gets what it deserves."""
 
 from __future__ import annotations
 
