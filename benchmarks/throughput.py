@@ -1,11 +1,12 @@
 """Rows a second of the reference runtime and of PySpark Structured Streaming, side by side on two cores.
 
 Both keep count and sum of a Parquet input of 20 million rows and 100,000 keys, take a checkpoint about once a
-second, and write the keys that changed since the last one as Parquet. The reference runs without checkpoints,
-too, which gives what they cost. As dense integer keys (0, 1, 2, ...) spare the reference all hashing, both sides
-are also measured with the same number of keys far apart. Runs take turns, so that a busy machine harms all of
-them alike, and last five seconds or more: for that, the input is read several times over. Every run's output is
-compared with the ground truth.
+second, and write the keys that changed since the last one as Parquet. The reference runs with its state on the
+heap and in RocksDB. On the heap it runs without checkpoints, too, always right before or right after a run with
+them, in turn: what checkpoints cost is the median over these pairs. As dense integer keys (0, 1, 2, ...) spare the
+reference all hashing, both sides are also measured with the same number of keys far apart. Runs take turns, so
+that a busy machine harms all of them alike, and last five seconds or more: for that, the input is read several
+times over. Every run's output is compared with the ground truth.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ Progress = Callable[[str, float], None]
 SHAPE = InputShape()
 SPARSE = 1_000_003
 """Distance between the keys of the second input: too far for arrays indexed by the key."""
-_SPARSE_KEYS, _WITHOUT_CHECKPOINTS = "_sparse_keys", "_without_checkpoints"
+_SPARSE_KEYS, _WITHOUT_CHECKPOINTS, _ROCKSDB = "_sparse_keys", "_without_checkpoints", "_rocksdb"
 CHECKPOINT_INTERVAL_MS = 1_000
-ROUNDS = 3
+PAIRS, ROUNDS = 5, 3
+"""Pairs of runs with and without checkpoints, and runs of each other side."""
 LEAST_SECONDS, AIMED_SECONDS = 5.0, 8.0
 _FIRST_PASSES, _PASSES_MAX = 4, 200
 _TRIES = 4
@@ -71,9 +73,14 @@ NOTES = (
     ),
     (
         "Both ran on one standalone cluster with one executor, all of their processes bound to the same two cores. "
-        "The reference: 2 sources and 2 keyed subtasks, state on the heap, transactional Parquet sink. Structured "
+        "The reference: 2 sources and 2 keyed subtasks, transactional Parquet sink; state on the heap, or in RocksDB "
+        "where a name says so, written to the backend at barriers. Structured "
         "Streaming: up to 4 tasks that read, 2 shuffle partitions, RocksDB state store with changelog "
         "checkpointing, micro-batches of about a second, Parquet written by foreachBatch in update mode."
+    ),
+    (
+        f"checkpoint_cost_percent: the median over {PAIRS} pairs of neighbouring runs with and without checkpoints, "
+        "whose order alternates."
     ),
     (
         "Keys are 0 to 99,999, which the reference uses as array indexes without hashing. The numbers with "
@@ -97,31 +104,47 @@ def run(progress: Progress) -> dict[str, Any]:
             progress("warming up Structured Streaming", 0.1)
             warm = StructuredStreamingSide(spark, dense, directory, CORES).run(1)
             files = files_per_second(warm.rows_per_second, dense.rows_per_file)
-            sides: tuple[Side, ...] = (
+            pair = (
                 ReferenceSide(spark, dense, directory, CHECKPOINT_INTERVAL_MS),
                 ReferenceSide(spark, dense, directory, None),
+            )
+            others: tuple[Side, ...] = (
                 StructuredStreamingSide(spark, dense, directory, files),
+                ReferenceSide(spark, dense, directory, CHECKPOINT_INTERVAL_MS, "rocksdb"),
                 ReferenceSide(spark, sparse, directory, CHECKPOINT_INTERVAL_MS),
                 StructuredStreamingSide(spark, sparse, directory, files),
             )
             progress("warming up the reference runtime", 0.2)
             streaming_passes = passes_for(warm.rows_per_second, dense.rows)
             passes = {
-                "reference": long_enough(sides[0], _FIRST_PASSES).passes,
+                "reference": long_enough(pair[0], _FIRST_PASSES).passes,
                 "structured_streaming": streaming_passes,
+                "reference" + _ROCKSDB: _FIRST_PASSES,
                 # Sparse keys are slower: their first run starts low, and grows as far as it must.
                 "reference" + _SPARSE_KEYS: _FIRST_PASSES,
                 "structured_streaming" + _SPARSE_KEYS: streaming_passes,
             }
             runs: list[Run] = []
-            for side in sides * ROUNDS:
-                progress(side.name, 0.25 + 0.75 * len(runs) / (ROUNDS * len(sides)))
+            order = in_turn(pair, others)
+            for side in order:
+                progress(side.name, 0.25 + 0.75 * len(runs) / len(order))
                 # With and without checkpoints, the reference reads the same: what both do once weighs the same.
                 same_length = side.name.removesuffix(_WITHOUT_CHECKPOINTS)
                 done = long_enough(side, passes[same_length])
                 passes[same_length] = done.passes
                 runs.append(done)
     return result_of(runs, cores, SHAPE)
+
+
+def in_turn(pair: tuple[Side, Side], others: Sequence[Side]) -> list[Side]:
+    """Return the sides in the order of their runs: the two of a pair are neighbours, and swap places in turn."""
+    order: list[Side] = []
+    for number in range(max(PAIRS, ROUNDS)):
+        if number < PAIRS:
+            order += pair if number % 2 == 0 else reversed(pair)
+        if number < ROUNDS:
+            order += others
+    return order
 
 
 def _input(files: Path, shape: InputShape, suffix: str = "") -> Input:
@@ -153,13 +176,17 @@ def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> d
     reference = median_rate(runs, "reference")
     plain = median_rate(runs, "reference" + _WITHOUT_CHECKPOINTS)
     streaming = median_rate(runs, "structured_streaming")
+    rocksdb = median_rate(runs, "reference" + _ROCKSDB)
+    costs = checkpoint_costs(runs)
     sparse = median_rate(runs, "reference" + _SPARSE_KEYS)
     streaming_sparse = median_rate(runs, "structured_streaming" + _SPARSE_KEYS)
     return {
         "ratio": round(reference / streaming, 2),
         "reference_rows_per_second": round(reference),
         "reference_without_checkpoints_rows_per_second": round(plain),
-        "checkpoint_cost_percent": round(100.0 * (1.0 - reference / plain), 2),
+        "reference_rocksdb_rows_per_second": round(rocksdb),
+        "checkpoint_cost_percent": round(statistics.median(costs), 2),
+        "checkpoint_cost_percent_of_pairs": [round(cost, 2) for cost in costs],
         "structured_streaming_rows_per_second": round(streaming),
         "ratio_sparse_keys": round(sparse / streaming_sparse, 2),
         "reference_sparse_keys_rows_per_second": round(sparse),
@@ -170,6 +197,24 @@ def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> d
         "runs": [done.as_json() for done in runs],
         "notes": list(NOTES),
     }
+
+
+def checkpoint_costs(runs: Sequence[Run]) -> list[float]:
+    """Return what checkpoints cost in each pair of neighbouring runs, in percent of the rate without them.
+
+    Raises RuntimeError if runs with and without checkpoints do not lie in pairs.
+    """
+    names = ("reference", "reference" + _WITHOUT_CHECKPOINTS)
+    paired = [done for done in runs if done.side in names]
+    costs = []
+    for first, second in zip(paired[::2], paired[1::2], strict=False):
+        rates = {done.side: done.rows_per_second for done in (first, second)}
+        if len(rates) != 2:
+            raise RuntimeError(f"two runs of {first.side} follow each other; they must take turns")
+        costs.append(100.0 * (1.0 - rates[names[0]] / rates[names[1]]))
+    if not costs:
+        raise RuntimeError("there is no pair of runs with and without checkpoints")
+    return costs
 
 
 def median_rate(runs: Sequence[Run], side: str) -> float:

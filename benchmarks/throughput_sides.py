@@ -24,15 +24,18 @@ from reference_impl.operators.sinks import FileSink
 from reference_impl.operators.sources import ParquetSource
 from reference_impl.protocol.coordinator_events import JobState
 from reference_impl.protocol.messages import CompletedCheckpoint
+from reference_impl.runtime.components import Components
 from reference_impl.spark.deployment import SparkJobRunner
 from reference_impl.spark.observer import JobObserver, SubtaskProcess
 from reference_impl.spark.options import SparkOptions
+from reference_impl.state.registry import backend_named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CORES = 2
 """Source subtasks and keyed subtasks of the reference; shuffle partitions of Structured Streaming."""
+DEFAULT_BACKEND = "heap"
 _RUN_TIMEOUT_S = 600
 _BATCH_ROWS = 1 << 20
 
@@ -41,7 +44,7 @@ STREAMING_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # Off by default; made for frequent checkpoints, and no slower here.
+    # Off by default; made for frequent checkpoints.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
@@ -136,12 +139,14 @@ class ReferenceSide:
     scratch: Path
     interval_ms: int | None
     """Time between checkpoints; None: none are taken."""
+    backend: str = DEFAULT_BACKEND
+    """Name of the state backend."""
 
     @property
     def name(self) -> str:
         """Return the variant's name."""
-        kind = "reference" if self.interval_ms is not None else "reference_without_checkpoints"
-        return kind + self.source.suffix
+        kind = "reference" if self.backend == DEFAULT_BACKEND else f"reference_{self.backend}"
+        return kind + ("" if self.interval_ms is not None else "_without_checkpoints") + self.source.suffix
 
     def run(self, passes: int) -> Run:
         """Run the job once, deployment left out of the time."""
@@ -154,6 +159,7 @@ class ReferenceSide:
             JobConfig(checkpoints, write_through=False),
             root,
             observer=watch,
+            components=Components(state_backend=backend_named(self.backend)),
             # Nobody is killed here, so nothing needs to be ready for a recovery.
             options=SparkOptions(warm_executors=False),
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from conformance.clauses import CLAUSES
-from harness.certify.certificate import Certificate
+from harness.certify.certificate import Certificate, replay_line
 from reports.html import page_source, templates
 from reports.write import write_atomically
 
@@ -48,6 +48,7 @@ def render_certificate(certificate: Certificate) -> str:
             clause_texts=CLAUSES,
             classes=_CLASSES,
             signs=_SIGNS,
+            replay_line=replay_line,
             style=Markup(page_source("page.css")),  # our own file
         )
     )

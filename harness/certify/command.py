@@ -16,7 +16,7 @@ from harness.certify.certificate import Certificate, replay_line
 from harness.certify.planted import measure_strength
 from harness.certify.properties import Outcome
 from harness.certify.suite import certify, read_failure, replay, require_level, require_target
-from harness.errors import UsageProblem
+from harness.errors import EnvironmentProblem, UsageProblem
 
 EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
@@ -40,7 +40,7 @@ def run_certify(
 ) -> tuple[Certificate, dict[str, Any]]:
     """Certify, write ``certificate.json`` and ``certificate.html``, print; returns what ``--json`` prints.
 
-    Raises UsageProblem before anything is written if target or level cannot be.
+    Raises UsageProblem if target or level cannot be, EnvironmentProblem without Java for chaos; nothing is left then.
     """
     require_target(target)
     require_level(level)
@@ -59,11 +59,12 @@ def run_certify(
             require=tuple(name.strip() for name in require.split(",") if name.strip()),
             spark=spark,
             progress=lambda outcome: _print_outcome(console, outcome, path),
-            strength=measure_strength(seed) if strength else None,
         )
-    except UsageProblem:
+    except (UsageProblem, EnvironmentProblem):
         path.rmdir()
         raise
+    if strength:
+        certificate = msgspec.structs.replace(certificate, strength=measure_strength(seed))
     write_atomically(path / "certificate.json", as_json(certificate))
     write_page(certificate, path / "certificate.html")
     _print_result(console, certificate, path)

@@ -20,7 +20,7 @@ from harness.certify.session import NAMES, RANGES, Session, Violation
 from harness.certify.wire import Fault
 from harness.strategies import PLAIN_BACKEND
 
-SHRINK_S_MAX = 4.0
+SHRINK_S_MAX = 2.0
 """A failing sequence is made smaller for so long."""
 HUNG_MAX, FATAL_MAX = 3, 30
 """A failure that costs a time limit, or only the process, is repeated so often while it is made smaller."""

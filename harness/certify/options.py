@@ -21,7 +21,8 @@ def add_certify_command(
 
     def certify(
         target: Annotated[
-            str | None, typer.Argument(metavar="MODULE:NAME", help="What makes the backend, or: heap.")
+            str | None,
+            typer.Argument(metavar="MODULE:NAME", help="What makes the backend, or: heap, rocksdb."),
         ] = None,
         level: Annotated[
             str, typer.Option("--level", metavar="contract|crash|chaos", help="How far.")
@@ -36,7 +37,7 @@ def add_certify_command(
             str, typer.Option("--require", metavar="NAME,...", help="Capabilities that it must declare.")
         ] = "",
         spark: Annotated[
-            bool, typer.Option("--spark/--no-spark", help="Level chaos: also on a local Spark cluster.")
+            bool, typer.Option("--spark/--no-spark", help="Without Spark the level chaos is not reached.")
         ] = True,
         strength: Annotated[
             bool,
@@ -58,7 +59,7 @@ def add_certify_command(
         """Certify a state backend: in a process of its own, clause by clause, up to a level.
 
         Exit code 0 if the level was reached, 1 if a property failed, 2 if nothing can be said, 3 if the target
-        does not import, is no backend, or lacks a capability.
+        does not import, is no backend, or lacks a capability, or if chaos is asked for and there is no Java.
 
         \b
         Examples:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from harness.certify.candidate import Pool
 from harness.certify.certificate import Strength
 from harness.certify.properties import PROPERTIES, Outcome, check
+from harness.certify.suite import probe
 
 _MODULE = "harness.suts.mutants.backends"
 
@@ -96,7 +97,8 @@ def hunt_planted(mutant: BackendMutant, seed: int, scale: float = 1.0) -> Outcom
     one = next(entry for entry in PROPERTIES if entry.name == mutant.property)
     pool = Pool(mutant.target, total_s=120.0)
     try:
-        return check(one, pool, seed, scale, shrink_s=0.0)[0]
+        declared = tuple(probe(mutant.target)["capabilities"])
+        return check(one, pool, seed, scale, shrink_s=0.0, declared=declared)[0]
     finally:
         pool.close()
 

@@ -16,7 +16,7 @@ from harness.certify.smaller import make_smaller
 
 LEVELS = ("contract", "crash", "chaos")
 """Each requires the ones before it."""
-DELETION_FACTOR = 2.5
+DELETION_FACTOR = 4.0
 """After Hypothesis, needless steps are left out for so much longer."""
 
 

@@ -96,7 +96,6 @@ def certify(
     require: tuple[str, ...] = (),
     spark: bool = True,
     scale: float = 1.0,
-    strength: Strength | None = None,
     progress: Progress = lambda outcome: None,
 ) -> Certificate:
     """Certify a backend up to a level; replay files go into ``directory``.
@@ -147,7 +146,7 @@ def certify(
         seconds=round(time.monotonic() - began, 2),
         started_at=started_at.isoformat(timespec="seconds"),
         environment=environment(),
-        strength=strength or Strength(measured=False, note="not measured in this run"),
+        strength=Strength(measured=False, note="not measured in this run"),
         log=log,
     )
 
@@ -200,7 +199,7 @@ def _run_levels(
             outcome, failure = check(one, pool, seed_of(seed, one.name), scale, declared=capabilities)
             add(_saved(outcome, failure, directory))
         if level == "chaos":
-            _run_chaos(seed, pool, directory, spark, capabilities, add)
+            _run_chaos(seed, pool, directory, spark, scale, capabilities, add)
 
 
 def _cannot_open(outcomes: list[Outcome]) -> bool:
@@ -213,11 +212,14 @@ def _run_chaos(
     pool: Pool,
     directory: Path | None,
     spark: bool,
+    scale: float,
     capabilities: tuple[str, ...],
     add: Progress,
 ) -> None:
     concurrent = CONCURRENT in capabilities
-    outcome, plan = chaos.check_simulated(pool, seed_of(seed, chaos.SIMULATED), concurrent)
+    outcome, plan = chaos.check_simulated(
+        pool, seed_of(seed, chaos.SIMULATED), concurrent, max(1, round(scale * chaos.SIMULATED_TRIALS))
+    )
     add(_plan_saved(outcome, plan, directory))
     if outcome.status != "passed":
         add(chaos.skipped(chaos.SPARK, f"{outcome.name} did not pass"))

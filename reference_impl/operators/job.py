@@ -17,7 +17,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from reference_impl.operators.api import Source
 from reference_impl.operators.encoding import AGGREGATES_MAX
 from reference_impl.operators.functions import Aggregate, Emission, merging_aggregates
 from reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+from reference_impl.operators.process import KeyedFunction, KeyedProcess
 from reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
 
 
@@ -117,7 +118,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class KeyedStream:
-    """A stream with keys; ``aggregate`` makes it a stream again."""
+    """A stream with keys; ``aggregate`` or ``process`` makes it a stream again."""
 
     stream: Stream
     key: tuple[str, ...]
@@ -157,11 +158,37 @@ class KeyedStream:
         merge = AggregateSpec(name, self.key, kept, emit, carry)
         return _separate(upstream, merge, name, width, self.key)
 
+    def process(
+        self,
+        function: Callable[[], KeyedFunction],
+        parallelism: int | None = None,
+        name: str = "process",
+        chain: bool = False,
+    ) -> Stream:
+        """Give every record to a function with states of its own per key; ``function`` makes one per subtask.
+
+        ``name`` is the vertex's and the operator's; state is found under it after a restart. With ``chain`` it
+        joins the vertex before it, whose input must have the same keys: operators in between must leave the
+        key's columns as they are.
+        """
+        operator = KeyedProcess(name, self.key, function)
+        last = self.stream.vertices[-1]
+        width = last.parallelism if parallelism is None else parallelism
+        if not chain:
+            return _separate(self.stream, operator, name, width, self.key)
+        keyed = [edge for edge in self.stream.edges if edge.target == last.name and edge.key == self.key]
+        if not keyed or width != last.parallelism:
+            raise UsageError(
+                f"{name!r} cannot be chained to {last.name!r}: that has {last.parallelism} subtasks and is not "
+                f"partitioned by {self.key!r} into {width}; leave out chain=True"
+            )
+        return _chained(self.stream, operator)
+
     def __getattr__(self, step: str) -> Any:
         """Refuse other steps with a sentence."""
         if step.startswith("_"):
             raise AttributeError(step)
-        raise UsageError(f"{step} cannot follow key_by; aggregate comes first")
+        raise UsageError(f"{step} cannot follow key_by; aggregate or process comes first")
 
 
 def _require_distinct(where: str, columns: tuple[str, ...]) -> None:

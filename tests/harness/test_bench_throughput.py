@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from benchmarks import state_backends
 from benchmarks.throughput import (
     AIMED_SECONDS,
+    checkpoint_costs,
     choose_cores,
     files_per_second,
+    in_turn,
     long_enough,
     passes_for,
     result_of,
@@ -216,8 +218,10 @@ def test_a_query_is_timed_from_its_first_batch_with_data_to_the_end_of_its_last(
 # --- the result -------------------------------------------------------------------------------------------------
 
 RUNS = [
-    *(made("reference", rows, 10.0, 3) for rows in (900, 1_000, 80)),
-    *(made("reference_without_checkpoints", rows, 10.0) for rows in (990, 1_000, 2_000)),
+    *(made("reference", 900, 10.0, 3), made("reference_without_checkpoints", 1_000, 10.0)),
+    *(made("reference_without_checkpoints", 2_000, 10.0), made("reference", 1_000, 10.0, 3)),
+    *(made("reference", 80, 10.0, 3), made("reference_without_checkpoints", 100, 10.0)),
+    *(made("reference_rocksdb", rows, 10.0) for rows in (400, 420, 10)),
     *(made("structured_streaming", rows, 10.0) for rows in (100, 300, 90)),
     *(made("reference_sparse_keys", rows, 10.0) for rows in (700, 500, 600)),
     *(made("structured_streaming_sparse_keys", rows, 10.0) for rows in (200, 100, 300)),
@@ -233,7 +237,10 @@ def test_the_result_is_made_of_medians() -> None:
     assert result["reference_sparse_keys_rows_per_second"] == 60
     assert result["structured_streaming_sparse_keys_rows_per_second"] == 20
     assert result["ratio_sparse_keys"] == pytest.approx(3.0)
-    assert result["checkpoint_cost_percent"] == pytest.approx(10.0)
+    assert result["reference_rocksdb_rows_per_second"] == 40
+    # 10, 50 and 20 percent: of the pairs' costs the median is taken, not the cost of the medians.
+    assert result["checkpoint_cost_percent_of_pairs"] == pytest.approx([10.0, 50.0, 20.0])
+    assert result["checkpoint_cost_percent"] == pytest.approx(20.0)
     assert (result["cores"], result["rows"], result["keys"]) == ([0, 1], 600, 17)
 
 
@@ -250,6 +257,23 @@ def test_the_result_lists_every_run_and_says_what_was_measured() -> None:
     }
     notes = " ".join(result["notes"])
     assert "from the moment" in notes and "left out" in notes and "same two cores" in notes
+
+
+def test_neighbours_with_and_without_checkpoints_swap_places_and_every_side_gets_its_runs() -> None:
+    sides = [PacedSide(lambda _: 1.0) for _ in range(4)]
+    order = in_turn((sides[0], sides[1]), sides[2:])
+    paired = [sides.index(side) for side in order if side in sides[:2]]
+    assert paired == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]
+    first = [number for number, side in enumerate(order) if side in sides[:2]]
+    assert all(second == one + 1 for one, second in zip(first[::2], first[1::2], strict=True))
+    assert [order.count(side) for side in sides] == [5, 5, 3, 3]
+
+
+def test_runs_that_are_no_pairs_have_no_cost() -> None:
+    with pytest.raises(RuntimeError, match="two runs of reference follow each other"):
+        checkpoint_costs([RUNS[0], RUNS[0]])
+    with pytest.raises(RuntimeError, match="no pair"):
+        checkpoint_costs(RUNS[6:])
 
 
 def test_a_side_without_a_run_is_an_error() -> None:
