@@ -186,6 +186,7 @@ class ReferenceSpark:
             Capability.SNAPSHOT_INSPECTION,
             Capability.HOST_LOSS,
             Capability.STORAGE_FAULTS,
+            Capability.LOCAL_RECOVERY,
         }
     )
 
