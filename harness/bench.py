@@ -10,7 +10,12 @@ from typing import Any
 
 from harness.errors import EnvironmentProblem
 
-BENCHMARKS = {"throughput": "throughput", "simulation": "simulation", "state": "state_backends"}
+BENCHMARKS = {
+    "throughput": "throughput",
+    "simulation": "simulation",
+    "state": "state_backends",
+    "recovery": "recovery",
+}
 """Name on the command line -> module below ``benchmarks``."""
 
 Progress = Callable[[str], None]
