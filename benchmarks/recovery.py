@@ -1,8 +1,8 @@
 """Local against remote recovery: 500 MB of state behind a storage link of 100 MB/s, side by side in one run.
 
 Per backend: a snapshot is written once, to checkpoint storage and beside it to the local disk, as a subtask with local
-recovery writes it. Then it is restored twice, with the runtime's own reader: from checkpoint storage through a link
-that lets 100 MB a second through, and from the local copy with the same link. Both restores verify every byte against
+recovery writes it. Then it is restored, with the runtime's own reader: from checkpoint storage through a link
+that lets 100 MB a second through, and from the local copy with the same link; twice each, in turn. Both restores verify every byte against
 size and checksum, and are compared with what was written. Values are random, so nothing is compressed away. Everything
 is on the disk of the temporary directory, whose cache is warm in both cases.
 """
@@ -29,6 +29,8 @@ from reference_impl.storage.restore import RestoreReader
 
 STATE_BYTES = 500_000_000
 LINK_BYTES_PER_SECOND = 100_000_000
+ROUNDS = 2
+"""How often each restore is measured, in turn; the shorter one counts."""
 VALUE_BYTES = 10_000
 BATCH = 500
 GROUPS = KeyGroupRange(0, 128)
@@ -85,13 +87,15 @@ def _measure(backend: StateBackend, directory: Path, state_bytes: int) -> dict[s
             "snapshot_bytes": sum(handle.size for handle in snapshot.handles()),
             "write_both_copies_seconds": round(async_seconds, 3),
         }
-        for number, (name, local) in enumerate((("remote", None), ("local", _store(host, 2)))):
+        for number, (name, local) in enumerate((("remote", None), ("local", _store(host, 2))) * ROUNDS):
             before = link.bytes_read
             reader = RestoreReader(storage, snapshot, CHECKPOINT, local)
             scope = _scope(working, f"restored-{number}")
             started = time.perf_counter()
             store = backend.open(scope, snapshot.operators[0].handles, reader)
-            numbers[f"{name}_restore_seconds"] = round(time.perf_counter() - started, 3)
+            seconds = round(time.perf_counter() - started, 3)
+            shortest = f"{name}_restore_seconds"
+            numbers[shortest] = min(seconds, numbers.get(shortest, seconds))
             numbers[f"{name}_bytes_over_the_link"] = link.bytes_read - before
             wanted = ServedBy.PRIMARY if local is None else ServedBy.SECONDARY
             if any(file.served_by is not wanted for file in reader.files):
