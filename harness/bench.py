@@ -15,6 +15,7 @@ BENCHMARKS = {
     "simulation": "simulation",
     "state": "state_backends",
     "proxy": "proxy",
+    "recovery": "recovery",
 }
 """Name on the command line -> module below ``benchmarks``."""
 

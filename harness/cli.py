@@ -365,11 +365,11 @@ def mutants(
 @app.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="throughput|simulation|state|proxy", help="Which benchmark.")
+        str, typer.Argument(metavar="throughput|simulation|state|proxy|recovery", help="Which benchmark.")
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends.
+    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends, recovery.
 
     Run it at the top of a checkout; benchmarks are not part of the installed package.
 
@@ -379,6 +379,7 @@ def bench(
       barrier-tck bench throughput --json
       barrier-tck bench state                           heap and RocksDB with a million keys
       barrier-tck bench proxy                           a channel directly, through Toxiproxy, embedded
+      barrier-tck bench recovery                        500 MB from the local copy, and over a link of 100 MB/s
     """
     from harness.bench import BENCHMARKS, run_benchmark
     from harness.strict_input import nearest
