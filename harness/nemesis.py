@@ -75,6 +75,7 @@ class Nemesis:
         self._attempt: int | None = None
         self._entries = [_entry(index, planned) for index, planned in enumerate(schedule)]
         self._first_ran_ms: float | None = None
+        self._over = False
         self._lasting = [e for e in self._entries if duration_of(e.planned.fault) is not None]
         self._timed = [entry for entry in self._entries if isinstance(entry.planned.trigger, At)]
         self._aimed: dict[ProtocolPoint, list[_Entry]] = {}
@@ -128,7 +129,12 @@ class Nemesis:
             self._carry_out(entry, self._attempt, retry_ms=since_ms + RETRY_MS)
 
     def heal_all(self) -> None:
-        """Heal whatever still lasts, at the end of the run; a healing that fails is in the record."""
+        """Heal whatever still lasts, at the end of the run; a healing that fails is in the record.
+
+        A fault that fires afterwards (another thread may be in the middle of it) is healed at once.
+        """
+        with self._lock:
+            self._over = True
         self._heal(lambda entry: True)
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
@@ -192,6 +198,9 @@ class Nemesis:
             else:
                 entry.due_ms = retry_ms
                 entry.done = entry.counter is None and entry.tries >= RETRIES_MAX
+            over = self._over
+        if over:
+            self._heal(lambda entry: True)
 
     def _heal(self, due: Callable[[_Entry], bool]) -> None:
         """Heal the entries that last and are due, each once, in the order of the plan."""

@@ -186,6 +186,14 @@ def test_whatever_still_lasts_at_the_end_is_healed_then_and_only_once() -> None:
     assert [record.healed_at_ms for record in nemesis.records()] == [20.0, None]
 
 
+def test_a_fault_that_fires_after_the_end_of_the_run_is_healed_at_once() -> None:
+    nemesis, targets, _ = lasting(CUT)
+    nemesis.heal_all()
+    nemesis.point_reached(TAKEN, "a[0]", 1)
+    assert targets.links[0].healed == 1
+    assert nemesis.records()[0].healed_at_ms == 7.0
+
+
 def test_a_healing_that_fails_is_recorded_and_does_not_keep_others_from_being_healed() -> None:
     def no_way() -> None:
         raise OSError("the proxy does not answer")

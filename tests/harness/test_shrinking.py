@@ -5,7 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from faults.vocabulary import After, At, CrashCoordinator, KillExecutor, ProtocolPoint, ScheduledFault
+from faults.vocabulary import (
+    After,
+    At,
+    CrashCoordinator,
+    CutChannel,
+    KillExecutor,
+    PartitionHalves,
+    ProtocolPoint,
+    ScheduledFault,
+    duration_of,
+    subtasks_of,
+)
 from harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
 from harness.plan import NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import profile_named
@@ -89,6 +100,24 @@ def test_faults_of_a_vanished_subtask_are_aimed_at_one_that_is_left() -> None:
     assert aimed is not None
     assert "totals[0]" in repr(aimed) and "[2]" not in repr(aimed) and aimed.network.slow_channel == 1
     assert retarget(narrow, ("elsewhere[0]",)) is None
+
+
+def test_a_fault_that_lasts_shrinks_to_the_shortest_on_the_first_subtasks() -> None:
+    lasting = (
+        ScheduledFault(CutChannel("source[2]", "totals[1]", 90), AIM),
+        ScheduledFault(PartitionHalves(("totals[2]", "sink[1]"), 300), At(5)),
+    )
+
+    def fails(plan: TrialPlan) -> bool:
+        durations = [duration_of(scheduled.fault) for scheduled in plan.faults]
+        return len(durations) == 2 and sorted(ms or 0 for ms in durations)[1] >= 40
+
+    plan = shrink(msgspec.structs.replace(BIG, faults=lasting), fails, standard_subtasks).plan
+    assert sorted(duration_of(scheduled.fault) or 0 for scheduled in plan.faults) == [1, 40]
+    assert [subtasks_of(scheduled.fault) for scheduled in plan.faults] == [
+        ("source[0]", "totals[0]"),
+        ("totals[0]", "sink[0]"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -416,3 +416,14 @@ def test_a_path_that_is_no_relative_directory_is_refused(path: str) -> None:
 def test_a_buffer_of_no_records_is_refused() -> None:
     with pytest.raises(UsageError, match="not 0"):
         FileSink("out", buffer_records=0)
+
+
+def test_a_sink_that_was_replaced_abandons_what_no_restore_will_ever_commit(files: MemoryFileSystem) -> None:
+    sink = opened(files)
+    for checkpoint in (1, 2):
+        sink.process([checkpoint])
+        take(sink, checkpoint)
+    assert len(pending(files)) == 2
+    sink.abandon_prepared(lambda checkpoint: checkpoint <= 1)
+    assert pending(files) == ["out/_pending/count-0-a1-0.txt"]
+    assert [transaction.checkpoint for transaction in sink.prepared] == [1]

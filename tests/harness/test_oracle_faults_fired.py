@@ -1,0 +1,33 @@
+"""Every planned fault is shown to have fired and, if it lasts, to have been healed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from faults.vocabulary import At, PauseWorker, ScheduledFault
+from harness.oracle.faults_fired import FaultsFired
+from harness.oracle.verdict import Verdict
+from harness.record import FaultRecord
+from tests.harness.oracle_histories import KILL, a_context, a_plan
+
+PAUSE = ScheduledFault(PauseWorker("totals[0]", 20), At(10))
+FIRED = FaultRecord(0, "a fault", "", "", None, "fired", fired_at_ms=10.0)
+
+
+@pytest.mark.parametrize(
+    ("planned", "record", "verdict"),
+    [
+        (KILL, FIRED, Verdict.VALID),
+        (PAUSE, msgspec.structs.replace(FIRED, healed_at_ms=30.0), Verdict.VALID),
+        (PAUSE, FIRED, Verdict.UNKNOWN),
+        (PAUSE, msgspec.structs.replace(FIRED, outcome="skipped"), Verdict.UNKNOWN),
+    ],
+)
+def test_a_fault_that_lasts_must_have_been_healed_too(
+    planned: ScheduledFault, record: FaultRecord, verdict: Verdict
+) -> None:
+    context = replace(a_context(a_plan(faults=(planned,))), faults=(record,))
+    assert FaultsFired().check(context).verdict is verdict

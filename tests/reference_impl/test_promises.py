@@ -1,0 +1,125 @@
+"""What a subtask that was replaced removes at its end, and what it must leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, SubtaskSnapshot
+from reference_impl.runtime.promises import Promises
+from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from tests.reference_impl.storage_fakes import MemoryFileSystem
+
+SUBTASK = SubtaskId("count", 0)
+FIRST, SECOND = AttemptNumber(1), AttemptNumber(2)
+
+
+def storage_on(files: MemoryFileSystem) -> FileCheckpointStorage:
+    """Each process has an instance of its own."""
+    return FileCheckpointStorage(files, "job")
+
+
+def written(files: MemoryFileSystem, checkpoint: int, attempt: AttemptNumber = FIRST) -> SubtaskSnapshot:
+    """A snapshot with one file of state."""
+    writer = storage_on(files).writer(CheckpointId(checkpoint), attempt, SUBTASK, "totals")
+    handle = writer.write("state", [b"state"], KeyGroupRange(0, 4))
+    return SubtaskSnapshot(SUBTASK, attempt, (OperatorSnapshot("totals", handles=(handle,)),))
+
+
+def publish(files: MemoryFileSystem, checkpoint: int, snapshot: SubtaskSnapshot) -> None:
+    storage_on(files).publish(
+        CompletedCheckpoint(CheckpointId(checkpoint), snapshot.attempt, 1, 2, (snapshot,))
+    )
+
+
+def state_files(files: MemoryFileSystem) -> list[str]:
+    return [path for path in files.list_files("checkpoints") if path.endswith("state")]
+
+
+@pytest.fixture
+def files() -> MemoryFileSystem:
+    return MemoryFileSystem()
+
+
+@pytest.fixture
+def promises(files: MemoryFileSystem) -> Promises:
+    """The promises of attempt 1, which acknowledged its part of checkpoint 3."""
+    promised = Promises(storage_on(files), FIRST)
+    promised.acknowledged(CheckpointId(3), written(files, 3))
+    return promised
+
+
+def test_what_nobody_heard_of_goes_when_a_newer_attempt_has_taken_over(
+    files: MemoryFileSystem, promises: Promises
+) -> None:
+    storage_on(files).reserve(CheckpointId(3), SECOND)
+    promises.break_if_superseded(())
+    assert state_files(files) == []
+
+
+def test_what_nobody_heard_of_stays_while_its_own_attempt_is_the_newest(
+    files: MemoryFileSystem, promises: Promises
+) -> None:
+    storage_on(files).reserve(CheckpointId(3), FIRST)
+    promises.break_if_superseded(())
+    assert len(state_files(files)) == 1, "the checkpoint may still complete"
+
+
+def test_what_became_part_of_a_complete_checkpoint_stays_though_nobody_said_so(
+    files: MemoryFileSystem, promises: Promises
+) -> None:
+    publish(files, 3, written(files, 3))
+    storage_on(files).reserve(CheckpointId(3), SECOND)
+    promises.break_if_superseded(())
+    assert len(state_files(files)) == 1
+
+
+@pytest.mark.parametrize(
+    "settle",
+    [
+        lambda promised: promised.completed(CheckpointId(3)),
+        lambda promised: promised.completed(CheckpointId(4)),
+        lambda promised: promised.aborted(CheckpointId(3)),
+    ],
+    ids=["completed", "subsumed", "aborted"],
+)
+def test_what_was_heard_of_is_no_business_of_the_subtask_any_more(
+    files: MemoryFileSystem, promises: Promises, settle: Callable[[Promises], None]
+) -> None:
+    settle(promises)
+    storage_on(files).reserve(CheckpointId(3), SECOND)
+    promises.break_if_superseded(())
+    assert len(state_files(files)) == 1
+
+
+class FakeSink:
+    """An operator with prepared transactions; remembers what it was told of them."""
+
+    prepared = ("a transaction",)
+
+    def __init__(self) -> None:
+        self.restorable: list[int] | None = None
+
+    def abandon_prepared(self, is_restorable: Callable[[CheckpointId], bool]) -> None:
+        self.restorable = [number for number in range(1, 9) if is_restorable(CheckpointId(number))]
+
+
+def test_prepared_output_is_restorable_as_long_as_a_checkpoint_of_its_attempt_covers_it(
+    files: MemoryFileSystem,
+) -> None:
+    publish(files, 3, written(files, 3))
+    publish(files, 6, written(files, 6, SECOND))
+    for attempt, restorable in ((FIRST, [1, 2, 3]), (SECOND, [1, 2, 3, 4, 5, 6])):
+        storage_on(files).reserve(CheckpointId(6), AttemptNumber(attempt + 1))
+        sink = FakeSink()
+        Promises(storage_on(files), attempt).break_if_superseded((sink, object()))
+        assert sink.restorable == restorable
+
+
+def test_prepared_output_is_left_alone_while_its_own_attempt_is_the_newest(files: MemoryFileSystem) -> None:
+    storage_on(files).reserve(CheckpointId(1), FIRST)
+    sink = FakeSink()
+    Promises(storage_on(files), FIRST).break_if_superseded((sink,))
+    assert sink.restorable is None
