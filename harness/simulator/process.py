@@ -42,6 +42,15 @@ class ProcessKilled(BaseException):
     """Unwinds the step of a process that was killed in the middle of it."""
 
 
+class WorldCrashed(BaseException):
+    """Carries an error of the world through a step that stood still within which it happened: not the step's own."""
+
+    def __init__(self, error: Exception) -> None:
+        """Carry an error."""
+        super().__init__(str(error))
+        self.error = error
+
+
 def _tell(news: Callable[[], None]) -> None:
     news()
 
@@ -270,7 +279,10 @@ class SimulatedSubtask:
     def _stand_still(self) -> None:
         """Let the world go on until this process does; ends it if the run is over before."""
         self._standing = True
-        in_time = self._scheduler.run_while(lambda: self.paused and self.alive)
+        try:
+            in_time = self._scheduler.run_while(lambda: self.paused and self.alive)
+        except Exception as error:
+            raise WorldCrashed(error) from error
         self._standing = False
         if not in_time:
             self.kill()

@@ -25,7 +25,13 @@ from harness.simulator.disturbances import Disturbances
 from harness.simulator.heartbeats import Heartbeats
 from harness.simulator.hosts import PrimaryFailures, SimulatedHosts, place
 from harness.simulator.network import DataChannel, Link
-from harness.simulator.process import Background, ProcessKilled, SimulatedExecutor, SimulatedSubtask
+from harness.simulator.process import (
+    Background,
+    ProcessKilled,
+    SimulatedExecutor,
+    SimulatedSubtask,
+    WorldCrashed,
+)
 from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
@@ -234,7 +240,10 @@ class SimulatedWorld:
         self._in_rings.append(targets)
         self.nemesis.bind(targets, self.scheduler.now_ms)
         self.scheduler.at(0.0, self._start, self.coordinator)
-        return self.scheduler.run(float(self.plan.limits.virtual_ms))
+        try:
+            return self.scheduler.run(float(self.plan.limits.virtual_ms))
+        except WorldCrashed as crash:
+            raise crash.error from None
 
     def release(self) -> None:
         """Release what the processes hold: files outside the simulation, and each other.

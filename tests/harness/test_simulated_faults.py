@@ -177,6 +177,23 @@ def test_without_failure_detection_a_job_is_stuck_behind_a_process_that_stands_s
     assert record.verdict is Verdict.INVALID and record.end == "stuck"
 
 
+class Broken(FailureDetector):
+    """Cannot decide anything."""
+
+    def is_lost(self, silent_ms: float) -> bool:
+        raise ZeroDivisionError("no idea")
+
+
+def test_an_error_of_the_world_is_not_taken_for_one_of_the_process_that_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned(PauseWorker("totals[0]", 250))
+    broken = replace(Components(), failure_detector=Broken)
+    monkeypatch.setattr(reference_simulated, "components_of", lambda plan: broken)
+    with pytest.raises(ZeroDivisionError, match="no idea"):
+        run(plan, tmp_path)
+
+
 # --- connections --------------------------------------------------------------------------------------------
 
 
