@@ -25,6 +25,7 @@ _QUEUE_BYTES = 32 << 20
 _SLICE_MS = 100
 """A throttled stream sends what it may send in so many milliseconds at a time."""
 _CONNECT_TIMEOUT_S = 10.0
+_ACCEPT_AGAIN_S = 0.1
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends a reset."""
 _log = logging.getLogger(__name__)
@@ -288,8 +289,11 @@ class Relay:
         while True:
             try:
                 client, _ = await loop.sock_accept(listener)
-            except OSError:
-                return
+            except OSError as error:
+                # Out of file descriptors, most likely: others may come free. Stopping cancels this task.
+                _log.warning("%s cannot accept: %s", self.name, error)
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
             self._spawn(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:

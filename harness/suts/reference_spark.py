@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
-HEARTBEAT_TIMEOUT_MS = 3_000
+HEARTBEAT_TIMEOUT_MS = 4_000
 """In trials in which processes are paused or out of reach: bounds what such a fault costs."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0

@@ -12,6 +12,7 @@ behind a partition hears of nothing before it heals.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from reference_impl.ids import ChannelId, SubtaskId
 from reference_impl.spark.observer import SubtaskProcess
 from reference_impl.spark.routes import Address, ChannelEnds
 
+_NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
 _BYTES_PER_RATE = 1_000
 """Toxiproxy counts rates in so many bytes a second."""
 
@@ -230,7 +232,7 @@ class ProxyNetwork:
     # --- the server -----------------------------------------------------------------------------------------
 
     def _make(self, name: str, upstream: Address, wanted: Proxied) -> Proxied:
-        name = f"{self._prefix}-{name}"
+        name = _NOT_IN_URLS.sub("_", f"{self._prefix}-{name}")
         made = replace(wanted, name=name, listen=self._client.create(name, upstream))
         self._proxies[name] = made
         for serial, (link, impairment) in self._disturbed.items():

@@ -149,7 +149,7 @@ def test_a_trial_with_a_partition_and_a_pause_leaves_no_proxy_and_nothing_that_s
             ),
         ),
     )
-    plan = msgspec.structs.replace(plan, limits=msgspec.structs.replace(plan.limits, wall_s=6))
+    plan = msgspec.structs.replace(plan, limits=msgspec.structs.replace(plan.limits, wall_s=12))
     before = _children()
     record = run_trial(plan, system, tmp_path)
     assert [fault.outcome for fault in record.faults] == ["fired", "fired"], record.faults
