@@ -14,6 +14,7 @@ BENCHMARKS = {
     "throughput": "throughput",
     "simulation": "simulation",
     "state": "state_backends",
+    "recovery": "recovery",
     "proxy": "proxy",
 }
 """Name on the command line -> module below ``benchmarks``."""

@@ -365,11 +365,11 @@ def mutants(
 @app.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="throughput|simulation|state|proxy", help="Which benchmark.")
+        str, typer.Argument(metavar="throughput|simulation|state|recovery|proxy", help="Which benchmark.")
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends.
+    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends, recovery.
 
     Run it at the top of a checkout; benchmarks are not part of the installed package.
 
@@ -378,6 +378,7 @@ def bench(
       barrier-tck bench simulation
       barrier-tck bench throughput --json
       barrier-tck bench state                           heap and RocksDB with a million keys
+      barrier-tck bench recovery                        500 MB from the local copy, and over a link of 100 MB/s
       barrier-tck bench proxy                           a channel directly, through Toxiproxy, embedded
     """
     from harness.bench import BENCHMARKS, run_benchmark

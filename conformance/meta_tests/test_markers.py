@@ -19,6 +19,7 @@ BUILT = (
     *("ALO-1", "ALO-2", "ALO-3"),
     *("COO-1", "COO-2", "COO-3", "COO-4", "COO-7"),
     *("REC-1", "REC-2", "REC-3", "REC-6", "SRC-1", "SNK-1"),
+    *("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-8", "LOC-9", "REC-4"),
     *("SNP-1", "SNP-2", "SNP-3", "STA-3", "CAM-3"),
 )
 """Clauses of what the reference implementation has; a clause that is built next is added here."""

@@ -41,7 +41,7 @@ def checkers_for(
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
         chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability()]
-    if plan.local_recovery and plan.checkpoints.enabled:
+    if plan.local_recovery and plan.checkpoints.enabled and Capability.LOCAL_RECOVERY in capabilities:
         chosen.append(LocalRecovery())
     chosen += [Progress(trial_input), FaultsFired()]
     return tuple(chosen)

@@ -77,6 +77,7 @@ class ReferenceSimulated:
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
             Capability.STORAGE_FAULTS,
+            Capability.LOCAL_RECOVERY,
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,

@@ -201,6 +201,7 @@ class ReferenceSpark:
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
             Capability.STORAGE_FAULTS,
+            Capability.LOCAL_RECOVERY,
         }
     )
 

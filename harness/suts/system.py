@@ -28,6 +28,7 @@ class Capability(StrEnum):
     HOST_LOSS = "A host can be lost together with its local disk."
     PAUSE = "Its processes can be stopped for a time, and go on."
     CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
+    LOCAL_RECOVERY = "It can keep copies of state on its hosts, and tells which copy a restore read."
     STORAGE_FAULTS = "Copies of its state can be damaged, and writes of them refused."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 

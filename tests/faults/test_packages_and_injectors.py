@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 
 from faults.injectors import connections, injection, pauses, processes
+from faults.injectors.copies import harm_copies
 from faults.packages import KILL, KINDS, PACKAGES, Aim, inject, kind_of, tag_of
 from faults.targets import Impairment, ImpairmentKind, ProcessTarget
 from faults.vocabulary import (
@@ -15,8 +16,13 @@ from faults.vocabulary import (
     BlackHoleChannel,
     CrashCoordinator,
     CutChannel,
+    Damage,
+    DamageLocalCopy,
+    DamagePrimary,
     DelayChannel,
     Direction,
+    FailLocalWrites,
+    FailPrimaryWrites,
     Fault,
     KillExecutor,
     KillWorker,
@@ -32,7 +38,7 @@ from faults.vocabulary import (
     renamed,
     subtasks_of,
 )
-from tests.harness.fake_system import FakeLink, FakePausable, FakeProcess, FakeTargets
+from tests.harness.fake_system import FakeCopies, FakeLink, FakePausable, FakeProcess, FakeTargets
 
 KILLS: tuple[Fault, ...] = (KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator(), LoseHost("a[0]"))
 PAUSES: tuple[Fault, ...] = (PauseWorker("a[0]", 20), PauseExecutor("a[0]", 20))
@@ -49,7 +55,13 @@ PARTITIONS: tuple[Fault, ...] = (
     PartitionExecutor("a[0]", Peers.EXECUTORS, 20),
     PartitionHalves(("a[0]", "b[0]"), 20),
 )
-FAULTS: tuple[Fault, ...] = (*KILLS, *PAUSES, *(fault for fault, _ in CHANNELS), *PARTITIONS)
+COPIES: tuple[Fault, ...] = (
+    DamageLocalCopy("a[0]", Damage.TRUNCATED),
+    DamagePrimary("a[0]"),
+    FailLocalWrites("a[0]"),
+    FailPrimaryWrites("a[0]", 2),
+)
+FAULTS: tuple[Fault, ...] = (*KILLS, *PAUSES, *(fault for fault, _ in CHANNELS), *PARTITIONS, *COPIES)
 
 
 class OneTarget(FakeTargets):
@@ -188,6 +200,49 @@ def test_one_connection_that_cannot_be_healed_does_not_keep_the_others_disturbed
     with pytest.raises(ExceptionGroup, match="1 of 2 connections"):
         found.heal()
     assert healthy.healed == 1
+
+
+# --- copies of state ----------------------------------------------------------------------------------------
+
+
+class OneCopy(FakeTargets):
+    """Exposes the same copies as local and durable ones."""
+
+    def __init__(self, copies: FakeCopies) -> None:
+        super().__init__()
+        self.copies = copies
+
+    def local_copies_of(self, subtask: str) -> FakeCopies:
+        return self.copies
+
+    def primary_of(self, subtask: str) -> FakeCopies:
+        return self.copies
+
+
+@pytest.mark.parametrize(
+    ("fault", "done"), list(zip(COPIES, (Damage.TRUNCATED, Damage.BIT_FLIPPED, 1, 2), strict=True))
+)
+def test_a_fault_of_copies_is_proved_by_asking_them_and_does_not_heal(fault: Fault, done: object) -> None:
+    copies = FakeCopies("the copies")
+    found = inject(fault, OneCopy(copies))
+    assert found.fired and found.heal is None and copies.done == [done]
+
+
+@pytest.mark.parametrize("fault", COPIES)
+def test_copies_that_are_not_exposed_are_skipped_with_the_reason(fault: Fault) -> None:
+    found = inject(fault, FakeTargets(missing=("local copies", "durable copy")))
+    assert found.outcome == "skipped" and "a[0]" in found.reason
+
+
+@pytest.mark.parametrize("fault", COPIES)
+def test_copies_that_stay_intact_did_not_fire_after_a_bounded_wait(fault: Fault) -> None:
+    found = harm_copies(fault, OneCopy(FakeCopies("the copies", stubborn=True)), lambda seconds: None)
+    assert found.outcome == "not_fired" and "still" in found.reason
+
+
+def test_where_there_is_no_copy_nothing_fired() -> None:
+    found = inject(COPIES[0], OneCopy(FakeCopies("the copies", there=False)))
+    assert found.outcome == "not_fired" and "there is none" in found.reason
 
 
 # --- packages and vocabulary --------------------------------------------------------------------------------

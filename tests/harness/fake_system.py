@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults.targets import Impairment, LinkTarget, NoTargets, ProcessTarget, TargetGone
-from faults.vocabulary import After, Peers, ProtocolPoint
+from faults.targets import Impairment, LinkTarget, NoTargets, ProcessTarget, StateCopies, TargetGone
+from faults.vocabulary import After, Damage, Peers, ProtocolPoint
 from harness.oracle.checker import Checker, TrialContext
 from harness.oracle.history import End, History
 from harness.oracle.verdict import Finding, Verdict
@@ -82,6 +82,30 @@ class FakeLink:
         self.healed += 1
 
 
+class FakeCopies:
+    """Copies of state that take what is done to them."""
+
+    def __init__(self, description: str, there: bool = True, stubborn: bool = False) -> None:
+        self.description = description
+        self.there = there
+        self.stubborn = stubborn
+        self.done: list[Damage | int] = []
+
+    def damage(self, damage: Damage) -> None:
+        if not self.there:
+            raise TargetGone("there is none")
+        self.done.append(damage)
+
+    def is_damaged(self) -> bool:
+        return bool(self.done) and not self.stubborn
+
+    def refuse_writes(self, checkpoints: int) -> None:
+        self.done.append(checkpoints)
+
+    def refuses_writes(self) -> bool:
+        return bool(self.done) and not self.stubborn
+
+
 class FakeTargets(NoTargets):
     """Hands out one fresh process or link per role and subtask; ``missing`` roles are not exposed."""
 
@@ -116,6 +140,12 @@ class FakeTargets(NoTargets):
 
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
         return self._links(*subtasks) if "connections" not in self.missing else None
+
+    def local_copies_of(self, subtask: str) -> StateCopies | None:
+        return None if "local copies" in self.missing else FakeCopies(f"local copies of {subtask}")
+
+    def primary_of(self, subtask: str) -> StateCopies | None:
+        return None if "durable copy" in self.missing else FakeCopies(f"durable copy of {subtask}")
 
     def _links(self, *names: str) -> list[FakeLink]:
         self.links += [FakeLink(name) for name in names]

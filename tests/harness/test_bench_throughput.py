@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import state_backends
+from benchmarks import recovery, state_backends
 from benchmarks.throughput import (
     AIMED_SECONDS,
     choose_cores,
@@ -52,6 +52,17 @@ def rows_of(totals: Totals) -> list[tuple[int, int, int]]:
 
 def made(side: str, rows: int, seconds: float, passes: int = 1) -> Run:
     return Run(side, rows, seconds, passes, 5)
+
+
+def test_the_recovery_benchmark_compares_both_copies_of_both_backends() -> None:
+    told: list[str] = []
+    numbers = recovery.run(lambda what, share: told.append(what), state_bytes=300_000)
+    assert len(told) == 2
+    for backend in ("heap", "rocksdb"):
+        assert numbers[f"{backend}_remote_bytes_over_the_link"] == numbers[f"{backend}_snapshot_bytes"]
+        assert numbers[f"{backend}_local_bytes_over_the_link"] == 0
+        link_seconds = numbers[f"{backend}_snapshot_bytes"] / numbers["link_bytes_per_second"]
+        assert numbers[f"{backend}_remote_restore_seconds"] >= round(link_seconds, 3)
 
 
 def test_the_state_benchmark_measures_every_shipped_backend_the_same() -> None:

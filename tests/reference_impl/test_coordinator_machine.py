@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from reference_impl.config import CheckpointConfig, JobConfig, OnUnreadable, RestartConfig
 from reference_impl.errors import ProtocolError, UsageError
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from reference_impl.protocol import coordinator_events as ev
@@ -141,6 +142,61 @@ def test_a_failure_aborts_every_pending_checkpoint_and_redeploys_from_the_latest
     assert timer == ev.SetTimer("restart", job.now + 7)
     (deploy,) = job.tick(7, "restart")
     assert deploy.attempt == 2 and deploy.restore.checkpoint == 1 and deploy.last_checkpoint == 2
+
+
+def unreadable(job: Job, checkpoint: int) -> Any:
+    """Fail the attempt because a checkpoint can be restored from no copy, and let it stop."""
+    attempt = job.machine.attempt
+    job.machine.handle(
+        ev.AttemptFailed(job.now, attempt, f"flipped bits in {checkpoint}", COUNT, CheckpointId(checkpoint))
+    )
+    return job.machine.handle(ev.AttemptStopped(job.now, attempt))
+
+
+def with_two_retained(on_unreadable: OnUnreadable) -> Job:
+    job = Job(retained=3)
+    job.machine.config = replace(job.machine.config, on_unreadable=on_unreadable)
+    job.start()
+    job.run()
+    for checkpoint in (1, 2):
+        job.tick(10)
+        job.complete(checkpoint)
+    job.fail(COUNT)
+    job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
+    (deploy,) = job.tick(7, "restart")
+    assert deploy.restore.checkpoint == 2
+    return job
+
+
+def test_an_unreadable_checkpoint_fails_the_job_names_what_was_tried_and_deletes_nothing() -> None:
+    job = with_two_retained(OnUnreadable.FAIL)
+    (failed,) = unreadable(job, 2)
+    assert isinstance(failed, ev.FailJob) and job.machine.state is ev.JobState.FAILED
+    assert "checkpoint 2: flipped bits in 2" in failed.reason
+    assert "checkpoint 1 is retained" in failed.reason
+
+
+def test_an_older_checkpoint_is_restored_if_configured_and_the_unreadable_goes_with_the_next_complete() -> (
+    None
+):
+    job = with_two_retained(OnUnreadable.OLDER)
+    assert kinds(unreadable(job, 2)) == ["SetTimer"]
+    (deploy,) = job.tick(7, "restart")
+    assert deploy.restore.checkpoint == 1
+    job.run()
+    job.tick(10)
+    commands = job.complete(3)
+    assert ev.DiscardCheckpoint(CheckpointId(2)) in commands
+    assert [c.checkpoint for c in job.machine.completed] == [1, 3]
+
+
+def test_a_job_whose_checkpoints_are_all_unreadable_does_not_start_from_the_beginning() -> None:
+    job = with_two_retained(OnUnreadable.OLDER)
+    unreadable(job, 2)
+    job.tick(7, "restart")
+    (failed,) = unreadable(job, 1)
+    assert isinstance(failed, ev.FailJob)
+    assert "checkpoint 2" in failed.reason and "checkpoint 1" in failed.reason
 
 
 def test_a_failure_while_metadata_is_written_waits_for_the_outcome_and_uses_it() -> None:

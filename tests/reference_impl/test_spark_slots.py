@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_impl.errors import UsageError
-from reference_impl.ids import SubtaskId
-from reference_impl.protocol.slots import Slot, assign
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy, SubtaskSnapshot
+from reference_impl.protocol.slots import Slot, assign, homes_of
 
 WORKERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 
@@ -73,3 +74,57 @@ def test_too_few_slots_are_refused_with_both_numbers() -> None:
 def test_a_slot_listed_twice_is_refused() -> None:
     with pytest.raises(UsageError, match="slot 0 is listed twice"):
         assign([Slot("a", "1", 0), Slot("b", "2", 0)], subtasks_of("totals", 1))
+
+
+# --- homes (LOC-9) ------------------------------------------------------------------------------------------
+
+HOME = CompletedCheckpoint(
+    CheckpointId(4),
+    AttemptNumber(2),
+    0,
+    1,
+    tuple(SubtaskSnapshot(subtask, AttemptNumber(2), ()) for subtask in subtasks_of("totals", 3)),
+)
+
+
+def copy_of(index: int, checkpoint: int = 4, attempt: int = 2) -> LocalCopy:
+    return LocalCopy(SubtaskId("totals", index), CheckpointId(checkpoint), AttemptNumber(attempt))
+
+
+def test_a_subtask_goes_back_to_the_host_that_holds_its_copy() -> None:
+    totals = subtasks_of("totals", 3)
+    homes = homes_of(HOME, {"a": [copy_of(2)], "b": [copy_of(0)], "c": [copy_of(1)]})
+    chosen = assign(slots_on("a", "b", "c", "a"), totals, homes)
+    assert [chosen[subtask].host for subtask in totals] == ["b", "c", "a"]
+
+
+def test_one_that_lost_its_slot_takes_a_free_one_and_evicts_nobody() -> None:
+    totals = subtasks_of("totals", 3)
+    homes = {totals[0]: ("gone",), totals[1]: ("a",), totals[2]: ("b",)}
+    chosen = assign(slots_on("a", "b", "c"), totals, homes)
+    assert [chosen[subtask].host for subtask in totals] == ["c", "a", "b"]
+
+
+def test_a_copy_of_another_checkpoint_or_attempt_is_no_home() -> None:
+    assert homes_of(HOME, {"a": [copy_of(0, checkpoint=3)], "b": [copy_of(1, attempt=1)]}) == {}
+    assert homes_of(None, {"a": [copy_of(0)]}) == {}
+
+
+def test_a_subtask_with_two_homes_makes_room_for_one_that_has_only_one() -> None:
+    first, second, _ = subtasks_of("totals", 3)
+    chosen = assign(slots_on("a", "b"), [first, second], {first: ("a", "b"), second: ("a",)})
+    assert (chosen[first].host, chosen[second].host) == ("b", "a")
+
+
+@given(st.data(), _slots)
+def test_as_many_as_possible_return_and_every_subtask_has_its_own_slot(
+    data: st.DataObject, slots: list[Slot]
+) -> None:
+    subtasks = subtasks_of("totals", data.draw(st.integers(1, len(slots))))
+    homes = {subtask: (data.draw(st.sampled_from((*WORKERS, "gone"))),) for subtask in subtasks}
+    chosen = assign(slots, subtasks, homes)
+    assert len({slot.number for slot in chosen.values()}) == len(subtasks)
+    capacity = Counter(slot.host for slot in slots)
+    wanted = Counter(home for (home,) in homes.values())
+    returned = sum(chosen[subtask].host in homes[subtask] for subtask in subtasks)
+    assert returned == sum(min(count, capacity[host]) for host, count in wanted.items())

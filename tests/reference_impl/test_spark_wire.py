@@ -116,7 +116,8 @@ def test_a_body_with_values_that_cannot_be_is_refused() -> None:
     body["subtask"]["index"] = -1
     with pytest.raises(wire.WireError, match="InputConsumed"):
         wire.decode(msgspec.msgpack.encode(("InputConsumed", body)))
-    deploy = msgspec.to_builtins(EXAMPLES[14])
+    (example,) = [m for m in EXAMPLES if isinstance(m, link_messages.DeploySubtask)]
+    deploy = msgspec.to_builtins(example)
     deploy["deployment"]["config"]["checkpoints"]["interval_ms"] = 0
     with pytest.raises(wire.WireError, match="DeploySubtask"):
         wire.decode(msgspec.msgpack.encode(("DeploySubtask", deploy)))

@@ -1,0 +1,169 @@
+"""The judge of local recovery on literal histories: what it accepts, and each thing that it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from faults.vocabulary import (
+    After,
+    Damage,
+    DamageLocalCopy,
+    Fault,
+    LoseHost,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from harness.oracle.checker import TrialContext
+from harness.oracle.history import SnapshotView
+from harness.oracle.local_recovery import LocalRecovery, own_key_groups
+from harness.oracle.verdict import Finding, Verdict
+from harness.record import FaultRecord
+from tests.harness.oracle_histories import OK, Book, a_context, a_plan
+
+WHO, HOME, AWAY = "totals[0]", "host-0", "host-1"
+FILES = ("chk-1/state-0", "chk-1/state-1")
+
+
+def restored_file(
+    path: str, served_by: str = "secondary", groups: tuple[int, int] = (0, 8)
+) -> dict[str, Any]:
+    return {
+        "operator": "totals",
+        "path": path,
+        "key_groups": list(groups),
+        "served_by": served_by,
+        "reason": "" if served_by == "secondary" else "it is missing",
+    }
+
+
+def judged(
+    files: list[dict[str, Any]] | None,
+    *,
+    placed: str = HOME,
+    homes: tuple[str, ...] = (HOME,),
+    fault: Fault | None = None,
+    kept: bool = True,
+    held: tuple[int, ...] = (1,),
+    confirmed: int = 0,
+    fired: bool = True,
+) -> Finding:
+    """Judge one checkpoint, one failure, and one restore of it by one subtask."""
+    book = Book().write("placement", OK, attempt=1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={})
+    book.attempt(1).triggered(1)
+    report = {"kept": kept, "problem": "", "confirmed": confirmed, "held": list(held), "host": HOME}
+    book.write("ack", OK, checkpoint=1, attempt=1, subtask=WHO, local=report)
+    book.completed(1).attempt_failed(1)
+    faults: tuple[FaultRecord, ...] = ()
+    plan = msgspec.structs.replace(a_plan(), local_recovery=True)
+    if fault is not None:
+        plan = msgspec.structs.replace(
+            plan, faults=(ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_FAILED)),)
+        )
+        if fired:
+            faults = (FaultRecord(0, "a fault", "kind", "then", None, "fired", float(len(book.operations))),)
+        book.fault()
+    book.write(
+        "placement",
+        OK,
+        attempt=2,
+        hosts={WHO: placed},
+        slots={HOME: 2, AWAY: 2},
+        homes={WHO: list(homes)} if homes else {},
+    )
+    if files is not None:
+        book.write("restore", OK, WHO, attempt=2, checkpoint=1, files=files)
+    book.attempt(2, restored=1)
+    view = SnapshotView(1, 1, {}, {}, files={WHO: FILES})
+    context = a_context(plan, book, views=(view,))
+    return LocalRecovery().check(
+        TrialContext(plan, context.history, faults=faults, subtasks=context.subtasks)
+    )
+
+
+BOTH = [restored_file(path) for path in FILES]
+NEITHER = [restored_file(path, "primary") for path in FILES]
+LOST = DamageLocalCopy(WHO, Damage.MISSING)
+
+
+def test_an_intact_copy_at_home_must_serve() -> None:
+    found = judged(BOTH)
+    assert found.verdict is Verdict.VALID and found.counts["secondary"] == 2
+    assert {"LOC-1", "LOC-4", "LOC-9"} <= set(found.clauses)
+    refused = judged(NEITHER)
+    assert refused.verdict is Verdict.INVALID and "did not use its intact local copy" in refused.summary
+
+
+def test_a_damaged_copy_must_not_serve() -> None:
+    assert judged(NEITHER, fault=LOST).verdict is Verdict.VALID
+    trusted = judged(BOTH, fault=LOST)
+    assert trusted.verdict is Verdict.INVALID and "although the copy was missing" in trusted.summary
+
+
+def test_a_fault_that_did_not_fire_excuses_nothing() -> None:
+    assert judged(NEITHER, fault=LOST, fired=False).verdict is Verdict.INVALID
+
+
+def test_a_partial_copy_must_serve_a_part() -> None:
+    partial = DamageLocalCopy(WHO, Damage.PARTIAL)
+    mixed = [restored_file(FILES[0]), restored_file(FILES[1], "primary")]
+    found = judged(mixed, fault=partial)
+    assert found.verdict is Verdict.VALID and "LOC-6" in found.clauses
+    assert "LOC-6" in judged(NEITHER, fault=partial).summary
+    assert "LOC-6" in judged(BOTH, fault=partial).summary
+
+
+def test_a_copy_on_a_lost_host_must_not_serve() -> None:
+    found = judged(NEITHER, fault=LoseHost(WHO), homes=())
+    assert found.verdict is Verdict.VALID and "LOC-8" in found.clauses
+    assert "its host was lost" in judged(BOTH, fault=LoseHost(WHO), homes=()).summary
+
+
+def test_a_copy_elsewhere_or_never_kept_must_not_serve() -> None:
+    assert "its copy was on host-0" in judged(BOTH, placed=AWAY, homes=()).summary
+    assert judged(NEITHER, placed=AWAY, homes=()).verdict is Verdict.VALID
+    assert "no copy was kept" in judged(BOTH, kept=False).summary
+
+
+def test_a_subtask_that_could_return_must() -> None:
+    found = judged(NEITHER, placed=AWAY)
+    assert found.verdict is Verdict.INVALID and "LOC-9" in found.summary
+
+
+def test_every_file_is_restored_exactly_once_and_told_once() -> None:
+    assert "read" in judged(BOTH[:1]).summary
+    assert "read" in judged([*BOTH, BOTH[0]]).summary
+    assert "told 0 times" in judged(None).summary
+
+
+def test_foreign_key_groups_are_not_restored() -> None:
+    foreign = [restored_file(path, groups=(8, 16)) for path in FILES]
+    assert "outside of its own (0, 8)" in judged(foreign).summary
+
+
+def test_an_older_copy_that_is_kept_is_a_leak() -> None:
+    found = judged(BOTH, held=(1, 3), confirmed=3)
+    assert found.verdict is Verdict.INVALID and "LOC-3" in found.summary
+
+
+def test_a_damage_that_no_restore_met_shows_nothing() -> None:
+    plan = msgspec.structs.replace(
+        a_plan(), local_recovery=True, faults=(ScheduledFault(LOST, After(ProtocolPoint.ATTEMPT_FAILED)),)
+    )
+    context = a_context(plan, Book().attempt(1).checkpoint(1))
+    record = FaultRecord(0, "a fault", "kind", "then", None, "fired", 3.0)
+    found = LocalRecovery().check(TrialContext(plan, context.history, faults=(record,)))
+    assert found.verdict is Verdict.UNKNOWN and "missing local copy" in found.summary
+
+
+def test_the_judge_reckons_with_the_key_groups_of_the_runtime() -> None:
+    from reference_impl.operators.graph import key_group_range
+
+    for width in (1, 2, 3, 5):
+        plan = msgspec.structs.replace(
+            a_plan(), topology=msgspec.structs.replace(a_plan().topology, keyed=width, max_parallelism=16)
+        )
+        for index in range(width):
+            owned = key_group_range(index, width, 16)
+            assert own_key_groups(a_context(plan), f"totals[{index}]") == (owned.start, owned.end)
