@@ -14,8 +14,8 @@ BENCHMARKS = {
     "throughput": "throughput",
     "simulation": "simulation",
     "state": "state_backends",
-    "proxy": "proxy",
     "recovery": "recovery",
+    "proxy": "proxy",
 }
 """Name on the command line -> module below ``benchmarks``."""
 

@@ -365,7 +365,7 @@ def mutants(
 @app.command()
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="throughput|simulation|state|proxy|recovery", help="Which benchmark.")
+        str, typer.Argument(metavar="throughput|simulation|state|recovery|proxy", help="Which benchmark.")
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -378,8 +378,8 @@ def bench(
       barrier-tck bench simulation
       barrier-tck bench throughput --json
       barrier-tck bench state                           heap and RocksDB with a million keys
-      barrier-tck bench proxy                           a channel directly, through Toxiproxy, embedded
       barrier-tck bench recovery                        500 MB from the local copy, and over a link of 100 MB/s
+      barrier-tck bench proxy                           a channel directly, through Toxiproxy, embedded
     """
     from harness.bench import BENCHMARKS, run_benchmark
     from harness.strict_input import nearest
