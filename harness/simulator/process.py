@@ -28,7 +28,8 @@ from reference_impl.runtime.state_copies import failure_of
 from reference_impl.runtime.subtask_driver import SubtaskDriver
 
 if TYPE_CHECKING:
-    from harness.simulator.world import SimulatedCoordinator, SimulatedWorld
+    from harness.simulator.coordinator import SimulatedCoordinator
+    from harness.simulator.world import SimulatedWorld
 
 STEP_MS_MAX = 1.0
 """Processing one element takes up to this long."""

@@ -27,12 +27,13 @@ from harness.oracle.history import End
 from harness.oracle.verdict import Verdict
 from harness.plan import TrialPlan, to_json
 from harness.plan_io import read_plan
+from harness.simulator.coordinator import SimulatedCoordinator
 from harness.simulator.network import DataChannel
 from harness.simulator.process import SimulatedSubtask
 from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk
-from harness.simulator.world import COORDINATOR_RESTART_MS, SimulatedCoordinator, SimulatedWorld
+from harness.simulator.world import COORDINATOR_RESTART_MS, SimulatedWorld
 from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
 from harness.trial import run_trial
 from reference_impl.errors import StorageError
