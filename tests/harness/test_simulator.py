@@ -58,7 +58,11 @@ def test_the_same_plan_gives_the_same_trace_and_another_seed_another(tmp_path: P
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(tmp_path: Path, kill: bool) -> None:
+def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(
+    tmp_path: Path, kill: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A place of its own: other simulators may run on this machine.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan = msgspec.structs.replace(PLAN, state_backend="rocksdb", faults=(KILL,) if kill else ())
     before = _open_and_temporary()
     outcome = run(plan, tmp_path)
