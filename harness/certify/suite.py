@@ -33,7 +33,7 @@ from harness.strict_input import nearest
 from harness.suts.backends import SHIPPED_BACKENDS
 
 DEFAULT_SEED = 20_260_101
-TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_200.0}
+TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_800.0}
 """Level -> seconds after which what is left is unknown."""
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _STARTS = "the-backend-can-be-made"

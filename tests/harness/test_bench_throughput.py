@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +36,12 @@ from benchmarks.throughput_data import (
     require_equal,
     write_input,
 )
-from benchmarks.throughput_sides import CORES, Run, seconds_of
+from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, seconds_of
 from harness.bench import BENCHMARKS, run_benchmark
 from harness.errors import EnvironmentProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SHAPE = InputShape(rows=600, keys=17, files=3, spread=1_000)
 
@@ -285,6 +289,25 @@ def test_runs_that_are_no_pairs_have_no_cost() -> None:
         checkpoint_costs([RUNS[0], RUNS[0]])
     with pytest.raises(RuntimeError, match="no pair"):
         checkpoint_costs(RUNS[6:])
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "backend", "suffix", "name"),
+    [
+        (1_000, "heap", "", "reference"),
+        (None, "heap", "", "reference_without_checkpoints"),
+        (1_000, "rocksdb", "", "reference_rocksdb"),
+        (1_000, "heap", "_sparse_keys", "reference_sparse_keys"),
+    ],
+)
+def test_each_side_of_the_reference_has_the_name_that_the_result_asks_for(
+    interval_ms: int | None, backend: str, suffix: str, name: str, tmp_path: Path
+) -> None:
+    totals = Totals(*(np.zeros(0, dtype=np.int64),) * 3)
+    source = Input(tmp_path, 0, 0, totals, suffix)
+    side = ReferenceSide(cast("SparkSession", None), source, tmp_path, interval_ms, backend)
+    assert side.name == name
+    assert name in {done.side for done in RUNS}
 
 
 def test_a_side_without_a_run_is_an_error() -> None:
