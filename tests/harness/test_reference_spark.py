@@ -12,10 +12,8 @@ import pytest
 from faults.targets import PausableTarget, TargetGone
 from faults.vocabulary import (
     After,
-    KillWorker,
-    PartitionExecutor,
-    PauseExecutor,
-    Peers,
+    DelayChannel,
+    PauseWorker,
     ProtocolPoint,
     ScheduledFault,
 )
@@ -134,40 +132,29 @@ def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of
 
 
 @pytest.mark.spark
-def test_a_trial_with_a_partition_and_a_pause_leaves_no_proxy_and_nothing_that_stands_still(
+def test_what_lasts_longer_than_its_trial_is_undone_at_the_end_of_it(
     system: ReferenceSpark, tmp_path: Path
 ) -> None:
-    """Their ends lie far behind the end of the trial: it is the trial that undoes them."""
     hour_ms = 3_600_000
     plan = msgspec.structs.replace(
         next(MUTANTS["AL-01"].plans("spark")),
         mutant=None,
         faults=(
-            ScheduledFault(PauseExecutor("totals[0]", hour_ms), After(ProtocolPoint.ATTEMPT_RUNNING)),
             ScheduledFault(
-                PartitionExecutor("source[0]", Peers.EVERYONE, hour_ms), After(ProtocolPoint.ATTEMPT_RUNNING)
+                DelayChannel("source[0]", "totals[0]", latency_ms=1, duration_ms=hour_ms),
+                After(ProtocolPoint.ATTEMPT_RUNNING),
             ),
+            ScheduledFault(PauseWorker("totals[1]", hour_ms), After(ProtocolPoint.CHECKPOINT_COMPLETED)),
         ),
     )
-    plan = msgspec.structs.replace(plan, limits=msgspec.structs.replace(plan.limits, wall_s=12))
-    before = _children()
     record = run_trial(plan, system, tmp_path)
-    assert [fault.outcome for fault in record.faults] == ["fired", "fired"], record.faults
-    assert record.end == End.STUCK.value
-    servers = [process for process in _children() if process not in before]
-    assert servers, "a plan that disturbs connections has a proxy server"
-    stopped = [process for process in _children() if process.status() == psutil.STATUS_STOPPED]
-    assert not stopped
+    assert record.verdict is Verdict.VALID, record.findings
+    assert len(record.attempts) == 2, "who stands still is replaced"
+    assert all(fault.healed_at_ms is not None for fault in record.faults)
+    assert not [process for process in _children() if process.status() == psutil.STATUS_STOPPED]
     client = system._proxies._client
-    assert client is not None
+    assert client is not None, "a plan that disturbs connections has a proxy server"
     assert client.names() == ()
-    kill = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED))
-    after = run_trial(
-        msgspec.structs.replace(plan, faults=(kill,), limits=msgspec.structs.replace(plan.limits, wall_s=60)),
-        system,
-        tmp_path,
-    )
-    assert after.verdict is Verdict.VALID, after.findings
 
 
 def _children() -> list[psutil.Process]:
