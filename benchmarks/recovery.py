@@ -1,8 +1,8 @@
 """Local against remote recovery: 500 MB of state behind a storage link of 100 MB/s, side by side in one run.
 
 Per backend: a snapshot is written once, to checkpoint storage and beside it to the local disk, as a subtask with local
-recovery writes it. Then it is restored, with the runtime's own reader: from checkpoint storage through a link
-that lets 100 MB a second through, and from the local copy with the same link; twice each, in turn. Both restores verify every byte against
+recovery writes it. Then it is restored with the runtime's own reader: from checkpoint storage through a link that lets
+100 MB a second through, and from the local copy with the same link; twice each, in turn. Both verify every byte against
 size and checksum, and are compared with what was written. Values are random, so nothing is compressed away. Everything
 is on the disk of the temporary directory, whose cache is warm in both cases.
 """

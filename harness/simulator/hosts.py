@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from faults.vocabulary import FailPrimaryWrites
+from harness.plan import TrialPlan
 from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
 from reference_impl.errors import StorageError
 from reference_impl.ids import SubtaskId
@@ -220,3 +222,11 @@ class PrimaryFailures:
         """Tell whether anything is to be refused for a subtask."""
         parsed = SubtaskId.parse(subtask)
         return f"{safe_name(parsed.vertex)}-{parsed.index}-" in self._refusals
+
+
+def planned_failures(plan: TrialPlan) -> PrimaryFailures | None:
+    """Return what a plan's failing primaries need, None if it has none: wrapping every file system costs time."""
+    if not any(isinstance(scheduled.fault, FailPrimaryWrites) for scheduled in plan.faults):
+        return None
+    # With local recovery a subtask's part has several files, and the first one is spared.
+    return PrimaryFailures(spared=int(plan.local_recovery))

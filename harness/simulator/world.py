@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from faults.vocabulary import COORDINATOR, FailPrimaryWrites
+from faults.vocabulary import COORDINATOR
 from faults.vocabulary import ProtocolPoint as FaultPoint
 from harness.plan import TrialPlan
 from harness.simulator.disturbances import Disturbances
 from harness.simulator.heartbeats import Heartbeats
-from harness.simulator.hosts import PrimaryFailures, SimulatedHosts, place
+from harness.simulator.hosts import SimulatedHosts, place, planned_failures
 from harness.simulator.network import DataChannel, Link
 from harness.simulator.process import (
     Background,
@@ -36,13 +35,13 @@ from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk, SimulatedFileSystem
 from harness.simulator.targets import SimulatedTargets
-from harness.simulator.trace import Trace
+from harness.simulator.trace import Trace, repeatable
 from harness.suts.system import NemesisHooks
 from reference_impl.config import JobConfig
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.operators.api import DataPlane
 from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import AcknowledgeCheckpoint, CancelSubtask, CompletedCheckpoint
+from reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorObserver, CoordinatorPorts
 from reference_impl.runtime.ports import ProtocolPoint
@@ -186,12 +185,7 @@ class SimulatedWorld:
         self.storage_random = stream(plan.seed, "storage")
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
-        self.primary_failures = (
-            # With local recovery a subtask's part has several files, and the first one is spared.
-            PrimaryFailures(int(config.local_recovery))
-            if any(isinstance(f.fault, FailPrimaryWrites) for f in plan.faults)
-            else None
-        )
+        self.primary_failures = planned_failures(plan)
         """Which writes of primaries fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self)
         self.heartbeats = Heartbeats(self)
@@ -264,14 +258,7 @@ class SimulatedWorld:
 
     def traced(self, message: Any) -> Any:
         """Return a message as the trace shows it: without what differs between two runs of one plan."""
-        if self._files_repeat or not isinstance(message, AcknowledgeCheckpoint):
-            return message
-        operators = tuple(replace(part, handles=()) for part in message.snapshot.operators)
-        return replace(
-            message,
-            snapshot=replace(message.snapshot, operators=operators),
-            metrics=replace(message.metrics, bytes_written=0),
-        )
+        return message if self._files_repeat else repeatable(message)
 
     def stop_if_over(self) -> None:
         """End the run if the job has ended and its last process has left."""
