@@ -95,6 +95,31 @@ def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, dama
         require(set(_served(trial, VICTIM)) == {PRIMARY}, "every file comes from the primary", trial)
 
 
+@pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
+def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials) -> None:
+    plan = _local(
+        LOCAL,
+        kill_worker(VICTIM, COMMITTING),
+        _on_failure(DamageLocalCopy(VICTIM, Damage.BIT_FLIPPED)),
+        kill_worker(VICTIM, After(ProtocolPoint.RESTORED, VICTIM)),
+    )
+    for trial in trials.all_valid(plan):
+        require(trial.record.end == "finished", "the job finishes", trial)
+
+
+@pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
+def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> None:
+    for seed in (0, 20):
+        plan = _local(
+            msgspec.structs.replace(LOCAL, seed=seed),
+            kill_worker(VICTIM, COMMITTING),
+            _on_failure(DamageLocalCopy(VICTIM, Damage.MISSING)),
+            kill_worker("source[0]", After(ProtocolPoint.RESTORE_STARTED, "source[0]")),
+        )
+        for trial in trials.all_valid(plan):
+            require(trial.record.end == "finished", "the job finishes", trial)
+
+
 @pytest.mark.clause("LOC-6")
 def test_a_partial_copy_serves_what_it_has_and_the_primary_the_rest(trials: Trials) -> None:
     plan = _local(

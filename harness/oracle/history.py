@@ -23,7 +23,7 @@ commit     c        ok       ``checkpoint, subtask``: a sink made visible what t
 placement  c        ok       ``attempt, hosts, slots, homes``: where each subtask goes, how many slots each host
                              offered, and which hosts hold a copy of what a subtask restores (LOC-9)
 restore    subtask  ok       ``attempt, checkpoint, files``: which copy served each state file (LOC-4); a file is
-                             ``operator, path, key_groups, served_by, reason``
+                             ``operator, path, key_groups, served_by, reason, copy_of``
 job        c        ok, fail ``reason``: the job finished, or gave up
 fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
 heal       nemesis  all      likewise; ok: a fault that lasts for a time was undone

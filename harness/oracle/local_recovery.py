@@ -18,7 +18,7 @@ from faults.vocabulary import (
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import Operation, Outcome
-from harness.oracle.progress import damaged_primaries, declined_cleanly
+from harness.oracle.progress import NO_CHECKPOINT, damaged_primaries, declined_cleanly
 from harness.oracle.recoveries import restored_checkpoints
 from harness.oracle.verdict import Finding, Verdict
 
@@ -65,7 +65,7 @@ class LocalRecovery:
     """
 
     name = "local-recovery"
-    clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-6", "LOC-8", "LOC-9")
+    clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-8", "LOC-9")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge one trial."""
@@ -82,6 +82,8 @@ class LocalRecovery:
             self._judge_placement(operations, attempt, books)
             self._judge_restores(context, attempt, checkpoint, books)
         self._judge_failed_writes(context, books)
+        if NO_CHECKPOINT in context.history.end_reason and not damaged_primaries(context):
+            books.broken("LOC-5", f"every primary was intact, yet {context.history.end_reason}")
         counts = dict(sorted(books.counts.items()))
         if books.problems:
             summary = f"{len(books.problems)} contradictions; the first: {books.problems[0]}"
@@ -182,6 +184,8 @@ class LocalRecovery:
             start, end = entry["key_groups"]
             if not own[0] <= start <= end <= own[1]:
                 books.broken("LOC-4", f"{who} read key groups {start} to {end}, outside of its own {own}")
+            if entry["served_by"] == SECONDARY and entry.get("copy_of", checkpoint) != checkpoint:
+                books.broken("LOC-4", f"{who} used a local copy of checkpoint {entry['copy_of']}")
             books.counts[entry["served_by"]] += 1
         secondaries = sum(entry["served_by"] == SECONDARY for entry in entries)
         expected, why = self._expected(context, report)

@@ -100,6 +100,7 @@ class RunRecorder:
                 "key_groups": [file.key_groups.start, file.key_groups.end],
                 "served_by": file.served_by.value,
                 "reason": file.reason,
+                "copy_of": file.copy_of,
             }
             for file in message.files
         ]

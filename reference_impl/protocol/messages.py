@@ -144,6 +144,8 @@ class RestoredFile:
     served_by: ServedBy
     reason: str = ""
     """Why the secondary did not serve it."""
+    copy_of: int = 0
+    """The checkpoint that the secondary which served it says to be of; 0: the primary served."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,4 +121,8 @@ class RestoreReader:
 
     def _note(self, handle: StateHandle, served_by: ServedBy, reason: str = "") -> None:
         operator = self._operators.get(handle.path, "")
-        self._served[handle.path] = RestoredFile(operator, handle.path, handle.key_groups, served_by, reason)
+        secondary = served_by is ServedBy.SECONDARY
+        copy_of = self._copy[1].checkpoint if self._copy is not None and secondary else 0
+        self._served[handle.path] = RestoredFile(
+            operator, handle.path, handle.key_groups, served_by, reason, copy_of
+        )
