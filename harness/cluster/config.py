@@ -32,6 +32,8 @@ class LocalClusterConfig:
     master_port: int | None = None
     #: Level of the logs of all JVMs, in log4j's words.
     log_level: str = "warn"
+    #: Driver and executors start in less time and run slower for good: for many short jobs, never for a benchmark.
+    quick_start: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that no cluster can be made of."""

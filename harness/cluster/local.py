@@ -236,7 +236,7 @@ class LocalCluster:
             "spark.authenticate": "true",
             "spark.authenticate.secret": self._secret,
             "spark.executor.memory": f"{config.executor_mb}m",
-            "spark.executor.defaultJavaOptions": java_options(self.directory / "tmp"),
+            "spark.executor.defaultJavaOptions": java_options(self.directory / "tmp", config.quick_start),
             # One executor a worker, all of them from the start and for as long as the application runs.
             "spark.executor.cores": str(config.cores_per_worker),
             "spark.cores.max": str(config.cores_per_worker * config.workers),

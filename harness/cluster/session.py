@@ -62,7 +62,9 @@ def spark_session(
     scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-"))
     try:
         base = _local_mode_conf(scratch) if cluster is None else cluster.spark_conf()
-        own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": java_options(scratch / "tmp")}
+        quick_start = cluster is not None and cluster.config.quick_start
+        options = java_options(scratch / "tmp", quick_start=quick_start)
+        own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": options}
         write_properties(scratch / "spark-defaults.conf", {**base, **own, **(extra or {})})
         if log_file is None:
             log_file = (scratch if cluster is None else cluster.directory) / "driver.log"

@@ -53,12 +53,14 @@ def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
     }
 
 
-def java_options(temporary_directory: Path) -> str:
+def java_options(temporary_directory: Path, quick_start: bool = False) -> str:
     """Options with which a JVM that is killed leaves nothing outside `temporary_directory`.
 
-    Compression libraries unpack themselves there, and performance data would go to a place of its own.
+    Compression libraries unpack themselves there, and performance data would go to a place of its own. With
+    `quick_start` its compiler and its garbage collector leave the cores to others, at the price of slower code.
     """
-    return f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary_directory}"'
+    quick = " -XX:+UseSerialGC -XX:TieredStopAtLevel=1" if quick_start else ""
+    return f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary_directory}"{quick}'
 
 
 def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
@@ -72,13 +74,12 @@ def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
     }
-    quick_start = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     return environment | {
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(directory / "conf"),
         "TMPDIR": str(directory / "tmp"),
         # The daemons do little: a quick start matters more than fast code.
-        "SPARK_DAEMON_JAVA_OPTS": f"{java_options(directory / 'tmp')} {quick_start}",
+        "SPARK_DAEMON_JAVA_OPTS": java_options(directory / "tmp", quick_start=True),
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYTHONPATH": import_path(),

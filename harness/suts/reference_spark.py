@@ -24,7 +24,6 @@ from harness.cluster.local import LocalCluster
 from harness.cluster.session import spark_session
 from harness.oracle.history import End, History, Outcome, Row, SnapshotView
 from harness.oracle.registry import is_exact
-from harness.oracle.spark_batch import judge_output
 from harness.plan import TrialPlan
 from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
 from harness.suts.mutants import components_of
@@ -40,6 +39,7 @@ from harness.suts.reference_jobs import (
 )
 from harness.suts.snapshot_views import open_checkpoint, open_restored, view_storage
 from harness.suts.spark_disks import JobDisks, primary_of
+from harness.suts.spark_judge import SparkJudge
 from harness.suts.spark_network import ProxyNetwork
 from harness.suts.spark_proxies import ProxyServers
 from harness.suts.spark_targets import SparkTargets
@@ -216,12 +216,13 @@ class ReferenceSpark:
         """
         self._state_backend = state_backend
         self._config = config or LocalClusterConfig(
-            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512
+            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
         )
         self._stack = contextlib.ExitStack()
         self._proxies = ProxyServers(self._stack)
         self._spark: SparkSession | None = None
         self._cluster: LocalCluster | None = None
+        self._judge: SparkJudge | None = None
 
     def use_cluster(
         self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
@@ -233,6 +234,7 @@ class ReferenceSpark:
             memory_per_worker_mb=max(1024, executor_memory_mb),
             executor_memory_mb=executor_memory_mb,
             master_port=master_port,
+            quick_start=True,
         )
 
     def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
@@ -255,6 +257,7 @@ class ReferenceSpark:
         """Return the session on the cluster; both are started when first asked for."""
         if self._spark is None:
             cluster = self._stack.enter_context(LocalCluster(self._config))
+            self._judge = self._stack.enter_context(contextlib.closing(SparkJudge(cluster.directory)))
             self._spark = self._stack.enter_context(
                 spark_session(cluster, "barrier-tck", dict(session_settings()))
             )
@@ -265,6 +268,7 @@ class ReferenceSpark:
         """Stop session and cluster. Closing twice is harmless."""
         self._spark = None
         self._cluster = None
+        self._judge = None
         self._proxies.forget()
         self._stack.close()
 
@@ -346,7 +350,7 @@ class ReferenceSpark:
         books = watcher.books
         if end is End.STUCK:
             books.note("job", Outcome.INFO, {"reason": reason})
-        output, query = _output(spark, workload, plan, source, root / OUTPUT)
+        output, query = self._output(workload, plan, source, root / OUTPUT)
         recoveries = watcher.kill_to_first_record_ms()
         history = History(
             operations=tuple(books.operations),
@@ -367,6 +371,21 @@ class ReferenceSpark:
             duration_ms=duration_ms,
             measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
         )
+
+    def _output(
+        self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
+    ) -> tuple[tuple[Row, ...] | None, dict[str, Any] | None]:
+        """Return the committed rows, or what a Spark batch query says of them.
+
+        Exact running totals are judged by Spark. Duplicates can only be explained row by row, with what was
+        restored (ALO-2), and rows without keys are few.
+        """
+        if workload.spec.stateful and is_exact(plan, workload.spec):
+            assert self._judge is not None
+            offsets = plan.workload.start_offset
+            return None, self._judge.judge(plan.workload.name, source, directory, offsets)
+        files = sorted(directory.glob("part-*"))
+        return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
 
     def _keep_logs(self, directory: Path) -> None:
         """Keep the logs of every process beside a trial that did not finish."""
@@ -406,20 +425,6 @@ def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, s
     if not flights.is_prepared(directory, _FLIGHT_SPLITS):
         flights.prepare(spark, directory, _FLIGHT_SPLITS)
     return directory
-
-
-def _output(
-    spark: SparkSession, workload: Workload, plan: TrialPlan, source: Path, directory: Path
-) -> tuple[tuple[Row, ...] | None, dict[str, Any] | None]:
-    """Return the committed rows, or what Spark's batch queries say of them.
-
-    Exact running totals are judged by Spark. Duplicates can only be explained row by row, with what was restored
-    (ALO-2), and rows without keys are few.
-    """
-    if workload.spec.stateful and is_exact(plan, workload.spec):
-        return None, judge_output(spark, workload.spec, source, directory, plan.workload.start_offset)
-    files = sorted(directory.glob("part-*"))
-    return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
 
 
 def _wait(

@@ -1,0 +1,94 @@
+"""The judge with a Spark of its own: what it says, and that it neither outlives the harness nor hides its end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import OperatingError
+from harness.plan import TrialPlan, WorkloadPlan
+from harness.suts.spark_judge import SparkJudge
+from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
+from harness.workloads.workload import write_splits
+
+pytestmark = pytest.mark.spark
+PLAN = TrialPlan(seed=3, workload=WorkloadPlan(name="keyed-totals", batches=4, batch_records=3, keys=2))
+LEAVES_WITHIN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJudge]:
+    with closing(SparkJudge(tmp_path_factory.mktemp("judge"))) as started:
+        yield started
+
+
+def input_and_output(directory: Path, left_out: int) -> tuple[Path, Path]:
+    """Write the plan's input and its right output without the first ``left_out`` rows."""
+    inputs, outputs = directory / "input", directory / "output"
+    splits = KeyedTotals().splits(PLAN)
+    write_splits(splits, inputs, SCHEMA)
+    outputs.mkdir()
+    rows = KeyedTotals.spec.running([row for split in splits for row in split.input])[left_out:]
+    pq.write_table(pa.Table.from_pylist(rows), outputs / "part-0.parquet")
+    return inputs, outputs
+
+
+@pytest.mark.parametrize("left_out", [0, 2])
+def test_it_finds_what_is_lost_and_nothing_else(judge: SparkJudge, tmp_path: Path, left_out: int) -> None:
+    inputs, outputs = input_and_output(tmp_path, left_out)
+    counts = judge.judge("keyed-totals", inputs, outputs, 0)["counts"]
+    assert (counts["expected"], counts["committed"], counts["lost"]) == (24, 24 - left_out, left_out)
+    assert counts["unexpected"] == counts["duplicated"] == 0
+
+
+def test_what_it_cannot_read_is_no_verdict_and_it_goes_on(judge: SparkJudge, tmp_path: Path) -> None:
+    inputs, outputs = input_and_output(tmp_path, 0)
+    with pytest.raises(OperatingError, match=r"judge of the output could not judge: .*nowhere"):
+        judge.judge("keyed-totals", tmp_path / "nowhere", outputs, 0)
+    assert judge.judge("keyed-totals", inputs, outputs, 0)["counts"]["lost"] == 0
+
+
+def test_a_killed_judge_is_named(tmp_path: Path) -> None:
+    others = judges_below(psutil.Process())
+    with closing(SparkJudge(tmp_path)) as judge:
+        (process,) = [found for found in judges_below(psutil.Process()) if found not in others]
+        process.kill()
+        with pytest.raises(OperatingError, match="judge of the output process is gone"):
+            judge.judge("keyed-totals", tmp_path, tmp_path, 0)
+
+
+def test_it_goes_with_a_killed_harness(tmp_path: Path) -> None:
+    script = f"""
+import pathlib
+from harness.suts.spark_judge import SparkJudge
+judge = SparkJudge(pathlib.Path({str(tmp_path)!r}))
+try:
+    judge.judge("keyed-totals", pathlib.Path("/nowhere"), pathlib.Path("/nowhere"), 0)
+except Exception:
+    print("started", flush=True)
+input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline() == "started\n"
+        below = psutil.Process(harness.pid).children(recursive=True)
+        assert any("java" in process.name() for process in below)
+        harness.kill()
+    _, alive = psutil.wait_procs(below, LEAVES_WITHIN_S)
+    assert not alive
+    assert [path.name for path in tmp_path.iterdir()] == ["judge.log"]
+
+
+def judges_below(process: psutil.Process) -> list[psutil.Process]:
+    """Return the judges' processes that this one started itself."""
+    return [child for child in process.children() if "harness.suts.spark_judge" in child.cmdline()]
