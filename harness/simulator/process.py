@@ -370,7 +370,7 @@ class SimulatedSubtask:
             return
         except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
             self._die_of(error)
-        if self._has_work(driver):
+        if self._enabled(driver):  # else arrivals and freed channels wake the process
             self.wake()
 
     def _enabled(self, driver: SubtaskDriver) -> list[int]:
@@ -388,17 +388,6 @@ class SimulatedSubtask:
             if channel.queue and not blocked[number]:
                 choices.append(number)
         return choices
-
-    def _has_work(self, driver: SubtaskDriver) -> bool:
-        """Tell whether another step may find something to do; arrivals and freed channels wake the process."""
-        if self.mailbox:
-            return True
-        if not driver.exhausted:
-            return self._scheduler.now >= self._poll_at
-        for channel in self.inputs:  # noqa: SIM110 - a generator costs more than the whole loop
-            if channel.queue:
-                return True
-        return False
 
     def _poll(self, driver: SubtaskDriver) -> None:
         wait_ms = driver.poll_source()

@@ -98,6 +98,10 @@ class ReferenceSimulated:
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
         """Run one trial in virtual time."""
+        with no_collection():
+            return self._run(plan, nemesis)
+
+    def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> SimulatedOutcome:
         workload = workload_named(plan.workload.name)
         graph = build_graph(plan, workload, collection_source(plan, read_splits(workload, plan)))
         components = components_of(plan)
@@ -107,8 +111,7 @@ class ReferenceSimulated:
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
         recorder.follow(world)
         try:
-            with no_collection():
-                in_time = world.run()
+            in_time = world.run()
             books = recorder.books
             history = _history(world, books, in_time)
             return SimulatedOutcome(
@@ -132,7 +135,10 @@ class ReferenceSimulated:
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector out: all of a running world is alive, and it would look through it again and again."""
+    """Keep the garbage collector out: all of a running world is alive, and it would look through it again and again.
+
+    A world goes with its last reference (see `SimulatedWorld.release`); afterwards there is little to look through.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -124,10 +124,11 @@ class TransactionalFileSink:
         records = self._plane.length(payload)
         if not records:
             return
-        with self._ending_on_failure():
-            self._buffer.append(payload)
-            self._buffered_records += records
-            if self._buffered_records >= self._spec.buffer_records:
+        self._require_no_failure()
+        self._buffer.append(payload)
+        self._buffered_records += records
+        if self._buffered_records >= self._spec.buffer_records:
+            with self._ending_on_failure():
                 self.flush_buffer()
 
     def before_barrier(self, checkpoint: CheckpointId) -> None:
@@ -290,14 +291,17 @@ class TransactionalFileSink:
     def _is_committed(self, file: TransactionFile) -> bool:
         return self._files.exists(file.committed) and self._files.size(file.committed) == file.size
 
-    @contextlib.contextmanager
-    def _ending_on_failure(self) -> Iterator[None]:
-        """Refuse to go on after a failure: what the failed call was to write may be missing from the file."""
+    def _require_no_failure(self) -> None:
         if self._failure is not None:
             raise StorageError(
                 f"sink {self.uid} of {self._subtask_name} failed before ({self._failure}) and may have lost "
                 "records; restart from the last completed checkpoint"
             )
+
+    @contextlib.contextmanager
+    def _ending_on_failure(self) -> Iterator[None]:
+        """Refuse to go on after a failure: what the failed call was to write may be missing from the file."""
+        self._require_no_failure()
         try:
             yield
         except Exception as error:

@@ -98,17 +98,20 @@ def test_a_process_whose_background_was_at_work_does_not_finish_it_while_it_is_p
 def test_a_silent_process_is_replaced_after_the_heartbeat_timeout_and_comes_back_as_a_zombie(
     tmp_path: Path,
 ) -> None:
-    plan = planned(PauseWorker("totals[0]", 250))
-    outcome = run(plan, tmp_path)
-    zombie = steps(outcome, "totals[0]#1")
-    since = next(time for time, step in zombie if step == "paused")
-    (lost,) = [time for time, step in steps(outcome, "coordinator#1") if step == "lost"]
-    assert HEARTBEAT_TIMEOUT_MS - 15 <= lost - since <= HEARTBEAT_TIMEOUT_MS + 15
-    assert steps(outcome, "totals[0]#2")[0][0] < since + 250, "its successor runs before it goes on"
-    after = [step for time, step in zombie if time >= since + 250]
-    assert after[0] == "resumed" and after[-1] == "cancelled"
-    assert len(after) > 2, "it did something before it heard of its end"
-    judged(plan, tmp_path)
+    did_more = False
+    for seed in range(4):
+        plan = msgspec.structs.replace(planned(PauseWorker("totals[0]", 250)), seed=seed)
+        outcome = run(plan, tmp_path)
+        zombie = steps(outcome, "totals[0]#1")
+        since = next(time for time, step in zombie if step == "paused")
+        (lost,) = [time for time, step in steps(outcome, "coordinator#1") if step == "lost"]
+        assert HEARTBEAT_TIMEOUT_MS - 15 <= lost - since <= HEARTBEAT_TIMEOUT_MS + 15
+        assert steps(outcome, "totals[0]#2")[0][0] < since + 250, "its successor runs before it goes on"
+        after = [step for time, step in zombie if time >= since + 250]
+        assert after[0] == "resumed" and after[-1] == "cancelled"
+        did_more |= len(after) > 2
+        judged(plan, tmp_path)
+    assert did_more, "at no seed did it do anything before it heard of its end"
 
 
 def test_two_processes_that_stand_in_their_steps_at_once_both_go_on(tmp_path: Path) -> None:

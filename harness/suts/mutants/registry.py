@@ -80,6 +80,10 @@ def _kill(
     return (ScheduledFault(fault, After(point, subtask, nth)),)
 
 
+def _interruption(nth: int) -> tuple[ScheduledFault, ...]:
+    return _kill(ProtocolPoint.RESTORE_STARTED, "source[1]", nth, worker=True)
+
+
 def _pause(subtask: str, duration_ms: int, point: ProtocolPoint, nth: int = 1) -> tuple[ScheduledFault, ...]:
     return (ScheduledFault(PauseWorker(subtask, duration_ms), After(point, subtask, nth)),)
 
@@ -448,7 +452,11 @@ def _local_mutants(product: Components) -> Iterator[Mutant]:
         "A restore that was interrupted is noted as finished; the next one skips what is missing.",
         "KAFKA-16017, KAFKA-6711",
         replace(product, local_state=local.SealsUnfinishedRestores),
-        damaged(Damage.MISSING, *_kill(ProtocolPoint.RESTORE_STARTED, "source[0]", worker=True)),
+        # One interruption in thirty comes before its neighbour has begun to restore: there are several.
+        msgspec.structs.replace(
+            damaged(Damage.MISSING, *(kill for nth in range(1, 5) for kill in _interruption(nth))),
+            network=NetworkPlan(latency_ms_max=10),
+        ),
     )
 
 
