@@ -211,6 +211,10 @@ class TrialSummary(msgspec.Struct, frozen=True):
     trial: int
     verdict: Verdict
     seed: int | None = None
+    note: str = ""
+    """The plan's note."""
+    setup: str = ""
+    """What the runtime was asked for beyond its defaults: mode, state backend, local recovery."""
     end: str = ""
     end_reason: str = ""
     started_at: str = ""
@@ -233,6 +237,8 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         trial=record.trial,
         verdict=record.verdict,
         seed=record.plan.seed,
+        note=record.plan.note,
+        setup=_setup_of(record.plan),
         end=record.end,
         end_reason=record.end_reason,
         started_at=record.started_at,
@@ -248,3 +254,13 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         faults=record.faults,
         measurements=record.measurements,
     )
+
+
+def _setup_of(plan: TrialPlan) -> str:
+    default = TrialPlan()
+    parts = (
+        [plan.checkpoints.mode.replace("_", "-")] if plan.checkpoints.mode != default.checkpoints.mode else []
+    )
+    parts += [plan.state_backend] if plan.state_backend != default.state_backend else []
+    parts += ["local recovery"] if plan.local_recovery else []
+    return ", ".join(parts)

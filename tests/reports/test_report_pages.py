@@ -139,6 +139,21 @@ def test_unknown_is_explained(page: Page) -> None:
     assert "It is not a pass." in page.text
 
 
+def test_the_table_of_trials_says_what_each_is_for_and_what_it_was_run_with(tmp_path: Path) -> None:
+    record = record_of(1, note="in the middle of an alignment")
+    plain = Page(html.render(load_run(write_run(tmp_path / "plain", [record]))))
+    plan = msgspec.structs.replace(
+        record.plan,
+        checkpoints=msgspec.structs.replace(record.plan.checkpoints, mode="at_least_once"),
+        state_backend="rocksdb",
+        local_recovery=True,
+    )
+    changed = msgspec.structs.replace(record, plan=plan)
+    told = Page(html.render(load_run(write_run(tmp_path / "told", [changed]))))
+    assert "1 / 1 in the middle of an alignment kill executor" in plain.text
+    assert "1 / 1 in the middle of an alignment at-least-once, rocksdb, local recovery kill" in told.text
+
+
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     record = hostile_record()
     campaign = campaign_of(
