@@ -59,7 +59,9 @@ def spark_session(
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         raise UsageError("This process has a Spark session already; stop it (and its JVM) first.")
     java = find_java()
-    scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-"))
+    # In the cluster's directory, which its guard removes even if this process is killed.
+    parent = None if cluster is None else cluster.directory
+    scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-", dir=parent))
     try:
         base = _local_mode_conf(scratch) if cluster is None else cluster.spark_conf()
         quick_start = cluster is not None and cluster.config.quick_start

@@ -46,6 +46,7 @@ class SparkJudge:
                 start_new_session=True,
                 env=environment,
             )
+        self.pid = popen.pid
         self._lines = JsonLines(popen, "the judge of the output")
 
     def judge(

@@ -156,7 +156,7 @@ def test_the_chain_is_exact_in_the_simulator_while_its_executor_is_killed(
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
-    config = LocalClusterConfig(workers=2, cores_per_worker=5, memory_per_worker_mb=512)
+    config = LocalClusterConfig(workers=2, cores_per_worker=5, memory_per_worker_mb=512, quick_start=True)
     with LocalCluster(config) as cluster, spark_session(cluster, "chained", session_settings()) as session:
         yield session
 

@@ -57,10 +57,8 @@ def test_what_it_cannot_read_is_no_verdict_and_it_goes_on(judge: SparkJudge, tmp
 
 
 def test_a_killed_judge_is_named(tmp_path: Path) -> None:
-    others = judges_below(psutil.Process())
     with closing(SparkJudge(tmp_path)) as judge:
-        (process,) = [found for found in judges_below(psutil.Process()) if found not in others]
-        process.kill()
+        psutil.Process(judge.pid).kill()
         with pytest.raises(OperatingError, match="judge of the output process is gone"):
             judge.judge("keyed-totals", tmp_path, tmp_path, 0)
 
@@ -87,8 +85,3 @@ input()
     _, alive = psutil.wait_procs(below, LEAVES_WITHIN_S)
     assert not alive
     assert [path.name for path in tmp_path.iterdir()] == ["judge.log"]
-
-
-def judges_below(process: psutil.Process) -> list[psutil.Process]:
-    """Return the judges' processes that this one started itself."""
-    return [child for child in process.children() if "harness.suts.spark_judge" in child.cmdline()]

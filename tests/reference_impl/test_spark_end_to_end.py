@@ -40,7 +40,7 @@ CONFIG = JobConfig(CheckpointConfig(200, tolerated_failures=100), RestartConfig(
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    config = LocalClusterConfig(workers=2, cores_per_worker=5, memory_per_worker_mb=512)
+    config = LocalClusterConfig(workers=2, cores_per_worker=5, memory_per_worker_mb=512, quick_start=True)
     with LocalCluster(config) as cluster, spark_session(cluster, "end-to-end", session_settings()) as session:
         yield session
 
