@@ -22,10 +22,12 @@ from tests.test_tidy import ROOT
 FILES = sorted((ROOT / "campaigns").glob("*.toml"))
 
 
-def plans_of(path: str) -> list[TrialPlan]:
+def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
+    """Return the plans of a campaign file, or those of them in one mode."""
     configuration = read_configuration(ROOT / path)
     system = open_system(configuration.system)
-    return list(islice(campaign_plans(configuration, system), configuration.listed or 50))
+    plans = islice(campaign_plans(configuration, system), configuration.listed or 50)
+    return [plan for plan in plans if mode in (None, plan.checkpoints.mode)]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -39,7 +41,7 @@ def test_every_plan_of_a_campaign_file_can_be_run_as_it_is_meant(file: Path) -> 
 def test_the_main_job_kills_at_each_of_six_points_with_both_backends() -> None:
     kills = Counter(
         (plan.faults[-1].trigger.point.value, plan.state_backend, plan.local_recovery)
-        for plan in plans_of("campaigns/flights.toml")
+        for plan in plans_of("campaigns/flights.toml", "exactly_once")
         if isinstance(plan.faults[-1].fault, KillExecutor) and isinstance(plan.faults[-1].trigger, After)
     )
     points = [point for point, backend, local in kills if (backend, local) == ("heap", False)]
@@ -47,6 +49,11 @@ def test_the_main_job_kills_at_each_of_six_points_with_both_backends() -> None:
     assert kills == Counter(
         {(point, *how): 1 for point in points for how in (("heap", False), ("rocksdb", True))}
     )
+
+
+def test_the_main_job_runs_in_at_least_once_mode_with_both_backends() -> None:
+    plans = plans_of("campaigns/flights.toml", "at_least_once")
+    assert {plan.state_backend for plan in plans} == {"heap", "rocksdb"}
 
 
 def test_the_main_job_uses_every_package_but_damaged_copies() -> None:
