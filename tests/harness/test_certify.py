@@ -83,13 +83,15 @@ def test_a_candidate_that_prints_and_forks_is_judged_by_what_it_does() -> None:
 
 def test_a_process_that_left_the_session_is_found_and_killed() -> None:
     candidate = Candidate(f"{BAD}:LeavesAProcess", QUICK)
-    candidate.load()
-    candidate.call(wire.Open(0, 0, 4, 0, 1))
-    deadline = time.monotonic() + 10.0
-    while len(marked_processes()) < 2:  # its environment cannot be read while it is being executed
-        assert time.monotonic() < deadline, "the candidate was to start a process"
-        time.sleep(0.01)
-    candidate.kill()
+    try:
+        candidate.load()
+        candidate.call(wire.Open(0, 0, 4, 0, 1))
+        deadline = time.monotonic() + 10.0
+        while len(marked_processes()) < 2:  # its environment cannot be read while it is being executed
+            assert time.monotonic() < deadline, "the candidate was to start a process"
+            time.sleep(0.01)
+    finally:
+        candidate.kill()
     assert not marked_processes()
 
 
