@@ -37,8 +37,8 @@ pauses = pytest.mark.needs(Capability.PAUSE)
 disturbs = pytest.mark.needs(Capability.CHANNEL_FAULTS)
 partitions = pytest.mark.needs(Capability.PARTITION)
 
-LONGER = varied(CALM, workload=WorkloadPlan(batches=100, batch_records=3, keys=5, records_per_second=600))
-"""Half a second of input, so that what is replaced after 150 ms of silence comes back while the job still runs."""
+LONGER = varied(CALM, workload=WorkloadPlan(batches=60, batch_records=3, keys=5, records_per_second=600))
+"""300 ms of input and the 150 ms of silence: what is replaced then comes back while the job still runs."""
 
 MOMENT_MS, ZOMBIE_MS = 60, 210
 """Well within the heartbeat timeout (150 ms in the simulator's scale), and well beyond it."""

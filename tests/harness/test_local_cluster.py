@@ -23,7 +23,9 @@ from harness.cluster.session import spark_session
 from harness.cluster.settings import bind_problem, import_path, write_properties
 from harness.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
 
-SMALL = LocalClusterConfig(workers=2, cores_per_worker=1, memory_per_worker_mb=512, startup_timeout_s=120)
+SMALL = LocalClusterConfig(
+    workers=2, cores_per_worker=1, memory_per_worker_mb=512, startup_timeout_s=120, quick_start=True
+)
 
 
 def eventually(what: str, condition: Callable[[], Any], within_s: float = 60.0) -> Any:
