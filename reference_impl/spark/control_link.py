@@ -139,11 +139,13 @@ class ControlLink:
         self._threads.append(thread)
         thread.start()
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, hang_up: bool = False) -> None:
         with self._condition:
             if self._over is not None:
                 return
             self._over = reason
+            if hang_up:  # before anyone learns of it: nothing may be sent any more
+                shut(self._connection)
             self._condition.notify_all()
             on_cancel = self._on_cancel
         on_cancel(reason)
@@ -178,12 +180,11 @@ class ControlLink:
                 if self._over is not None:
                     return
             if os.getppid() != self._parent:
-                self._end("the Python daemon of the executor is gone")
-                shut(self._connection)
+                self._end("the Python daemon of the executor is gone", hang_up=True)
                 return
             if time.monotonic() - self._last_heard > self._silence_s:
-                self._end(f"nothing was heard of the coordinator for more than {self._silence_s:g} s")
-                shut(self._connection)
+                silence = f"nothing was heard of the coordinator for more than {self._silence_s:g} s"
+                self._end(silence, hang_up=True)
                 return
             try:
                 self.send(Heartbeat())
