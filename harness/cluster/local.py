@@ -41,6 +41,7 @@ from types import TracebackType
 
 import psutil
 
+from harness.cluster.class_sharing import SharedClasses, existing_classes, shared_classes
 from harness.cluster.config import LocalClusterConfig
 from harness.cluster.guard_link import GuardLink
 from harness.cluster.java import find_java
@@ -48,11 +49,10 @@ from harness.cluster.processes import (
     MARKER,
     ExecutorProcess,
     ProcessIdentity,
-    command_line,
+    executors_of,
     is_python_worker,
     kill_until_gone,
     marked_processes,
-    option_value,
     owner_in_state_file,
     this_process,
 )
@@ -101,6 +101,8 @@ class LocalCluster:
         self._master_url: str | None = None
         self._processes: dict[str, ProcessIdentity] = {}
         self._started = False
+        self.classes: SharedClasses | None = None
+        """The archive of classes that its JVMs start with, if there is one."""
 
     def start(self) -> LocalCluster:
         """Start master and workers and wait until every worker has registered.
@@ -117,6 +119,7 @@ class LocalCluster:
         self._check_addresses()
         self.reap_orphans()
         self._started = True
+        self.classes = shared_classes(java) if self.config.quick_start else existing_classes(java)
         self._directory = self._make_directory()
         atexit.register(self.stop)
         try:
@@ -126,7 +129,9 @@ class LocalCluster:
             deadline = time.monotonic() + self.config.startup_timeout_s
             owner = this_process()
             marker = f"{self._id}:{owner.pid}:{owner.created!r}"
-            environment = daemon_environment(java.executable, self._directory) | {MARKER: marker}
+            environment = daemon_environment(java.executable, self._directory, self.classes) | {
+                MARKER: marker
+            }
             self._start_master(environment)
             self._master_url = self._await_line(
                 "master", "Starting Spark master at ", deadline, "did not come up"
@@ -236,7 +241,10 @@ class LocalCluster:
             "spark.authenticate": "true",
             "spark.authenticate.secret": self._secret,
             "spark.executor.memory": f"{config.executor_mb}m",
-            "spark.executor.defaultJavaOptions": java_options(self.directory / "tmp", config.quick_start),
+            **(self.classes.settings if self.classes is not None else {}),
+            "spark.executor.defaultJavaOptions": java_options(
+                self.directory / "tmp", config.quick_start, self.classes
+            ),
             # One executor a worker, all of them from the start and for as long as the application runs.
             "spark.executor.cores": str(config.cores_per_worker),
             "spark.cores.max": str(config.cores_per_worker * config.workers),
@@ -265,30 +273,12 @@ class LocalCluster:
 
         A running process is not yet registered with its driver: that takes it a second or two.
         """
-        found = []
+        found: list[ExecutorProcess] = []
         for worker in range(self.config.workers):
             process = self._processes.get(f"worker-{worker}")
-            if process is None:
-                continue
-            try:
-                children = psutil.Process(process.pid).children()
-            except psutil.NoSuchProcess:
-                # A killed worker has no executors: they end when their worker's connection closes.
-                continue
-            for child in children:
-                arguments = command_line(child)
-                if "org.apache.spark.executor.CoarseGrainedExecutorBackend" not in arguments:
-                    continue
-                found.append(
-                    ExecutorProcess(
-                        worker=worker,
-                        host=self.config.worker_host(worker),
-                        pid=child.pid,
-                        executor_id=option_value(arguments, "--executor-id"),
-                        application_id=option_value(arguments, "--app-id"),
-                    )
-                )
-        return tuple(sorted(found, key=lambda executor: (executor.worker, executor.pid)))
+            if process is not None:
+                found += executors_of(process.pid, worker, self.config.worker_host(worker))
+        return tuple(found)
 
     def wait_for_executors(self, count: int, timeout_s: float = 30.0) -> tuple[ExecutorProcess, ...]:
         """Wait until at least `count` executor processes run, and give them.

@@ -109,7 +109,23 @@ def is_python_worker(process: psutil.Process) -> bool:
     return any(argument.startswith("pyspark.") for argument in command_line(process))
 
 
-def option_value(arguments: list[str], name: str) -> str:
+def executors_of(daemon: int, worker: int, host: str) -> list[ExecutorProcess]:
+    """The executor JVMs that a worker's daemon runs now, in order of pid."""
+    try:
+        children = psutil.Process(daemon).children()
+    except psutil.NoSuchProcess:
+        # A killed worker has no executors: they end when their worker's connection closes.
+        return []
+    found = []
+    for child in children:
+        arguments = command_line(child)
+        if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in arguments:
+            identity, application = (_option(arguments, name) for name in ("--executor-id", "--app-id"))
+            found.append(ExecutorProcess(worker, host, child.pid, identity, application))
+    return sorted(found, key=lambda executor: executor.pid)
+
+
+def _option(arguments: list[str], name: str) -> str:
     """The value after option `name` on a command line that Spark made."""
     try:
         return arguments[arguments.index(name) + 1]

@@ -21,6 +21,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from harness.cluster.class_sharing import existing_classes
 from harness.cluster.java import find_java
 from harness.cluster.local import LocalCluster
 from harness.cluster.settings import driver_conf, import_path, java_options, spark_home, write_properties
@@ -46,11 +47,17 @@ def spark_session(
     extra: Mapping[str, str] | None = None,
     *,
     log_file: Path | None = None,
+    quick_start: bool = False,
+    share_classes: bool = True,
+    end_timeout_s: float = _JVM_END_TIMEOUT_S,
 ) -> Iterator[SparkSession]:
     """A session against `cluster`, or in local mode on all cores if there is none; ended at exit.
 
     `extra` is added to the cluster's settings and wins over them. The driver's log goes to `log_file`, by
     default `driver.log` in the cluster's directory (in local mode it is dropped with the session).
+    `quick_start` is as in the cluster's configuration, for a session without a cluster. With
+    `share_classes` its JVM starts with the archive of classes, if there is one; it is killed if it has not
+    ended `end_timeout_s` after the session.
 
     Raises:
         UsageError: this process has a Spark session already.
@@ -64,9 +71,11 @@ def spark_session(
     scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-", dir=parent))
     try:
         base = _local_mode_conf(scratch) if cluster is None else cluster.spark_conf()
-        quick_start = cluster is not None and cluster.config.quick_start
-        options = java_options(scratch / "tmp", quick_start=quick_start)
-        own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": options}
+        classes = existing_classes(java) if share_classes else None
+        quick = quick_start or (cluster is not None and cluster.config.quick_start)
+        options = java_options(scratch / "tmp", quick, classes)
+        shared = classes.settings if classes is not None else {}
+        own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": options, **shared}
         write_properties(scratch / "spark-defaults.conf", {**base, **own, **(extra or {})})
         if log_file is None:
             log_file = (scratch if cluster is None else cluster.directory) / "driver.log"
@@ -78,7 +87,7 @@ def spark_session(
                 _start_jvm(log_file)
                 yield SparkSession.builder.getOrCreate()
             finally:
-                _end_driver()
+                _end_driver(end_timeout_s)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -127,7 +136,7 @@ def _start_jvm(log_file: Path) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-def _end_driver() -> None:
+def _end_driver(timeout_s: float) -> None:
     """Stop the active session if there is one, then end the driver's JVM and make PySpark forget it."""
     gateway: Any = SparkContext._gateway
     try:
@@ -143,10 +152,10 @@ def _end_driver() -> None:
         SparkContext._gateway = None
         SparkContext._jvm = None
         if gateway is not None:
-            _end_jvm(gateway)
+            _end_jvm(gateway, timeout_s)
 
 
-def _end_jvm(gateway: Any) -> None:
+def _end_jvm(gateway: Any, timeout_s: float) -> None:
     jvm: subprocess.Popen[bytes] = gateway.proc
     try:
         gateway.shutdown()
@@ -155,7 +164,7 @@ def _end_jvm(gateway: Any) -> None:
         if jvm.stdin is not None:
             jvm.stdin.close()
         try:
-            jvm.wait(_JVM_END_TIMEOUT_S)
+            jvm.wait(timeout_s)
         except subprocess.TimeoutExpired:
             jvm.kill()
             jvm.wait()

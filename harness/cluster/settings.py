@@ -8,8 +8,12 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyspark
+
+if TYPE_CHECKING:
+    from harness.cluster.class_sharing import SharedClasses
 
 #: The address of master and driver; workers have one each, from 127.0.0.2 on.
 MASTER_HOST = "127.0.0.1"
@@ -53,17 +57,20 @@ def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
     }
 
 
-def java_options(temporary_directory: Path, quick_start: bool = False) -> str:
+def java_options(
+    temporary_directory: Path, quick_start: bool = False, classes: SharedClasses | None = None
+) -> str:
     """Options with which a JVM that is killed leaves nothing outside `temporary_directory`.
 
     Compression libraries unpack themselves there, and performance data would go to a place of its own. With
     `quick_start` its compiler and its garbage collector leave the cores to others, at the price of slower code.
     """
     quick = " -XX:+UseSerialGC -XX:TieredStopAtLevel=1" if quick_start else ""
-    return f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary_directory}"{quick}'
+    shared = f" {classes.java_option}" if classes is not None else ""
+    return f'-XX:-UsePerfData "-Djava.io.tmpdir={temporary_directory}"{quick}{shared}'
 
 
-def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
+def daemon_environment(java: Path, directory: Path, classes: SharedClasses | None) -> dict[str, str]:
     """The environment of master and workers of the cluster in `directory`.
 
     Executors and Python workers inherit it.
@@ -79,7 +86,8 @@ def daemon_environment(java: Path, directory: Path) -> dict[str, str]:
         "SPARK_CONF_DIR": str(directory / "conf"),
         "TMPDIR": str(directory / "tmp"),
         # The daemons do little: a quick start matters more than fast code.
-        "SPARK_DAEMON_JAVA_OPTS": java_options(directory / "tmp", quick_start=True),
+        "SPARK_DAEMON_JAVA_OPTS": java_options(directory / "tmp", quick_start=True, classes=classes),
+        "SPARK_DAEMON_CLASSPATH": classes.class_path if classes is not None else "",
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         "SPARK_DAEMON_MEMORY": "256m",
         "PYTHONPATH": import_path(),

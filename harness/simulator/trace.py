@@ -26,7 +26,7 @@ class Trace:
             [
                 f"{time:10.3f} {actor} {step}"
                 if details is None
-                else f"{time:10.3f} {actor} {step} {_brief(details)}"
+                else f"{time:10.3f} {actor} {step} {details if type(details) is int else _brief(details)}"
                 for time, actor, step, details in self._steps
             ]
         )

@@ -257,7 +257,6 @@ class ReferenceSpark:
         """Return the session on the cluster; both are started when first asked for."""
         if self._spark is None:
             cluster = self._stack.enter_context(LocalCluster(self._config))
-            self._judge = self._stack.enter_context(contextlib.closing(SparkJudge(cluster.directory)))
             self._spark = self._stack.enter_context(
                 spark_session(cluster, "barrier-tck", dict(session_settings()))
             )
@@ -281,6 +280,10 @@ class ReferenceSpark:
         assert self._cluster is not None
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         workload = workload_named(plan.workload.name)
+        if self._judge is None:
+            # Its Spark starts while the trial runs. A generated input is small.
+            judge = SparkJudge(self._cluster.directory, quick_start=workload.schema is not None)
+            self._judge = self._stack.enter_context(contextlib.closing(judge))
         hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
             _scratch(self._cluster.directory) as scratch,

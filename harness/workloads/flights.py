@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import shutil
 import tempfile
 import zipfile
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from harness.data import data_directory
 from harness.errors import EnvironmentProblem, OperatingError
 from harness.oracle.sequential_model import Aggregate, SequentialSpec
 from harness.plan import TrialPlan
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 FLIGHTS = 336_776
 """How many flights the data set has; another number means another data set."""
-
-DATA_VARIABLE = "BARRIER_TCK_DATA"
-"""Environment variable that names the directory of prepared inputs."""
 
 MANIFEST = "_manifest.json"
 """Spark passes over files whose names begin with an underscore when it reads a directory."""
@@ -101,12 +98,8 @@ class Flights:
 
 
 def default_directory() -> Path:
-    """Return where prepared flights are kept: under BARRIER_TCK_DATA, or else in the user's cache."""
-    data = os.environ.get(DATA_VARIABLE)
-    if data:
-        return Path(data) / Flights.name
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "barrier-tck" / Flights.name
+    """Return where prepared flights are kept."""
+    return data_directory() / Flights.name
 
 
 def source_file() -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -56,7 +57,8 @@ class KeyedTotals:
         """
         _refuse_impossible(plan.workload)
         subtasks = range(plan.topology.sources)
-        lengths = [_lengths(plan, subtask) for subtask in subtasks]
+        batches, size = plan.workload.batches, plan.workload.batch_records
+        lengths = [_lengths(plan.seed, subtask, batches, size) for subtask in subtasks]
         return tuple(
             [
                 _split(plan, subtask, part, lengths[subtask][part])
@@ -80,26 +82,23 @@ def _refuse_impossible(workload: WorkloadPlan) -> None:
         raise ValueError(f"workload.keys must be 1 or more, not {workload.keys}")
 
 
-def _lengths(plan: TrialPlan, subtask: int) -> tuple[int, ...]:
+@lru_cache(maxsize=16)
+def _lengths(seed: int, subtask: int, batches: int, size: int) -> tuple[int, ...]:
     """Return how many input records each split of a source subtask has: as many splits for every subtask."""
-    batches, size = plan.workload.batches, plan.workload.batch_records
     total = batches * size
-    shape = random.Random(f"{plan.seed}/workload/shape").randrange(8)
+    shape = random.Random(f"{seed}/workload/shape").randrange(8)
     if shape < 4 or total == 0:
         return (total,)
     if shape == 4:
         return (1, total - 1)
-    first = size * random.Random(f"{plan.seed}/workload/cut/{subtask}").randint(0, batches)
+    first = size * random.Random(f"{seed}/workload/cut/{subtask}").randint(0, batches)
     return (first, total - first)
 
 
 def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:
     """Return one split, with as many records more before its start as the plan's start offset says."""
     name, start = f"split-{subtask}-{part}", plan.workload.start_offset
-    number = start + records
-    draws = random.Random(f"{plan.seed}/workload/{name}")
-    keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=number)
-    values = draws.choices(VALUES, k=number)
+    keys, values = _draws(f"{plan.seed}/workload/{name}", plan.workload.keys, start + records)
     # Sources that join later get ids of their own: id ranges are by subtask, then by part.
     first_id = (2 * subtask + part) * ID_STRIDE
     rows = [
@@ -107,3 +106,13 @@ def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:
         for i, (key, value) in enumerate(zip(keys, values, strict=True))
     ]
     return SplitData(name, subtask, tuple(rows), start)
+
+
+@lru_cache(maxsize=8)  # a trial asks twice: for the system, and again for the oracle
+def _draws(stream: str, keys: int, number: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Return the keys and values of so many records, drawn from a named stream."""
+    draws = random.Random(stream)
+    return (
+        tuple(draws.choices([f"k{key}" for key in range(keys)], k=number)),
+        tuple(draws.choices(VALUES, k=number)),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
@@ -77,7 +77,7 @@ class Workload(Protocol):
 
 def split_name(text: str) -> str:
     """Return a split's name without directories and without ``.parquet``: systems show either form."""
-    return PurePosixPath(text).name.removesuffix(".parquet")
+    return text.rpartition("/")[2].removesuffix(".parquet")
 
 
 def split_files(directory: Path) -> tuple[Path, ...]:

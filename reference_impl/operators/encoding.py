@@ -97,16 +97,12 @@ def key_text(key: Key) -> str:
 
 
 @lru_cache(maxsize=256)
-def _layout(kinds: tuple[type, ...]) -> struct.Struct | None:
-    """Return the fixed-width layout of values of these types, or None if they have none."""
+def _layout(kinds: tuple[type, ...]) -> tuple[struct.Struct, int] | None:
+    """Return the fixed-width layout of values of these types and which are floats; None if they have none."""
     if len(kinds) > AGGREGATES_MAX or not all(kind is int or kind is float for kind in kinds):
         return None
-    return struct.Struct("<BH" + "".join("q" if kind is int else "d" for kind in kinds))
-
-
-@lru_cache(maxsize=256)
-def _float_mask(kinds: tuple[type, ...]) -> int:
-    return sum(1 << position for position, kind in enumerate(kinds) if kind is float)
+    float_mask = sum(1 << position for position, kind in enumerate(kinds) if kind is float)
+    return struct.Struct("<BH" + "".join("q" if kind is int else "d" for kind in kinds)), float_mask
 
 
 def encode_accumulator(values: Accumulator) -> bytes:
@@ -115,7 +111,8 @@ def encode_accumulator(values: Accumulator) -> bytes:
     layout = _layout(kinds)
     try:
         if layout is not None:
-            return layout.pack(len(kinds), _float_mask(kinds), *values)
+            fixed, float_mask = layout
+            return fixed.pack(len(kinds), float_mask, *values)
         return _pack(values)
     except (struct.error, OverflowError) as error:
         raise UsageError(f"an aggregate left the range of 64-bit integers: {values!r}") from error
@@ -136,7 +133,7 @@ def decode_accumulator(data: bytes) -> Accumulator:
         count, mask = _HEADER.unpack_from(data)
         layout = _layout(tuple(float if mask >> position & 1 else int for position in range(count)))
         assert layout is not None
-        return layout.unpack(data)[2:]
+        return layout[0].unpack(data)[2:]
     except (IndexError, struct.error, msgspec.DecodeError) as error:
         raise CorruptStateError(f"{data!r} is not an encoded accumulator: {error}") from error
 

@@ -61,6 +61,15 @@ _decode_table = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 _decode_index = msgspec.msgpack.Decoder(list[_IndexEntry]).decode
 
 
+_CAPABILITIES = frozenset(
+    {
+        StateCapability.ASYNCHRONOUS_SNAPSHOTS,
+        StateCapability.CONCURRENT_SNAPSHOTS,
+        StateCapability.DETERMINISTIC_FILES,
+    }
+)
+
+
 class HeapStateBackend:
     """Opens stores that live in memory. A value: it is shipped to subtasks."""
 
@@ -72,13 +81,7 @@ class HeapStateBackend:
     @property
     def capabilities(self) -> frozenset[StateCapability]:
         """Return what the backend declares."""
-        return frozenset(
-            {
-                StateCapability.ASYNCHRONOUS_SNAPSHOTS,
-                StateCapability.CONCURRENT_SNAPSHOTS,
-                StateCapability.DETERMINISTIC_FILES,
-            }
-        )
+        return _CAPABILITIES
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Open a store with the entries of the handles that lie in the scope's key groups (RSC-1).

@@ -115,7 +115,6 @@ class FileCheckpointStorage:
         self._directory = join(root, self._job)
         self._syncs = DirectorySync(files)
         self._reserved: _Counters | None = None
-        self._published_name = re.compile(re.escape(self._directory) + r"/chk-([1-9][0-9]*)/" + _METADATA)
 
     def writer(
         self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
@@ -160,7 +159,8 @@ class FileCheckpointStorage:
 
     def completed(self) -> tuple[CheckpointId, ...]:
         """Return the ids of all published checkpoints, ascending."""
-        matches = (self._published_name.fullmatch(path) for path in self.files())
+        published_name = re.compile(re.escape(self._directory) + r"/chk-([1-9][0-9]*)/" + _METADATA)
+        matches = (published_name.fullmatch(path) for path in self.files())
         return tuple(sorted(CheckpointId(int(match[1])) for match in matches if match))
 
     def incomplete(self) -> tuple[CheckpointId, ...]:

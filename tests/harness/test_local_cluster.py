@@ -158,6 +158,13 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
             assert python
             assert {cluster.worker_of(pid) for pid in (victim.pid, *python)} == {0}
             assert cluster.worker_of(os.getpid()) is None
+            assert cluster.classes is not None
+            for pid in (*marked_pids(identity), *driver_jvms()):
+                process = psutil.Process(pid)
+                if "java" in process.name():
+                    # A JVM that cannot use the archive says nothing and starts in twice the time.
+                    mapped = [region.path for region in process.memory_maps()]
+                    assert str(cluster.classes.archive) in mapped, command_line(process)
             for pid in marked_pids(identity):
                 arguments = command_line(psutil.Process(pid))
                 assert secret not in " ".join(arguments)
@@ -225,7 +232,7 @@ import sys, time
 from pathlib import Path
 from harness.cluster.local import LocalCluster, LocalClusterConfig
 from harness.cluster.session import spark_session
-cluster = LocalCluster(LocalClusterConfig(workers=1, cores_per_worker=1, memory_per_worker_mb=512))
+cluster = LocalCluster(LocalClusterConfig(workers=1, cores_per_worker=1, memory_per_worker_mb=512, quick_start=True))
 cluster.start()
 with spark_session(cluster, "orphan") as spark:
     assert spark.range(3).rdd.map(lambda row: row.id).collect() == [0, 1, 2]

@@ -26,7 +26,7 @@ LEAVES_WITHIN_S = 30.0
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJudge]:
-    with closing(SparkJudge(tmp_path_factory.mktemp("judge"))) as started:
+    with closing(SparkJudge(tmp_path_factory.mktemp("judge"), quick_start=True)) as started:
         yield started
 
 

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from harness.cluster.session import spark_session
+from harness.data import DATA_VARIABLE
 from harness.errors import EnvironmentProblem, OperatingError
 from harness.oracle.prefix import ParquetPrefix
 from harness.oracle.spark_batch import judge_flights_output, judge_output
@@ -109,7 +110,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_data_variable_moves_the_default_directory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(flights.DATA_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
     assert Flights().input_directory == tmp_path / "flights"
 
 
