@@ -94,7 +94,17 @@ class _Bounded:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        self._connection.settimeout(left)
+        self._set_timeout(left)
+
+    def end(self) -> None:
+        """Bound the connection no more."""
+        self._set_timeout(None)
+
+    def _set_timeout(self, seconds: float | None) -> None:
+        try:
+            self._connection.settimeout(seconds)
+        except OSError as error:
+            raise ConnectionLost(f"this side closed the connection: {error}") from error
 
     def send(self, data: bytes) -> None:
         self._tick()
@@ -154,11 +164,11 @@ def accept_peer(
     answer = _Answer(refusal, _proof(secret, "server", hello.claim, nonce, hello.nonce, refusal))
     try:
         bounded.send(msgspec.msgpack.encode(answer))
+        bounded.end()
     except (OperatingError, TimeoutError) as error:
         raise HandshakeRefused(f"{peer}: gone before the answer: {error}") from error
     if refusal:
         raise HandshakeRefused(f"{peer}: {hello.claim.role} {hello.claim.subject}: {refusal}")
-    connection.settimeout(None)
     return hello.claim
 
 

@@ -125,6 +125,20 @@ def test_a_proven_peer_that_is_not_wanted_learns_why() -> None:
     server.client.close()
 
 
+def test_a_server_that_ends_in_the_middle_of_a_handshake_refuses_the_peer() -> None:
+    server: Server
+
+    def end(_claim: Claim) -> str:
+        server.end.close()
+        return ""
+
+    server = Server(end)
+    with pytest.raises(HandshakeRefused):
+        introduce(server.client, SECRET, CLAIM, 5)
+    assert "this side closed the connection" in server.join().refused
+    server.client.close()
+
+
 def test_an_unproven_peer_is_never_asked_about() -> None:
     asked: list[Claim] = []
 
