@@ -14,6 +14,7 @@ import msgspec
 
 from harness.environment import environment
 from harness.errors import InternalError, NondeterminismError, UsageError
+from harness.memory import no_collection
 from harness.nemesis import Nemesis
 from harness.oracle.checker import Checker, TrialContext, compose
 from harness.oracle.history import End, History, Operation
@@ -71,7 +72,8 @@ def execute(
         )
     history = _with_faults(outcome.history, nemesis.operations())
     trace = outcome.trace  # rendered on demand, so asked for once
-    verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
+    with no_collection():
+        verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
     course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,

@@ -25,6 +25,8 @@ class JsonLines:
         self._requests, self._answers = child.stdin, child.stdout
         self._name = name
         self._buffer = b""
+        self.usable = True
+        """False once a call has ended without its answer: the next answer would be that of another question."""
 
     def call(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send a command, named by its key `do`, and wait for its answer.
@@ -32,6 +34,9 @@ class JsonLines:
         Raises:
             OperatingError: the child is gone, silent for `timeout_s`, or answered with an `error`.
         """
+        if not self.usable:
+            raise OperatingError(f"{self._capital()} owes the answer to an earlier call; start another.")
+        self.usable = False
         try:
             self._requests.write(json.dumps(command).encode() + b"\n")
             self._requests.flush()
@@ -47,6 +52,7 @@ class JsonLines:
                 raise self._gone()
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\n")
+        self.usable = True
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise OperatingError(f"{self._capital()} could not {command['do']}: {answer['error']}")

@@ -40,7 +40,7 @@ from harness.oracle.examples import chosen
 from harness.oracle.history import End, Row
 from harness.oracle.progress import declined_cleanly
 from harness.oracle.recoveries import Cut, cut_of, restored_checkpoints
-from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of
+from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
 from harness.oracle.sequential_model import Key
 from harness.oracle.trial_input import InputRecord, TrialInput
 from harness.oracle.verdict import Finding, Verdict
@@ -108,6 +108,8 @@ class _Evidence:
         self._cuts = cuts
         self._several_sinks = several_sinks
         self._width = len(trial_input.spec.aggregates)
+        self._names_of_totals = [aggregate.name for aggregate in trial_input.spec.aggregates]
+        self._count_index = trial_input.spec.count_index
         names = ("expected", "committed", DUPLICATED, "lost", "carried", *VIOLATIONS)
         self.counts = dict.fromkeys(names, 0)
         self.examples: list[str] = []
@@ -142,7 +144,7 @@ class _Evidence:
         spec = self._input.spec
         try:
             identifier, key = row[spec.id_column], spec.key_of(row)
-            totals = tuple(row[aggregate.name] or 0 for aggregate in spec.aggregates)
+            totals = tuple([row[name] or 0 for name in self._names_of_totals])
         except KeyError as error:
             self._note("unexpected", f"row {row} has no column {error}")
             return None
@@ -155,12 +157,14 @@ class _Evidence:
                 "wrong_key", f"id {identifier} ({record}) came out under key {'/'.join(map(str, key))}"
             )
             return None
-        return OutputRow(identifier, record, totals, totals[spec.count_index])
+        return output_row(identifier, record, totals, self._count_index)
 
     def _judge_number(self, identifier: Any, record: InputRecord, seen: int) -> None:
         """Compare how often a record came with how often it may have come."""
         if not seen:
             self._note("lost", f"id {identifier} ({record}) is not in the output")
+            return
+        if seen == 1:
             return
         self.counts[DUPLICATED] += seen - 1
         behind = [cut.checkpoint for cut in self._cuts if cut.is_behind(record)]
@@ -213,20 +217,18 @@ class _Evidence:
         bases = Counter(states.values())
         followed = Counter(row.before for row in rows)
         reached = Counter(row.totals for row in rows)
-        at_count = Counter(row.count for row in rows)
+        at_count = Counter(row.number for row in rows)
         for row in rows:
             behind = [
                 states[cut.checkpoint]
                 for cut in self._cuts
-                if cut.is_behind(row.record) and states[cut.checkpoint][count_index] < row.count
+                if cut.is_behind(row.record) and states[cut.checkpoint][count_index] < row.number
             ]
-            began = sum(state[count_index] < row.count for state in states.values())
+            began = sum(state[count_index] < row.number for state in states.values())
             if not behind:
                 why = f"no restored checkpoint ({self._names() or 'there was none'}) explains that"
-            elif at_count[row.count] > began:
-                why = (
-                    f"{at_count[row.count]} such rows have that count, and {began} attempts can have made one"
-                )
+            elif at_count[row.number] > began:
+                why = f"{at_count[row.number]} such rows have that count, and {began} attempts can have made one"
             elif not self._several_sinks and followed[row.before] > reached[row.before] + bases[row.before]:
                 why = f"nothing led to {list(row.before)}, neither a restored checkpoint nor another such row"
             else:

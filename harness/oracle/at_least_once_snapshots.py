@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
+from operator import add, sub
 from typing import Any
 
 import msgspec
@@ -118,10 +119,9 @@ def add_up(prefixes: Sequence[Sequence[Vector]], surplus: Vector, count_index: i
             total: None
             for base in reachable
             for vector in prefix
-            if (total := tuple(a + b for a, b in zip(base, vector, strict=True)))[count_index]
-            <= surplus[count_index]
+            if (total := tuple(map(add, base, vector)))[count_index] <= surplus[count_index]
         }
-    return any(tuple(a - b for a, b in zip(surplus, vector, strict=True)) in reachable for vector in last)
+    return any(tuple(map(sub, surplus, vector)) in reachable for vector in last)
 
 
 def _prefix_sums(
@@ -130,7 +130,7 @@ def _prefix_sums(
     """Return the sums of the first 0, 1, ... ``number`` records at or after a position."""
     later = [tuple(values) for offset, values in records if offset >= position][:number]
     zero: Vector = (0,) * width
-    return list(accumulate(later, lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), initial=zero))
+    return list(accumulate(later, lambda a, b: tuple(map(add, a, b)), initial=zero))
 
 
 def _text(key: Key) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from operator import sub
+from typing import Any, NamedTuple
 
 from harness.oracle.recoveries import Cut
 from harness.oracle.trial_input import InputRecord
@@ -17,19 +17,22 @@ class ChainTooAmbiguous(Exception):
     """So many rows fit one another that the chain was not found in time."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRow:
+class OutputRow(NamedTuple):
     """One committed row, with the record that it stands for."""
 
     identifier: Any
     record: InputRecord
     totals: tuple[int, ...]
-    count: int
+    before: tuple[int, ...]
+    """The totals that the row's record was added to."""
+    number: int
+    """The count among the totals: the place that it has among the rows of its key."""
 
-    @property
-    def before(self) -> tuple[int, ...]:
-        """Return the totals that the row's record was added to."""
-        return tuple(a - b for a, b in zip(self.totals, self.record.increments, strict=True))
+
+def output_row(identifier: Any, record: InputRecord, totals: tuple[int, ...], count_index: int) -> OutputRow:
+    """Return the row with what follows from the others."""
+    before = tuple(map(sub, totals, record.increments))
+    return OutputRow(identifier, record, totals, before, totals[count_index])
 
 
 def chain_of(
@@ -52,7 +55,7 @@ def chain_of(
         return [], f"the totals go back from {list(first)} to {list(goal)}"
     following: dict[tuple[int, ...], list[OutputRow]] = {}
     for row in rows:
-        if first[count_index] < row.count <= goal[count_index] and (
+        if first[count_index] < row.number <= goal[count_index] and (
             start is None or start.is_behind(row.record)
         ):
             following.setdefault(row.before, []).append(row)
@@ -73,7 +76,7 @@ def chain_of(
             chain.append(row)
             used[row.identifier] = None
             open_choices.append(_choices(following, row.totals, used, end))
-            if row.count > furthest[count_index]:
+            if row.number > furthest[count_index]:
                 furthest = row.totals
             continue
         open_choices.pop()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from harness.memory import no_collection
 from harness.oracle.history import End, History, Outcome, Row, SnapshotView
 from harness.plan import TrialPlan
 from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
@@ -131,21 +130,6 @@ class ReferenceSimulated:
 
     def close(self) -> None:
         """Do nothing: no trial leaves anything."""
-
-
-@contextlib.contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the garbage collector out: all of a running world is alive, and it would look through it again and again.
-
-    A world goes with its last reference (see `SimulatedWorld.release`); afterwards there is little to look through.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Recorder:

@@ -280,7 +280,7 @@ class ReferenceSpark:
         assert self._cluster is not None
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         workload = workload_named(plan.workload.name)
-        if self._judge is None:
+        if self._judge is None or not self._judge.usable:
             # Its Spark starts while the trial runs. A generated input is small.
             judge = SparkJudge(self._cluster.directory, quick_start=workload.schema is not None)
             self._judge = self._stack.enter_context(contextlib.closing(judge))

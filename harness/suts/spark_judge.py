@@ -70,6 +70,11 @@ class SparkJudge:
         found: dict[str, Any] = self._lines.call(command, TIMEOUT_S)["found"]
         return found
 
+    @property
+    def usable(self) -> bool:
+        """Whether it may be asked again: not if it was killed, or did not answer in time."""
+        return self._lines.usable
+
     def close(self) -> None:
         """End the judge's process and its Spark; closing twice is harmless."""
         self._lines.close(_END_TIMEOUT_S)

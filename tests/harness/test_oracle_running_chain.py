@@ -6,7 +6,7 @@ import pytest
 
 from harness.oracle import running_chain
 from harness.oracle.recoveries import Cut
-from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of
+from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
 from harness.oracle.trial_input import InputRecord
 
 ZERO = (0, 0)
@@ -14,7 +14,7 @@ ZERO = (0, 0)
 
 def row(offset: int, value: int, total: tuple[int, int]) -> OutputRow:
     record = InputRecord("split", offset, ("k",), [1, value])
-    return OutputRow(offset, record, total, total[0])
+    return output_row(offset, record, total, 0)
 
 
 def cut(position: int) -> Cut:

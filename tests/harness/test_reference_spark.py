@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -20,7 +21,7 @@ from faults.vocabulary import (
 from harness.oracle.history import End
 from harness.oracle.verdict import Verdict
 from harness.suts.mutants import MUTANTS
-from harness.suts.reference_spark import ReferenceSpark
+from harness.suts.reference_spark import ReferenceSpark, SparkOutcome
 from harness.suts.spark_targets import LostHost, SignalledProcess
 from harness.trial import run_trial
 
@@ -42,6 +43,27 @@ def test_a_planted_bug_is_caught_on_spark(system: ReferenceSpark, tmp_path: Path
         if record.verdict is Verdict.INVALID:
             return
     pytest.fail(f"{name} survived on Spark; the last trial was {record.verdict.value}: {record.findings}")
+
+
+@pytest.mark.spark
+def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_judge(
+    system: ReferenceSpark, tmp_path: Path
+) -> None:
+    plan = msgspec.structs.replace(next(MUTANTS["AL-01"].plans("spark")), mutant=None, faults=())
+
+    class Killer(ReferenceSpark):
+        """Kills the judge of the system that it stands for, as its trial begins."""
+
+        def run(self, *arguments: Any) -> SparkOutcome:
+            assert system._judge is not None
+            psutil.Process(system._judge.pid).kill()
+            return system.run(*arguments)
+
+    assert run_trial(plan, system, tmp_path).verdict is Verdict.VALID
+    unjudged = run_trial(plan, Killer(), tmp_path)
+    assert unjudged.verdict is Verdict.UNKNOWN
+    assert "judge of the output process is gone" in unjudged.findings[0].summary
+    assert run_trial(plan, system, tmp_path).verdict is Verdict.VALID
 
 
 @pytest.mark.spark

@@ -15,6 +15,7 @@ import pytest
 
 from harness.errors import OperatingError
 from harness.plan import TrialPlan, WorkloadPlan
+from harness.suts import spark_judge
 from harness.suts.spark_judge import SparkJudge
 from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from harness.workloads.workload import write_splits
@@ -33,6 +34,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJudge]:
 def input_and_output(directory: Path, left_out: int) -> tuple[Path, Path]:
     """Write the plan's input and its right output without the first ``left_out`` rows."""
     inputs, outputs = directory / "input", directory / "output"
+    directory.mkdir(exist_ok=True)
     splits = KeyedTotals().splits(PLAN)
     write_splits(splits, inputs, SCHEMA)
     outputs.mkdir()
@@ -59,8 +61,23 @@ def test_what_it_cannot_read_is_no_verdict_and_it_goes_on(judge: SparkJudge, tmp
 def test_a_killed_judge_is_named(tmp_path: Path) -> None:
     with closing(SparkJudge(tmp_path)) as judge:
         psutil.Process(judge.pid).kill()
+        assert judge.usable
         with pytest.raises(OperatingError, match="judge of the output process is gone"):
             judge.judge("keyed-totals", tmp_path, tmp_path, 0)
+        assert not judge.usable
+
+
+def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, damaged = (input_and_output(tmp_path / str(left_out), left_out) for left_out in (0, 2))
+    with closing(SparkJudge(tmp_path, quick_start=True)) as judge:
+        with monkeypatch.context() as patch:
+            patch.setattr(spark_judge, "TIMEOUT_S", 0.01)
+            with pytest.raises(OperatingError, match=r"did not judge within 0\.01 s"):
+                judge.judge("keyed-totals", *whole, 0)
+        with pytest.raises(OperatingError, match="owes the answer to an earlier call"):
+            judge.judge("keyed-totals", *damaged, 0)
 
 
 def test_it_goes_with_a_killed_harness(tmp_path: Path) -> None:
