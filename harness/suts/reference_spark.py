@@ -223,6 +223,7 @@ class ReferenceSpark:
         self._spark: SparkSession | None = None
         self._cluster: LocalCluster | None = None
         self._judge: SparkJudge | None = None
+        self._prepared = False
 
     def use_cluster(
         self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
@@ -246,22 +247,30 @@ class ReferenceSpark:
         return channel_names(plan)
 
     def prepare(self) -> None:
-        """Start cluster and session now; raises EnvironmentProblem if this machine cannot run them.
+        """Start cluster, session and judge now; raises EnvironmentProblem if this machine cannot run them.
 
         So it does if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
         """
         self._proxies.check()
+        self._prepared = True
         self.session()
 
     def session(self) -> SparkSession:
         """Return the session on the cluster; both are started when first asked for."""
         if self._spark is None:
             cluster = self._stack.enter_context(LocalCluster(self._config))
+            if self._prepared:
+                # A campaign is to come: its judge gets warm, and its Spark starts beside the cluster's.
+                self._start_judge(cluster, quick_start=False)
             self._spark = self._stack.enter_context(
                 spark_session(cluster, "barrier-tck", dict(session_settings()))
             )
             self._cluster = cluster
         return self._spark
+
+    def _start_judge(self, cluster: LocalCluster, quick_start: bool) -> None:
+        judge = SparkJudge(cluster.directory, quick_start)
+        self._judge = self._stack.enter_context(contextlib.closing(judge))
 
     def close(self) -> None:
         """Stop session and cluster. Closing twice is harmless."""
@@ -282,8 +291,7 @@ class ReferenceSpark:
         workload = workload_named(plan.workload.name)
         if self._judge is None or not self._judge.usable:
             # Its Spark starts while the trial runs. A generated input is small.
-            judge = SparkJudge(self._cluster.directory, quick_start=workload.schema is not None)
-            self._judge = self._stack.enter_context(contextlib.closing(judge))
+            self._start_judge(self._cluster, quick_start=workload.schema is not None)
         hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
             _scratch(self._cluster.directory) as scratch,

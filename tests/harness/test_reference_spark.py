@@ -55,11 +55,14 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
         """Kills the judge of the system that it stands for, as its trial begins."""
 
         def run(self, *arguments: Any) -> SparkOutcome:
+            system.session()
+            if system._judge is None:
+                assert system._cluster is not None
+                system._start_judge(system._cluster, quick_start=True)
             assert system._judge is not None
             psutil.Process(system._judge.pid).kill()
             return system.run(*arguments)
 
-    assert run_trial(plan, system, tmp_path).verdict is Verdict.VALID
     unjudged = run_trial(plan, Killer(), tmp_path)
     assert unjudged.verdict is Verdict.UNKNOWN
     assert "judge of the output process is gone" in unjudged.findings[0].summary

@@ -78,6 +78,7 @@ def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_trial(
                 judge.judge("keyed-totals", *whole, 0)
         with pytest.raises(OperatingError, match="owes the answer to an earlier call"):
             judge.judge("keyed-totals", *damaged, 0)
+        psutil.Process(judge.pid).kill()  # it would end its answer first
 
 
 def test_it_goes_with_a_killed_harness(tmp_path: Path) -> None:
