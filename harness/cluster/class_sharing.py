@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 BUILD_TIMEOUT_S = 240.0
 """It takes some 25 s on two cores that are free."""
-_END_S = 20.0
 _KEPT = 3
 """How many archives are kept (120 MB each): one for each environment that was used of late."""
 _DAEMONS = (
@@ -119,7 +119,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _build(classes: SharedClasses) -> None:
     """Make the archive in a process of its own, as this one may have a Spark session; raises OSError if it fails."""
-    with tempfile.TemporaryDirectory(prefix=".making-", dir=classes.archive.parent) as directory:
+    parent, prefix = classes.archive.parent, f".making-{classes.archive.stem}-"
+    for abandoned in parent.glob(f"{prefix}*"):  # by a harness that was killed: the lock is ours
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as directory:
         made = Path(directory) / classes.archive.name
         log = Path(directory) / "log"
         environment = os.environ | {"TMPDIR": directory, "PYTHONPATH": import_path()}
@@ -130,18 +133,15 @@ def _build(classes: SharedClasses) -> None:
                 stdout=output,
                 stderr=output,
                 env=environment,
+                # Ctrl-C is for this process, which then ends that one.
+                start_new_session=True,
             )
         try:
             code = maker.wait(BUILD_TIMEOUT_S)
-        except BaseException:
-            # It ends its JVM; Ctrl-C has reached both.
-            maker.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                maker.wait(_END_S)
-            raise
         finally:
             if maker.poll() is None:
-                maker.kill()
+                # With its JVM: all that they leave lies in the directory.
+                os.killpg(maker.pid, signal.SIGKILL)
                 maker.wait()
         if code != 0 or not made.is_file():
             last = log.read_text(errors="replace").strip().rpartition("\n")[2]

@@ -47,6 +47,16 @@ def test_it_is_made_once_for_each_java(monkeypatch: pytest.MonkeyPatch, data: Pa
     assert len(set(archives)) == 2
 
 
+def test_what_a_killed_harness_left_half_made_is_removed(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    archive = class_sharing._classes_for(JAVA).archive
+    abandoned = archive.parent / f".making-{archive.stem}-abcd"
+    abandoned.mkdir(parents=True)
+    (abandoned / archive.name).write_bytes(b"half")
+    monkeypatch.setattr(class_sharing, "BUILD_TIMEOUT_S", 0.01)
+    assert shared_classes(JAVA) is None
+    assert [path.suffix for path in (data / "class-data").iterdir()] == [".lock"]
+
+
 def test_the_class_path_begins_as_sparks_own_does_behind_its_configuration() -> None:
     first, _, rest = class_sharing._classes_for(JAVA).class_path.partition(":")
     assert Path(first).is_file()
