@@ -13,6 +13,6 @@ def data_directory() -> Path:
     """Return the directory, which need not exist yet: BARRIER_TCK_DATA, or else one in the user's cache."""
     data = os.environ.get(DATA_VARIABLE)
     if data:
-        return Path(data)
+        return Path(data).absolute()  # Spark's processes work in other directories
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "barrier-tck"

@@ -29,7 +29,7 @@ from typing import Any
 
 import pyspark
 
-from harness.cluster.java import Java, find_java
+from harness.cluster.java import Java
 from harness.cluster.settings import import_path, spark_home
 from harness.data import data_directory
 
@@ -83,6 +83,10 @@ def shared_classes(java: Java) -> SharedClasses | None:
     None if it cannot be made (another vendor's Java, a full disk): that costs time only, and a warning says why.
     """
     classes = _classes_for(java)
+    if classes.archive.is_file():
+        with contextlib.suppress(OSError):  # another user's, say: it may be used, if not kept for longer
+            os.utime(classes.archive)
+        return classes
     try:
         classes.archive.parent.mkdir(parents=True, exist_ok=True)
         with _locked(classes.archive.with_suffix(".lock")):
@@ -92,7 +96,6 @@ def shared_classes(java: Java) -> SharedClasses | None:
     except (OSError, subprocess.SubprocessError) as error:
         _log.warning("Spark starts more slowly than it could: no archive of its classes (%s)", error)
         return None
-    os.utime(classes.archive)
     return classes
 
 
@@ -194,5 +197,4 @@ def _make(archive: str, class_path: str) -> None:
 
 
 if __name__ == "__main__":
-    find_java()
     _make(*sys.argv[1:])

@@ -47,6 +47,11 @@ def test_it_is_made_once_for_each_java(monkeypatch: pytest.MonkeyPatch, data: Pa
     assert len(set(archives)) == 2
 
 
+def test_it_is_found_from_every_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATA_VARIABLE, "data")
+    assert class_sharing._classes_for(JAVA).archive.is_absolute()
+
+
 def test_what_a_killed_harness_left_half_made_is_removed(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
     archive = class_sharing._classes_for(JAVA).archive
     abandoned = archive.parent / f".making-{archive.stem}-abcd"
