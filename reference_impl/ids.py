@@ -7,8 +7,9 @@ A *checkpoint* is global and has an id; an *attempt* is one deployment of the wh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NewType
+
+import msgspec
 
 CheckpointId = NewType("CheckpointId", int)
 """Identifies one global checkpoint. Starts at 1 and grows strictly, across coordinator restarts too (COO-4)."""
@@ -20,8 +21,7 @@ KeyGroup = NewType("KeyGroup", int)
 """One of a fixed number of partitions of the key space; the unit of rescaling (RSC-1)."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SubtaskId:
+class SubtaskId(msgspec.Struct, frozen=True, order=True):
     """One parallel instance of a vertex: ``count[1]`` is the second instance of the vertex ``count``."""
 
     vertex: str
@@ -45,8 +45,7 @@ class SubtaskId:
         return cls(vertex, int(rest[:-1]))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ChannelId:
+class ChannelId(msgspec.Struct, frozen=True, order=True):
     """A FIFO connection from one subtask to another (BAR-2)."""
 
     sender: SubtaskId
@@ -57,8 +56,7 @@ class ChannelId:
         return f"{self.sender}->{self.receiver}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class KeyGroupRange:
+class KeyGroupRange(msgspec.Struct, frozen=True, order=True):
     """A half-open, contiguous range of key groups: ``start`` belongs to it, ``end`` does not."""
 
     start: int

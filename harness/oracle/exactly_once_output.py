@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import add
 from typing import Any
 
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import End, Row
 from harness.oracle.progress import declined_cleanly
-from harness.oracle.sequential_model import Key
+from harness.oracle.sequential_model import Key, values_of
 from harness.oracle.trial_input import TrialInput
 from harness.oracle.verdict import Finding, Verdict
 
@@ -104,18 +105,18 @@ class _Evidence:
         self.counts["committed"] = len(output)
         times_seen: dict[int, int] = {}
         # Key -> count -> (id, accumulators): each key's rows in the order in which its operator made them.
-        by_count: dict[Key, dict[int, tuple[int, list[Any]]]] = {}
+        by_count: dict[Key, dict[int, tuple[int, tuple[Any, ...]]]] = {}
         spec, records, count_index = self._spec, self._records, self._count_index
-        id_column, key_columns = spec.id_column, spec.key_columns
-        names = [aggregate.name for aggregate in spec.aggregates]
+        read, first = values_of(spec.output_columns), 1 + len(spec.key_columns)
         for row in output:
             try:
-                identifier = row[id_column]
-                key = tuple([row[column] for column in key_columns])
-                accumulators = [row[name] or 0 for name in names]
+                values = read(row)
             except KeyError as error:
                 self._note("unexpected", f"row {row} has no column {error}")
                 continue
+            identifier, key, accumulators = values[0], values[1:first], values[first:]
+            if None in accumulators:
+                accumulators = tuple([0 if value is None else value for value in accumulators])
             seen = times_seen[identifier] = times_seen.get(identifier, 0) + 1
             record = records.get(identifier)
             if record is None:
@@ -144,11 +145,11 @@ class _Evidence:
         for key, rows_of_key in by_count.items():
             self._judge_key(key, rows_of_key)
 
-    def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, list[Any]]]) -> None:
+    def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, tuple[Any, ...]]]) -> None:
         """Check one key's counts (1 to n) and that its sums grow by the records' own values."""
         records, count_index = self._records, self._count_index
         number = self._numbers[key]
-        before_first: list[Any] = [0] * len(self._spec.aggregates)
+        before_first = (0,) * len(self._spec.aggregates)
         for count in sorted(rows):
             identifier, accumulators = rows[count]
             # Rows that are merely lost leave a gap, across which no sum can be compared. The number of
@@ -160,7 +161,7 @@ class _Evidence:
                 )
                 continue
             previous = before_first if count == 1 else rows.get(count - 1, (0, None))[1]
-            if previous is None:
+            if previous is None or accumulators == tuple(map(add, previous, records[identifier].increments)):
                 continue
             for i, grown in enumerate(records[identifier].increments):
                 if i != count_index and accumulators[i] - previous[i] != grown:

@@ -8,8 +8,9 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add, itemgetter
 from typing import Any
 
 from harness.oracle.history import Row
@@ -42,22 +43,22 @@ class SequentialSpec:
     aggregates: tuple[Aggregate, ...]
     stateful: bool = True
     """False: no operator keeps state, so a checkpoint holds positions only, and there is no shuffle (ALO-3)."""
-    summed: tuple[str | None, ...] = field(init=False, repr=False, compare=False)
-    """The column of each aggregate, None for the count; kept apart, as every record of an input asks for it."""
+    count_index: int = field(init=False, repr=False, compare=False)
+    """The position of the count among the aggregates."""
+    _read: Callable[[Mapping[str, Any]], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
+    """Record -> its key columns' values, then those of the summed columns."""
 
     def __post_init__(self) -> None:
         """Refuse a model without a key or without exactly one count."""
-        object.__setattr__(self, "summed", tuple(aggregate.column for aggregate in self.aggregates))
         if not self.key_columns:
             raise ValueError("a sequential model needs at least one key column")
         counts = [aggregate.name for aggregate in self.aggregates if aggregate.column is None]
         if len(counts) != 1:
             raise ValueError(f"a sequential model needs exactly one count among its aggregates, not {counts}")
-
-    @property
-    def count_index(self) -> int:
-        """Return the position of the count among the aggregates."""
-        return next(i for i, aggregate in enumerate(self.aggregates) if aggregate.column is None)
+        columns = [aggregate.column for aggregate in self.aggregates]
+        summed = [column for column in columns if column is not None]
+        object.__setattr__(self, "count_index", columns.index(None))
+        object.__setattr__(self, "_read", values_of((*self.key_columns, *summed)))
 
     @property
     def output_columns(self) -> tuple[str, ...]:
@@ -68,23 +69,22 @@ class SequentialSpec:
         """Return the key of an input or output row."""
         return tuple([row[column] for column in self.key_columns])
 
-    def increments_of(self, row: Mapping[str, Any]) -> list[int]:
-        """Return what one input record adds to each accumulator: 1 to a count, null counts as 0 in a sum."""
-        return [1 if column is None else row[column] or 0 for column in self.summed]
+    def contribution(self, row: Mapping[str, Any]) -> tuple[Key, list[int]]:
+        """Return an input record's key and what it adds to each accumulator: 1 to a count; null adds 0 to a sum."""
+        values, width = self._read(row), len(self.key_columns)
+        increments = [*values[width:]]
+        if None in increments:
+            increments = [0 if value is None else value for value in increments]
+        increments.insert(self.count_index, 1)
+        return values[:width], increments
 
     def fold(self, rows: Iterable[Mapping[str, Any]], onto: Totals | None = None) -> Totals:
         """Fold records, in any order, onto totals (changed in place; new ones if None) and return them."""
         totals: Totals = {} if onto is None else onto
-        summed, key_columns = self.summed, self.key_columns
         for row in rows:
-            key = tuple([row[column] for column in key_columns])
-            increments = [1 if column is None else row[column] or 0 for column in summed]
+            key, increments = self.contribution(row)
             accumulators = totals.get(key)
-            if accumulators is None:
-                totals[key] = increments
-            else:
-                for i, increment in enumerate(increments):
-                    accumulators[i] += increment
+            totals[key] = increments if accumulators is None else [*map(add, accumulators, increments)]
         return totals
 
     def running(self, rows: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -98,6 +98,13 @@ class SequentialSpec:
                 dict(zip(self.output_columns, (row[self.id_column], *key, *totals[key]), strict=True))
             )
         return output
+
+
+def values_of(columns: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return the function from a row to its values in some columns; it raises KeyError if a row lacks one."""
+    if len(columns) > 1:
+        return itemgetter(*columns)
+    return lambda row: tuple([row[column] for column in columns])
 
 
 def same_accumulators(expected: Sequence[int], shown: Sequence[Any]) -> bool:

@@ -49,17 +49,13 @@ class TrialInput:
     def records(self) -> dict[int, InputRecord]:
         """Id -> record, for every record of the input; raises ValueError if an id occurs twice."""
         spec, found = self.spec, {}
-        key_columns, id_column = spec.key_columns, spec.id_column
-        single = key_columns[0] if len(key_columns) == 1 else None
-        summed, key_of = spec.summed, spec.key_of
+        id_column, contribution = spec.id_column, spec.contribution
         number = 0
         for split in self.splits:
             name = split.name
             for offset, row in enumerate(split.input, split.start_offset):
-                key = (row[single],) if single is not None else key_of(row)
-                increments = [1 if column is None else row[column] or 0 for column in summed]
-                found[row[id_column]] = InputRecord(name, offset, key, increments)
-                number += 1
+                found[row[id_column]] = InputRecord(name, offset, *contribution(row))
+            number += len(split.input)
         if len(found) != number:
             raise ValueError(
                 f"the input of workload {self.workload.name!r} has {number - len(found)} repeated ids"

@@ -137,8 +137,8 @@ class DataChannel:
         self.name = name
         self.capacity = capacity
         self.occupied = 0
-        self.queue: deque[tuple[bool, Any]] = deque()
-        """(is data, element), oldest first: what has arrived and was not read."""
+        self.queue: deque[tuple[float, bool, Any]] = deque()
+        """(when it arrives, is data, element), oldest first: what was sent and not read, arrived or not."""
         self.sender: SimulatedSubtask | None = None
         self.receiver: SimulatedSubtask | None = None
         self.number = 0
@@ -169,10 +169,16 @@ class DataChannel:
             arrival = disturbed
         if is_data:
             self.occupied += 1
+            if self.occupied == self.capacity and self.sender is not None:
+                self.sender.full_outputs += 1
         if arrival < self._last:
             arrival = self._last
         self._last = arrival
-        scheduler.at(arrival, self._arrive, (is_data, element))
+        # An arrival is no event of its own: the receiver looks at the time when it looks into its channels.
+        self.queue.append((arrival, is_data, element))
+        receiver = self.receiver
+        if receiver is not None and receiver.due > arrival:
+            receiver.expect(arrival)
 
     def _disturbed(self, arrival: float, is_data: bool, element: Any) -> float | None:
         """Return when an element arrives, None if never; raises ChannelBroken if the connection has ended."""
@@ -185,17 +191,12 @@ class DataChannel:
         size = MESSAGE_BYTES * (len(element) if is_data else 1)
         return self.disturbance.arrival(self._scheduler.now, arrival, self._last, size)
 
-    def _arrive(self, item: tuple[bool, Any]) -> None:
-        receiver = self.receiver
-        if receiver is not None and receiver.alive:
-            self.queue.append(item)
-            receiver.wake()
-
     def take(self) -> tuple[bool, Any]:
-        """Read the oldest element."""
-        item = self.queue.popleft()
-        if item[0]:
-            if self.occupied == self.capacity and self.sender is not None:
-                self.sender.wake()
+        """Read the oldest element, which has arrived."""
+        _, is_data, element = self.queue.popleft()
+        if is_data:
             self.occupied -= 1
-        return item
+            if self.occupied == self.capacity - 1 and self.sender is not None:
+                self.sender.full_outputs -= 1
+                self.sender.wake()
+        return is_data, element

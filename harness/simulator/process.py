@@ -12,18 +12,20 @@ or that its coordinator is gone, it learns up to ``NEWS_MS_MAX`` later.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from harness.simulator.hosts import SimulatedHost
 from harness.simulator.network import ChannelBroken, DataChannel, Link
 from harness.simulator.storage import SimulatedFileSystem
 from reference_impl.ids import CheckpointId, SubtaskId
 from reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
-from reference_impl.runtime.ports import Payload, ProtocolPoint
+from reference_impl.runtime.ports import RECORDS_PROCESSED, Payload, ProtocolPoint
 from reference_impl.runtime.state_copies import failure_of
 from reference_impl.runtime.subtask_driver import SubtaskDriver
 
@@ -35,6 +37,7 @@ STEP_MS_MAX = 1.0
 """Processing one element takes up to this long."""
 NEWS_MS_MAX = 4.0
 """A process that goes on after a pause learns so late, at most, what its other threads have to tell."""
+NEVER = math.inf
 _POLL, _MESSAGE = -1, -2
 """What a step can be besides reading a channel."""
 
@@ -141,6 +144,8 @@ class SimulatedSubtask:
         """For failure detection (``harness.simulator.heartbeats``)."""
         self.inputs: list[DataChannel] = []
         self.outputs: list[DataChannel] = []
+        self.full_outputs = 0
+        """How many of them are full: until there is none, nothing is read and no source is polled."""
         self.mailbox: deque[Any] = deque()
         self.background = Background(world, self, world.plan.checkpoints.async_ms_max)
         self.driver: SubtaskDriver | None = None
@@ -151,7 +156,8 @@ class SimulatedSubtask:
         self._draw = choices.random
         self._scheduler = world.scheduler
         self._note = world.trace.add
-        self._scheduled = False
+        self.due = NEVER
+        """When its next step comes (virtual ms)."""
         self._standing = False
         """Whether it stands still in the middle of a step."""
         self._deferred: list[tuple[Callable[..., None], Any]] = []
@@ -163,10 +169,12 @@ class SimulatedSubtask:
 
     def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe: tell the world, and die here if that killed this process."""
-        if point is ProtocolPoint.RECORDS_PROCESSED:
+        if point is RECORDS_PROCESSED:
             if not (self._processed_nothing or self.world.records_watched):
                 return  # by far the most frequent point, and nobody waits for it
             self._processed_nothing = False
+        elif id(point) not in self.world.watched:
+            return  # nothing can strike here
         self.world.point_reached(point, self.text, self.attempt, checkpoint)
         if self.paused and self.alive:
             self._stand_still()
@@ -190,8 +198,9 @@ class SimulatedSubtask:
         """Estimate the bytes that wait in held channels: the row plane counts elements of 64 bytes."""
         if self.driver is None:
             return 0
+        now = self._scheduler.now
         return sum(
-            64 * len(channel.queue)
+            64 * sum(1 for arrival, _, _ in channel.queue if arrival <= now)
             for channel, held in zip(self.inputs, self.driver.blocked, strict=True)
             if held
         )
@@ -332,72 +341,87 @@ class SimulatedSubtask:
 
     def wake(self) -> None:
         """Make sure that a step comes if there is anything to do."""
-        if not self._scheduled and self.runs:
-            self._scheduled = True
-            scheduler = self._scheduler
-            scheduler.at(scheduler.now + self._draw() * STEP_MS_MAX, self._step)
+        self.expect(self._scheduler.now)
 
-    def _step(self, _: Any) -> None:
+    def expect(self, time_ms: float) -> None:
+        """Make sure that a step comes soon after a time at which there may be something to do."""
+        if self.runs and self.due > time_ms + STEP_MS_MAX:
+            self.due = due = time_ms + self._draw() * STEP_MS_MAX
+            self._scheduler.at(due, self._step, due)
+
+    def _step(self, due: float) -> None:
         """Do one thing. Written flat: thousands of schedules a minute pass through here."""
-        self._scheduled = False
+        if due != self.due:
+            return  # an earlier step was called for since
+        self.due = NEVER
         driver = self.driver
         if not self.runs or driver is None:
             return
-        choices = self._enabled(driver)
-        if not choices:
-            return
-        choice = choices[int(self._draw() * len(choices))] if len(choices) > 1 else choices[0]
-        now = self._scheduler.now
-        try:
-            if choice >= 0:
-                is_data, element = self.inputs[choice].take()
-                if is_data:
-                    self._note((now, self.name, "data", choice))
-                    driver.on_data(choice, element)
+        choices = self._enabled(driver, due)
+        if choices:
+            choice = choices[int(self._draw() * len(choices))] if len(choices) > 1 else choices[0]
+            try:
+                if choice >= 0:
+                    is_data, element = self.inputs[choice].take()
+                    if is_data:
+                        self._note((due, self.name, "data", choice))
+                        driver.on_data(choice, element)
+                    else:
+                        self._note((due, self.name, "control", (choice, element)))
+                        driver.on_control(choice, element)
+                elif choice == _POLL:
+                    self._note((due, self.name, "poll", None))
+                    wait_ms = driver.poll_source()
+                    if wait_ms:
+                        self._poll_at = self._scheduler.now + wait_ms
                 else:
-                    self._note((now, self.name, "control", (choice, element)))
-                    driver.on_control(choice, element)
-            elif choice == _POLL:
-                self._note((now, self.name, "poll", None))
-                self._poll(driver)
-            else:
-                message = self.mailbox.popleft()
-                self._note((now, self.name, "message", message))
-                driver.on_message(message)
-                if isinstance(message, FinishSubtask):
-                    self.leave()
-        except ProcessKilled:
-            return
-        except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
-            self._die_of(error)
-        if self._enabled(driver):  # else arrivals and freed channels wake the process
-            self.wake()
+                    message = self.mailbox.popleft()
+                    self._note((due, self.name, "message", message))
+                    driver.on_message(message)
+                    if isinstance(message, FinishSubtask):
+                        self.leave()
+            except ProcessKilled:
+                return
+            except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+                self._die_of(error)
+        if self.runs:
+            self._expect_next(driver)
 
-    def _enabled(self, driver: SubtaskDriver) -> list[int]:
+    def _enabled(self, driver: SubtaskDriver, now: float) -> list[int]:
         """List what may come next: a channel number, ``_POLL``, or ``_MESSAGE``."""
         choices = [_MESSAGE] if self.mailbox else []
-        for channel in self.outputs:
-            if channel.occupied >= channel.capacity:
-                return choices
+        if self.full_outputs:
+            return choices
         if not driver.exhausted:
-            if self._scheduler.now >= self._poll_at:
+            if now >= self._poll_at:
                 choices.append(_POLL)
             return choices
         blocked = driver.blocked
         for number, channel in enumerate(self.inputs):
-            if channel.queue and not blocked[number]:
+            queue = channel.queue
+            if queue and queue[0][0] <= now and not blocked[number]:
                 choices.append(number)
         return choices
 
-    def _poll(self, driver: SubtaskDriver) -> None:
-        wait_ms = driver.poll_source()
-        if wait_ms:
-            scheduler = self.world.scheduler
-            self._poll_at = scheduler.now + wait_ms
-            scheduler.at(self._poll_at, self._wake_later)
-
-    def _wake_later(self, _: Any) -> None:
-        self.wake()
+    def _expect_next(self, driver: SubtaskDriver) -> None:
+        """Expect the earliest of what ``_enabled`` would list, now or later."""
+        now = self._scheduler.now
+        if self.mailbox:
+            self.expect(now)
+            return
+        if self.full_outputs:
+            return  # the receiver that makes room wakes the process
+        if not driver.exhausted:
+            self.expect(max(now, self._poll_at))
+            return
+        earliest = NEVER
+        blocked = driver.blocked
+        for number, channel in enumerate(self.inputs):
+            queue = channel.queue
+            if queue and queue[0][0] < earliest and not blocked[number]:
+                earliest = queue[0][0]
+        if earliest < NEVER:
+            self.expect(max(now, earliest))
 
     def _trace(self, step: str, details: Any = None) -> None:
         self.world.trace.add((self.world.scheduler.now, self.name, step, details))

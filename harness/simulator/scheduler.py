@@ -17,12 +17,16 @@ class Scheduler:
     def __init__(self) -> None:
         """Start at time 0 with nothing to do."""
         self.now = 0.0
-        self.steps = 0
         self.stopped = False
         """Set by a step to end ``run`` after it."""
         self._until_ms = 0.0
         self._sequence = 0
         self._queue: list[tuple[float, int, Callable[..., None], Any]] = []
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps have run."""
+        return self._sequence - len(self._queue)
 
     def now_ms(self) -> float:
         """Return the virtual time."""
@@ -39,13 +43,15 @@ class Scheduler:
         """Run steps until one sets ``stopped``; False if time or work ran out before."""
         self._until_ms = until_ms
         queue, pop = self._queue, heapq.heappop
-        while not self.stopped:
-            if not queue or queue[0][0] > until_ms:
-                return False
-            self.now, _, action, argument = pop(queue)
-            self.steps += 1
+        while queue and not self.stopped:
+            step = pop(queue)
+            time_ms, _, action, argument = step
+            if time_ms > until_ms:
+                heapq.heappush(queue, step)
+                break
+            self.now = time_ms
             action(argument)
-        return True
+        return self.stopped
 
     def run_while(self, waiting: Callable[[], bool]) -> bool:
         """Run further steps in the middle of one, as long as ``waiting``; False if the run is over before.
@@ -58,10 +64,10 @@ class Scheduler:
             if self.stopped or not queue or queue[0][0] > self._until_ms:
                 return False
             self.now, _, action, argument = heapq.heappop(queue)
-            self.steps += 1
             action(argument)
         return True
 
     def clear(self) -> None:
         """Forget all that was to come."""
+        self._sequence -= len(self._queue)
         self._queue.clear()

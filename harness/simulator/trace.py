@@ -6,8 +6,9 @@ their kind, checkpoint and subtask, which is what one searches for.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reference_impl.protocol.messages import AcknowledgeCheckpoint, StateRestored
 
@@ -48,9 +49,12 @@ def repeatable(message: Any) -> Any:
 
 def _brief(details: Any) -> str:
     kind = type(details)
-    if details is None or kind is int or kind is str or kind is bool:
-        return str(details)
     if kind is tuple:
         return " ".join([_brief(part) for part in details])
-    named = [getattr(details, name, None) for name in ("checkpoint", "subtask")]
-    return " ".join([kind.__name__, *(str(value) for value in named if value is not None)])
+    if details is None or kind is int or kind is str or kind is bool:
+        return str(details)
+    text = kind.__name__
+    checkpoint, subtask = getattr(details, "checkpoint", None), getattr(details, "subtask", None)
+    if checkpoint is not None:
+        text = f"{text} {checkpoint}"
+    return text if subtask is None else f"{text} {subtask}"

@@ -44,7 +44,7 @@ from reference_impl.operators.graph import JobGraph
 from reference_impl.protocol.messages import CompletedCheckpoint
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.coordinator_driver import CoordinatorObserver
-from reference_impl.runtime.ports import ProtocolPoint
+from reference_impl.runtime.ports import RECORDS_PROCESSED, ProtocolPoint
 from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
 from reference_impl.state.backend import StateCapability
 from reference_impl.storage.filesystem import FileSystem
@@ -95,7 +95,7 @@ class SimulatedWorld:
         self.failures: list[str] = []
         watched = [point for point, _ in nemesis.watched_points()]
         # By identity: hashing an enum member costs more than all the rest of passing a point.
-        self._watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
+        self.watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
         self.records_watched = FaultPoint.RECORDS_PROCESSED in watched
         capabilities = components.state_backend().capabilities
         self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
@@ -275,14 +275,14 @@ class SimulatedWorld:
         self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
         """Take a protocol point that a process stands at; the nemesis may strike before this returns."""
-        if point is ProtocolPoint.RECORDS_PROCESSED:
+        if point is RECORDS_PROCESSED:
             if attempt not in self.first_record_ms:
                 self.first_record_ms[attempt] = self.scheduler.now
         elif point is ProtocolPoint.ATTEMPT_RUNNING and not self._ran:
             self._ran = True
             self.nemesis.first_attempt_ran()
             self._arm()
-        fault_point = self._watched.get(id(point))
+        fault_point = self.watched.get(id(point))
         if fault_point is not None:
             self.trace.add((self.scheduler.now, subtask or "coordinator", "point", (point.value, checkpoint)))
             self.nemesis.point_reached(fault_point, subtask, attempt)

@@ -7,8 +7,10 @@ opened at once, before retention may delete it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from harness.oracle.history import Operation, Outcome, SnapshotView
 from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
@@ -121,7 +123,7 @@ class RunRecorder:
             "subtask": subtask,
         }
         if metrics.local is not None:
-            value["local"] = {**asdict(metrics.local), "held": list(metrics.local.held)}
+            value["local"] = {**msgspec.structs.asdict(metrics.local), "held": list(metrics.local.held)}
         self.note("ack", Outcome.OK, value)
         self.snapshots.append(
             SnapshotRecord(

@@ -52,6 +52,8 @@ class KeyedAggregate:
         self._store: KeyedStateStore | None = None
         self._table: AccumulatorTable | None = None
         self._input_ended = False
+        self._emits_each = spec.emit is Emission.EACH_RECORD
+        self._emits_changes = spec.emit is Emission.CHANGES
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Open the store with the restored files and fill the table from it (REC-1)."""
@@ -70,7 +72,7 @@ class KeyedAggregate:
 
     def process(self, payload: Payload) -> Payload | None:
         """Fold a batch in; returns running aggregates with ``Emission.EACH_RECORD``."""
-        output = self._opened_table().update(payload, self._spec.emit is Emission.EACH_RECORD)
+        output = self._opened_table().update(payload, self._emits_each)
         if self._opened_context().write_through:
             self._flush()
         return output
@@ -82,7 +84,7 @@ class KeyedAggregate:
         empty in a checkpoint and need not be part of it. The rows belong to the checkpoint, as they precede
         its barrier.
         """
-        if self._spec.emit is Emission.CHANGES:
+        if self._emits_changes:
             return self._opened_table().take_changed_rows()
         return None
 
@@ -91,7 +93,7 @@ class KeyedAggregate:
         ended_before, self._input_ended = self._input_ended, True
         if ended_before:
             return None
-        if self._spec.emit is Emission.CHANGES:
+        if self._emits_changes:
             return self._opened_table().take_changed_rows()
         if self._spec.emit is Emission.FINAL:
             return self._opened_table().all_rows()

@@ -35,8 +35,10 @@ def _row_form(function: Any) -> Callable[[Row], Any]:
     return form
 
 
-def _key_getter(columns: Sequence[str]) -> Callable[[Row], Key]:
-    """Return the function from a row to its key."""
+def _values_getter(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
+    """Return the function from a row to its values in some columns, for instance to its key."""
+    if not columns:
+        return lambda row: ()
     if len(columns) == 1:
         only = columns[0]
         return lambda row: (row[only],)
@@ -67,9 +69,11 @@ class RowAccumulatorTable:
     ) -> None:
         """Start empty."""
         self._key = tuple(key)
-        self._key_of = _key_getter(self._key)
-        self._carry = tuple(carry)
+        self._key_of = _values_getter(self._key)
+        self._carried = _values_getter(carry)
         self._names = tuple(aggregates)
+        self._columns = (*carry, *self._key, *self._names)
+        """Of a row of ``update``'s output."""
         self._zero = [0.0 if aggregate.floating else 0 for aggregate in aggregates.values()]
         self._contributions = [
             (position, aggregate.contribution) for position, aggregate in enumerate(aggregates.values())
@@ -89,6 +93,7 @@ class RowAccumulatorTable:
         """Fold a batch in; with ``emit_each`` return one row per input row."""
         output: Rows = []
         key_of, entries, dirty, changed = self._key_of, self._entries, self._dirty, self._changed
+        carried, columns = self._carried, self._columns
         row: Row = {}
         try:
             for row in payload:
@@ -103,10 +108,7 @@ class RowAccumulatorTable:
                     values[position] += contribution(row)
                 dirty[encoded] = changed[encoded] = entry
                 if emit_each:
-                    emitted = {name: row[name] for name in self._carry}
-                    emitted.update(zip(self._key, entry.key, strict=True))
-                    emitted.update(zip(self._names, values, strict=True))
-                    output.append(emitted)
+                    output.append(dict(zip(columns, (*carried(row), *entry.key, *values), strict=True)))
         except KeyError as error:
             raise missing_column(error.args[0], row, "aggregate") from error
         return output or None
@@ -188,7 +190,7 @@ class RowPlane:
         if parallelism == 1:
             return [(0, payload)] if payload else []
         parts: dict[int, Rows] = {}
-        key_of = _key_getter(key)
+        key_of = _values_getter(key)
         row: Row = {}
         try:
             for row in payload:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from reference_impl.config import CheckpointConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(msgspec.Struct, frozen=True):
     """Trigger now."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitUntil:
+class WaitUntil(msgspec.Struct, frozen=True):
     """Ask again at this time (ms)."""
 
     at_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class WaitForSlot:
+class WaitForSlot(msgspec.Struct, frozen=True):
     """Ask again when a checkpoint in flight has ended."""
 
 

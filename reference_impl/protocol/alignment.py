@@ -27,8 +27,9 @@ channel that delivers the same barrier twice breaks BAR-2 and raises.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from reference_impl.errors import ProtocolError
 from reference_impl.ids import CheckpointId
@@ -42,22 +43,19 @@ class AlignmentPhase(Enum):
     ALIGNING = "aligning"
 
 
-@dataclass(frozen=True, slots=True)
-class AlignmentStarted:
+class AlignmentStarted(msgspec.Struct, frozen=True):
     """The first barrier came and others are missing."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class AlignmentCompleted:
+class AlignmentCompleted(msgspec.Struct, frozen=True):
     """Every channel delivered the barrier: the snapshot is due. All channels are held back."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class AlignmentAbandoned:
+class AlignmentAbandoned(msgspec.Struct, frozen=True):
     """An alignment was given up; the checkpoint cannot complete here."""
 
     checkpoint: CheckpointId

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from reference_impl.protocol.messages import CompletedCheckpoint, SnapshotMetrics, SubtaskSnapshot
@@ -25,8 +26,7 @@ class JobState(Enum):
 # --- events -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JobStarted:
+class JobStarted(msgspec.Struct, frozen=True):
     """The coordinator's process starts: with what durable storage holds (COO-6)."""
 
     at_ms: float
@@ -39,8 +39,7 @@ class JobStarted:
     """Checkpoints that left files but never completed: an earlier coordinator's, gone with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningReceived:
+class RunningReceived(msgspec.Struct, frozen=True):
     """A subtask restored its state and runs."""
 
     at_ms: float
@@ -48,8 +47,7 @@ class RunningReceived:
     subtask: SubtaskId
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptFailed:
+class AttemptFailed(msgspec.Struct, frozen=True):
     """A subtask, its executor or its link failed, and with it the attempt (REC-1)."""
 
     at_ms: float
@@ -60,24 +58,21 @@ class AttemptFailed:
     """The checkpoint that the subtask could restore from no copy, if that is why (REC-4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptStopped:
+class AttemptStopped(msgspec.Struct, frozen=True):
     """Outcome of ``StopAttempt``: no process of the attempt is needed or waited for any more."""
 
     at_ms: float
     attempt: AttemptNumber
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(msgspec.Struct, frozen=True):
     """A timer that ``SetTimer`` set has come."""
 
     at_ms: float
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class InputConsumedReceived:
+class InputConsumedReceived(msgspec.Struct, frozen=True):
     """A terminal subtask saw the end of all input."""
 
     at_ms: float
@@ -85,8 +80,7 @@ class InputConsumedReceived:
     subtask: SubtaskId
 
 
-@dataclass(frozen=True, slots=True)
-class CommitReceived:
+class CommitReceived(msgspec.Struct, frozen=True):
     """A terminal subtask committed everything prepared up to a checkpoint."""
 
     at_ms: float
@@ -95,8 +89,7 @@ class CommitReceived:
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class AcknowledgeReceived:
+class AcknowledgeReceived(msgspec.Struct, frozen=True):
     """A subtask acknowledged a checkpoint."""
 
     at_ms: float
@@ -107,8 +100,7 @@ class AcknowledgeReceived:
     metrics: SnapshotMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class DeclineReceived:
+class DeclineReceived(msgspec.Struct, frozen=True):
     """A subtask declined a checkpoint."""
 
     at_ms: float
@@ -118,16 +110,14 @@ class DeclineReceived:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataWritten:
+class MetadataWritten(msgspec.Struct, frozen=True):
     """Outcome of ``WriteMetadata``: the checkpoint is durable."""
 
     at_ms: float
     completed: CompletedCheckpoint
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataFailed:
+class MetadataFailed(msgspec.Struct, frozen=True):
     """Outcome of ``WriteMetadata``: it could not be made durable."""
 
     at_ms: float
@@ -152,8 +142,7 @@ CoordinatorEvent = (
 # --- commands -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class DeployAttempt:
+class DeployAttempt(msgspec.Struct, frozen=True):
     """Deploy the whole dataflow, each subtask with its part of ``restore`` (REC-1)."""
 
     attempt: AttemptNumber
@@ -162,16 +151,14 @@ class DeployAttempt:
     """To be made durable with the attempt number, before the deployment (COO-4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopAttempt:
+class StopAttempt(msgspec.Struct, frozen=True):
     """End every process of the attempt; answer AttemptStopped."""
 
     attempt: AttemptNumber
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SendTrigger:
+class SendTrigger(msgspec.Struct, frozen=True):
     """Make the id durable (COO-4), then tell the sources to inject the barrier (BAR-1)."""
 
     attempt: AttemptNumber
@@ -179,23 +166,20 @@ class SendTrigger:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class WriteMetadata:
+class WriteMetadata(msgspec.Struct, frozen=True):
     """Publish the metadata atomically; answer MetadataWritten or MetadataFailed."""
 
     completed: CompletedCheckpoint
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyComplete:
+class NotifyComplete(msgspec.Struct, frozen=True):
     """Tell every subtask that the checkpoint is complete."""
 
     attempt: AttemptNumber
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyAborted:
+class NotifyAborted(msgspec.Struct, frozen=True):
     """Tell every subtask that the checkpoint was aborted."""
 
     attempt: AttemptNumber
@@ -203,37 +187,32 @@ class NotifyAborted:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardSnapshot:
+class DiscardSnapshot(msgspec.Struct, frozen=True):
     """Delete the files of one subtask's part."""
 
     snapshot: SubtaskSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardCheckpoint:
+class DiscardCheckpoint(msgspec.Struct, frozen=True):
     """Delete everything of a checkpoint: metadata first, so that it never looks complete when it is not."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(msgspec.Struct, frozen=True):
     """Answer TimerFired at this time; a timer of the same name is replaced."""
 
     name: str
     at_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class FinishJob:
+class FinishJob(msgspec.Struct, frozen=True):
     """All output is committed: let every subtask leave."""
 
     attempt: AttemptNumber
 
 
-@dataclass(frozen=True, slots=True)
-class FailJob:
+class FailJob(msgspec.Struct, frozen=True):
     """Give the job up."""
 
     reason: str

@@ -6,16 +6,16 @@ older attempt still sends (REC-2). Times are milliseconds of the coordinator's c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 
 # --- elements of a data channel -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointBarrier:
+class CheckpointBarrier(msgspec.Struct, frozen=True):
     """Separates the records of checkpoint n from those of n + 1 on one channel (BAR-1)."""
 
     checkpoint: CheckpointId
@@ -23,8 +23,7 @@ class CheckpointBarrier:
     """When the coordinator triggered the checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndOfInput:
+class EndOfInput(msgspec.Struct, frozen=True):
     """No record follows on this channel. Barriers still may: the last checkpoint commits the last output."""
 
 
@@ -34,16 +33,14 @@ ChannelControl = CheckpointBarrier | EndOfInput
 # --- what a snapshot consists of ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SplitPosition:
+class SplitPosition(msgspec.Struct, frozen=True):
     """How far a source has read one split: ``offset`` records were read, so reading resumes at ``offset``."""
 
     split: str
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateHandle:
+class StateHandle(msgspec.Struct, frozen=True):
     """Points to one file of keyed state in checkpoint storage (STA-3)."""
 
     path: str
@@ -56,8 +53,7 @@ class StateHandle:
     kind: str = "keyed"
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionFile:
+class TransactionFile(msgspec.Struct, frozen=True):
     """One file of a prepared transaction of a file sink: where it waits and where a commit moves it."""
 
     pending: str
@@ -66,8 +62,7 @@ class TransactionFile:
     records: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionHandle:
+class TransactionHandle(msgspec.Struct, frozen=True):
     """A prepared (pre-committed) transaction of a two-phase-commit sink (SNK-1)."""
 
     transaction: str
@@ -75,8 +70,7 @@ class TransactionHandle:
     files: tuple[TransactionFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorSnapshot:
+class OperatorSnapshot(msgspec.Struct, frozen=True):
     """What one operator of a subtask contributes to a checkpoint."""
 
     operator: str
@@ -87,8 +81,7 @@ class OperatorSnapshot:
     """Whether the operator had already seen the end of its input (and emitted what it emits then)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskSnapshot:
+class SubtaskSnapshot(msgspec.Struct, frozen=True):
     """One subtask's part of a checkpoint: the snapshots of its chained operators, head first."""
 
     subtask: SubtaskId
@@ -100,8 +93,7 @@ class SubtaskSnapshot:
         return tuple(handle for operator in self.operators for handle in operator.handles)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCopy:
+class LocalCopy(msgspec.Struct, frozen=True):
     """Names the secondary copy of one subtask's part of a checkpoint, on the disk of the host that wrote it."""
 
     subtask: SubtaskId
@@ -110,8 +102,7 @@ class LocalCopy:
     """The attempt that wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCopyReport:
+class LocalCopyReport(msgspec.Struct, frozen=True):
     """What became of a secondary copy; nothing depends on it but what people and reports are told (LOC-2, LOC-3)."""
 
     kept: bool
@@ -133,8 +124,7 @@ class ServedBy(StrEnum):
     SECONDARY = "secondary"
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredFile:
+class RestoredFile(msgspec.Struct, frozen=True):
     """Where one state file of a restored checkpoint came from (LOC-4)."""
 
     operator: str
@@ -148,8 +138,7 @@ class RestoredFile:
     """The checkpoint that the secondary which served it says to be of; 0: the primary served."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotMetrics:
+class SnapshotMetrics(msgspec.Struct, frozen=True):
     """How one subtask's part of a checkpoint went (ALN-3, SNP-7). Times in milliseconds, sizes in bytes."""
 
     alignment_ms: float = 0.0
@@ -163,8 +152,7 @@ class SnapshotMetrics:
     """The secondary copy; None without local recovery."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedCheckpoint:
+class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint whose metadata is durable: what a recovery starts from (COO-1, STA-3)."""
 
     checkpoint: CheckpointId
@@ -182,36 +170,31 @@ class CompletedCheckpoint:
 # --- coordinator to subtask ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerCheckpoint:
+class TriggerCheckpoint(msgspec.Struct, frozen=True):
     """Sent to the sources: inject the barrier of this checkpoint now (BAR-1)."""
 
     checkpoint: CheckpointId
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyCheckpointComplete:
+class NotifyCheckpointComplete(msgspec.Struct, frozen=True):
     """The checkpoint's metadata is durable: sinks commit (COO-1)."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyCheckpointAborted:
+class NotifyCheckpointAborted(msgspec.Struct, frozen=True):
     """The checkpoint failed: release what was held for it (COO-2)."""
 
     checkpoint: CheckpointId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FinishSubtask:
+class FinishSubtask(msgspec.Struct, frozen=True):
     """The job is over: leave, with everything committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelSubtask:
+class CancelSubtask(msgspec.Struct, frozen=True):
     """The attempt is over: stop at once and release everything (REC-1)."""
 
     reason: str
@@ -224,16 +207,14 @@ ToSubtask = (
 # --- subtask to coordinator ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskRunning:
+class SubtaskRunning(msgspec.Struct, frozen=True):
     """The subtask restored its state and processes records from now on."""
 
     attempt: AttemptNumber
     subtask: SubtaskId
 
 
-@dataclass(frozen=True, slots=True)
-class StateRestored:
+class StateRestored(msgspec.Struct, frozen=True):
     """The subtask has its state; says which copy served each file, and so each key group (LOC-4)."""
 
     attempt: AttemptNumber
@@ -242,8 +223,7 @@ class StateRestored:
     files: tuple[RestoredFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AcknowledgeCheckpoint:
+class AcknowledgeCheckpoint(msgspec.Struct, frozen=True):
     """The subtask's copy of its state is durable (SNP-3)."""
 
     attempt: AttemptNumber
@@ -253,8 +233,7 @@ class AcknowledgeCheckpoint:
     metrics: SnapshotMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class DeclineCheckpoint:
+class DeclineCheckpoint(msgspec.Struct, frozen=True):
     """The subtask could not take its snapshot (COO-2)."""
 
     attempt: AttemptNumber
@@ -263,16 +242,14 @@ class DeclineCheckpoint:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class InputConsumed:
+class InputConsumed(msgspec.Struct, frozen=True):
     """Every input of the subtask ended and all that follows from it was emitted; it waits for barriers only."""
 
     attempt: AttemptNumber
     subtask: SubtaskId
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionsCommitted:
+class TransactionsCommitted(msgspec.Struct, frozen=True):
     """A sink committed everything prepared up to this checkpoint."""
 
     attempt: AttemptNumber
@@ -280,8 +257,7 @@ class TransactionsCommitted:
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskFailed:
+class SubtaskFailed(msgspec.Struct, frozen=True):
     """The subtask cannot go on."""
 
     attempt: AttemptNumber

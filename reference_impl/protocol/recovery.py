@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from reference_impl.config import OnUnreadable, RestartConfig
 from reference_impl.ids import CheckpointId
 from reference_impl.protocol.messages import CompletedCheckpoint
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryPlan:
+class RecoveryPlan(msgspec.Struct, frozen=True):
     """What the next attempt starts from; ``restore`` None means from the beginning of the input."""
 
     restore: CompletedCheckpoint | None

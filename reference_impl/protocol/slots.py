@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from reference_impl.errors import UsageError
 from reference_impl.ids import SubtaskId
 from reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True, order=True):
     """A place where one subtask can run."""
 
     host: str
@@ -27,8 +27,7 @@ class Slot:
     """Unique among the slots of an attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """A placement as observers are told of it."""
 
     hosts: Mapping[SubtaskId, str]

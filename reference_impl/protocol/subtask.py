@@ -20,8 +20,9 @@ overlap, and outcomes come in any order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import msgspec
 
 from reference_impl.config import CheckpointMode
 from reference_impl.errors import ProtocolError
@@ -39,59 +40,51 @@ from reference_impl.protocol.tracking import BarrierTracker
 # --- events -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerReceived:
+class TriggerReceived(msgspec.Struct, frozen=True):
     """A source is told to inject a barrier."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierArrived:
+class BarrierArrived(msgspec.Struct, frozen=True):
     """A barrier was read from an input channel."""
 
     channel: int
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotTaken:
+class SnapshotTaken(msgspec.Struct, frozen=True):
     """Outcome of ``TakeSnapshot``: the synchronous part ended."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotStored:
+class SnapshotStored(msgspec.Struct, frozen=True):
     """Outcome of ``StoreSnapshot``: the copy is durable."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFailed:
+class SnapshotFailed(msgspec.Struct, frozen=True):
     """Outcome of ``TakeSnapshot`` or ``StoreSnapshot``: it failed."""
 
     checkpoint: CheckpointId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionReceived:
+class CompletionReceived(msgspec.Struct, frozen=True):
     """The coordinator says that the checkpoint is complete."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class AbortReceived:
+class AbortReceived(msgspec.Struct, frozen=True):
     """The coordinator says that the checkpoint was aborted."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class InputEnded:
+class InputEnded(msgspec.Struct, frozen=True):
     """One input channel (for a source: the source itself, channel 0) delivered its last record."""
 
     channel: int
@@ -111,72 +104,62 @@ SubtaskEvent = (
 # --- commands -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class NoteAlignmentStarted:
+class NoteAlignmentStarted(msgspec.Struct, frozen=True):
     """Take the time: alignment began."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class TakeSnapshot:
+class TakeSnapshot(msgspec.Struct, frozen=True):
     """Do the synchronous part now; answer SnapshotTaken or SnapshotFailed."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardBarrier:
+class ForwardBarrier(msgspec.Struct, frozen=True):
     """Append the barrier to every output channel."""
 
     barrier: CheckpointBarrier
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSnapshot:
+class StoreSnapshot(msgspec.Struct, frozen=True):
     """Start the asynchronous part; answer SnapshotStored or SnapshotFailed, unless it is cancelled."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class CancelSnapshot:
+class CancelSnapshot(msgspec.Struct, frozen=True):
     """Cancel the asynchronous part and drop its result (SNP-2)."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class SendAcknowledge:
+class SendAcknowledge(msgspec.Struct, frozen=True):
     """Acknowledge the checkpoint to the coordinator, with handles and metrics."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class SendDecline:
+class SendDecline(msgspec.Struct, frozen=True):
     """Decline the checkpoint."""
 
     checkpoint: CheckpointId
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(msgspec.Struct, frozen=True):
     """Tell the operators that the checkpoint completed; sinks commit."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(msgspec.Struct, frozen=True):
     """Tell the operators that the checkpoint failed."""
 
     checkpoint: CheckpointId
 
 
-@dataclass(frozen=True, slots=True)
-class EndInput:
+class EndInput(msgspec.Struct, frozen=True):
     """Let the operators emit their last output, pass the end of input on, and report it."""
 
 

@@ -17,20 +17,20 @@ class Router:
         self._plane = plane
         self._output = output
         self._max_parallelism = graph.max_parallelism
-        self._edges: list[tuple[Edge, int, int]] = []
+        self._edges: list[tuple[Edge, bool, int, int]] = []
         first = 0
         for edge in graph.output_edges_of(subtask.vertex):
             forward = edge.partitioning is Partitioning.FORWARD
             width = 1 if forward else graph.vertex(edge.target).parallelism
-            self._edges.append((edge, first, width))
+            self._edges.append((edge, edge.partitioning is Partitioning.HASH, first, width))
             first += width
         self._channels = first
         self._turn = subtask.index
 
     def emit(self, payload: Payload) -> None:
         """Send a batch along every output edge."""
-        for edge, first, width in self._edges:
-            if edge.partitioning is Partitioning.HASH:
+        for edge, by_key, first, width in self._edges:
+            if by_key:
                 parts = self._plane.partition(payload, edge.key, width, self._max_parallelism)
                 for target, part in parts:
                     self._output.send_data(first + target, part)

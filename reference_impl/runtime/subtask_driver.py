@@ -60,6 +60,7 @@ from reference_impl.protocol.subtask import (
 )
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.ports import (
+    RECORDS_PROCESSED,
     BackgroundExecutor,
     ChannelOutput,
     Clock,
@@ -203,7 +204,7 @@ class SubtaskDriver:
     def on_data(self, channel: int, payload: Payload) -> None:
         """Process a batch that was read from an input channel that is not held back."""
         self.run_chain(0, payload)
-        self.ports.probe.reach(ProtocolPoint.RECORDS_PROCESSED)
+        self.ports.probe.reach(RECORDS_PROCESSED)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
         """Take a control element that was read from an input channel that is not held back."""
@@ -242,7 +243,7 @@ class SubtaskDriver:
             self.feed(InputEnded(0))
             return None
         self.run_chain(0, payload)
-        self.ports.probe.reach(ProtocolPoint.RECORDS_PROCESSED)
+        self.ports.probe.reach(RECORDS_PROCESSED)
         limit = self.reader.rate_limit
         return 0.0 if limit is None else 1000.0 * self._plane.length(payload) / limit
 

@@ -107,7 +107,7 @@ def test_a_silent_process_is_replaced_after_the_heartbeat_timeout_and_comes_back
         (lost,) = [time for time, step in steps(outcome, "coordinator#1") if step == "lost"]
         assert HEARTBEAT_TIMEOUT_MS - 15 <= lost - since <= HEARTBEAT_TIMEOUT_MS + 15
         assert steps(outcome, "totals[0]#2")[0][0] < since + 250, "its successor runs before it goes on"
-        after = [step for time, step in zombie if time >= since + 250]
+        after = [step for time, step in zombie if time > since + 249]
         assert after[0] == "resumed" and after[-1] == "cancelled"
         did_more |= len(after) > 2
         judged(plan, tmp_path)
@@ -212,21 +212,9 @@ def arrivals(channel: Link | DataChannel, scheduler: Scheduler, count: int = 20)
             channel.send(number, lambda n: seen.append((scheduler.now, n)))
         scheduler.run(100_000.0)
         return seen
-    channel.receiver = _Receiver(channel, scheduler, seen)  # type: ignore[assignment]
     for number in range(count):
         channel.send(True, [number, number])
-    scheduler.run(100_000.0)
-    return seen
-
-
-class _Receiver:
-    alive = True
-
-    def __init__(self, channel: DataChannel, scheduler: Scheduler, seen: list[tuple[float, int]]) -> None:
-        self.channel, self.scheduler, self.seen = channel, scheduler, seen
-
-    def wake(self) -> None:
-        self.seen.append((self.scheduler.now, self.channel.queue[-1][1][0]))
+    return [(arrival, element[0]) for arrival, _, element in channel.queue]
 
 
 def channel_on(scheduler: Scheduler) -> DataChannel:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError
 from reference_impl.ids import CheckpointId, KeyGroupRange

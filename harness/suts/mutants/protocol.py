@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from reference_impl.config import CheckpointMode
 from reference_impl.ids import CheckpointId, SubtaskId
