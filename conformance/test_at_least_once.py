@@ -41,10 +41,17 @@ DELAYED_AND_KILLED = with_faults(
         DelayChannel("source[0]", "totals[0]", latency_ms=10, duration_ms=150),
         After(ProtocolPoint.ATTEMPT_RUNNING),
     ),
-    kill_worker("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 3)),
-    plan=msgspec.structs.replace(SLOW, network=NetworkPlan()),
+    kill_worker("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)),
+    plan=msgspec.structs.replace(
+        SLOW,
+        workload=msgspec.structs.replace(SLOW.workload, batches=36),
+        network=NetworkPlan(),
+    ),
 )
-"""One of two input channels is late by about a checkpoint interval; what overtook its barrier is restored, too."""
+"""One of two input channels is late by about a checkpoint interval; what overtook its barrier is restored, too.
+
+The kill comes long before the input ends: on a busy cluster, too, records follow the barrier of its checkpoint.
+"""
 
 OTHER_CHANNEL_SLOW = msgspec.structs.replace(
     varied(

@@ -58,9 +58,10 @@ class LocalCopies:
         ]
         if not found:
             raise TargetGone(f"no host has a local copy of {self.subtask}")
-        for host, copy in found:
-            _damage_copy(self.hosts[host], copy, damage)
-        self._hit = found
+        hit = [(host, copy) for host, copy in found if _damage_if_there(self.hosts[host], copy, damage)]
+        if not hit:
+            raise TargetGone(f"every local copy of {self.subtask} was removed before it could be damaged")
+        self._hit = hit
 
     def is_damaged(self) -> bool:
         """Tell whether none of the copies is intact any more."""
@@ -138,6 +139,17 @@ def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
         )
     except OperatingError:
         return False
+
+
+def _damage_if_there(files: FileSystem, copy: LocalCopy, damage: Damage) -> bool:
+    """Damage a copy; False if its owner, which goes on meanwhile, removed it first: a newer one is complete."""
+    try:
+        _damage_copy(files, copy, damage)
+    except OperatingError:
+        if is_intact(files, copy):
+            raise
+        return False
+    return True
 
 
 def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:

@@ -1,0 +1,90 @@
+"""Damaging local copies while their owner, which goes on meanwhile, removes the older ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from faults.targets import TargetGone
+from faults.vocabulary import Damage
+from harness.suts.state_copies import LocalCopies, is_intact
+from reference_impl.errors import StorageError
+from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from reference_impl.protocol.messages import LocalCopy
+from reference_impl.storage import metadata
+from reference_impl.storage.filesystem import LocalFileSystem
+from reference_impl.storage.local_recovery import (
+    MANIFEST,
+    CopiedFile,
+    Manifest,
+    copy_directory,
+    encode_manifest,
+)
+
+SUBTASK, ATTEMPT = SubtaskId("totals", 0), AttemptNumber(1)
+OLD, NEW = (LocalCopy(SUBTASK, CheckpointId(number), ATTEMPT) for number in (1, 2))
+CONTENT = b"some state"
+
+
+class Disk(LocalFileSystem):
+    """A host's local files. The owner removes a copy just before the first of its state files is read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.removed_on_reading: tuple[LocalCopy, ...] = ()
+        self.broken = False
+        for copy in (OLD, NEW):
+            directory = copy_directory(copy)
+            file = CopiedFile("keyed/1", "state", len(CONTENT), metadata.checksum_of(CONTENT))
+            self._write(f"{directory}/state", CONTENT)
+            manifest = Manifest("job", str(SUBTASK), copy.attempt, copy.checkpoint, (0, 8), (file,))
+            self._write(f"{directory}/{MANIFEST}", encode_manifest(manifest))
+
+    def _write(self, path: str, content: bytes) -> None:
+        stream = self.create(path)
+        stream.write(content)
+        stream.close()
+
+    def read(self, path: str) -> bytes:
+        for copy in self.removed_on_reading:
+            directory = copy_directory(copy)
+            if path.startswith(f"{directory}/state"):
+                self.delete_tree(directory)
+        return super().read(path)
+
+    def delete(self, path: str) -> None:
+        if self.broken:
+            raise StorageError(f"cannot delete {path}")
+        super().delete(path)
+
+
+def copies_on(disk: Disk) -> LocalCopies:
+    assert is_intact(disk, OLD) and is_intact(disk, NEW), "a copy that is not whole would show nothing"
+    return LocalCopies(SUBTASK, {"a": disk}, lambda: None, lambda: False)
+
+
+def test_a_copy_that_its_owner_removes_meanwhile_is_passed_over(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    copies = copies_on(disk)
+    disk.removed_on_reading = (OLD,)
+    copies.damage(Damage.BIT_FLIPPED)
+    assert copies.is_damaged() and not is_intact(disk, NEW)
+    assert "checkpoint 2" in copies.description and "checkpoint 1" not in copies.description
+
+
+def test_if_every_copy_is_removed_meanwhile_nothing_was_hit(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    copies = copies_on(disk)
+    disk.removed_on_reading = (OLD, NEW)
+    with pytest.raises(TargetGone, match="before it could be damaged"):
+        copies.damage(Damage.BIT_FLIPPED)
+    assert not copies.is_damaged()
+
+
+def test_a_disk_that_refuses_the_damage_is_an_error(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    copies = copies_on(disk)
+    disk.broken = True
+    with pytest.raises(StorageError, match="cannot delete"):
+        copies.damage(Damage.BIT_FLIPPED)
