@@ -6,7 +6,12 @@ or two that importing Arrow, pandas and the runtime takes, which counts in every
 
 from __future__ import annotations
 
+import gc
 import os
+
+from reference_impl.spark.import_path import prefer_installed
+
+prefer_installed()  # before anything of PySpark is imported
 
 # Worker processes are forked from this one: no thread may exist by then, so the linear algebra library, which
 # starts a pool when it is imported, is told not to.
@@ -28,6 +33,10 @@ import reference_impl.spark.subtask_process  # noqa: F401
 
 # What Arrow looks up once, at its first conversion.
 pyarrow.array([0]).to_pylist()
+
+# What is imported stays: a worker's garbage collector need not look through it, which would also copy its pages.
+gc.collect()
+gc.freeze()
 
 if __name__ == "__main__":
     manager()

@@ -1,0 +1,51 @@
+"""What a Python daemon imports PySpark from: no archive of what is installed, and every archive of what is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import py4j
+import pyspark
+import pytest
+
+from reference_impl.spark.import_path import prefer_installed
+
+INSTALLED = Path(pyspark.__file__).parent
+LIB = INSTALLED / "python" / "lib"
+PYSPARK = str(LIB / "pyspark.zip")
+(PY4J,) = map(str, LIB.glob("py4j-*-src.zip"))
+
+
+def test_a_daemon_imports_what_is_installed_although_an_executor_puts_archives_first() -> None:
+    script = "import reference_impl.spark.daemon, pyspark, py4j; print(pyspark.__file__, py4j.__file__)"
+    path = os.pathsep.join([PYSPARK, PY4J, *sys.path])
+    command = [sys.executable, "-c", script]
+    environment = os.environ | {"PYTHONPATH": path}
+    printed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert printed.stdout.split() == [pyspark.__file__, py4j.__file__]
+
+
+def test_archives_of_what_is_installed_leave_the_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = list(sys.path)
+    monkeypatch.setattr(sys, "path", [PYSPARK, others[0], PY4J, *others[1:]])
+    assert prefer_installed() == (PYSPARK, PY4J)
+    assert sys.path == others
+
+
+def test_archives_of_another_version_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = [str(tmp_path / "python" / "lib" / name) for name in ("pyspark.zip", "py4j-0.1-src.zip")]
+    path = [*foreign, *sys.path]
+    monkeypatch.setattr(sys, "path", list(path))
+    assert prefer_installed() == ()
+    assert sys.path == path
+
+
+def test_archives_stay_where_nothing_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [PYSPARK, PY4J])
+    assert prefer_installed() == ()
+    assert sys.path == [PYSPARK, PY4J]
