@@ -76,9 +76,10 @@ class _Comparison:
     def result(self) -> dict[str, Any]:
         """Run all checks."""
         totals = self._records.groupBy(*self._keys).agg(*[f.sum(name).alias(name) for name in self._names])
-        # Few rows, needed twice: once fetched, they cost no second pass over the input.
-        expected_totals = totals.collect()
-        expected = sum(row[self._count] for row in expected_totals)
+        # Few rows, needed twice: once fetched, they cost no second pass over the input. As an Arrow table they go
+        # back without a Python worker, which would take a second to start.
+        expected_totals = totals.toArrow()
+        expected = sum(expected_totals.column(self._count).to_pylist())
         judged = self._judged(self._session.createDataFrame(expected_totals, totals.schema))
         found = judged.agg(*[f.count_if(f"is_{kind}").cast("long").alias(kind) for kind in _KINDS]).first()
         numbers: dict[str, int] = dict.fromkeys(_KINDS, 0) if found is None else found.asDict()
@@ -104,7 +105,7 @@ class _Comparison:
                 "only_output": numbers["wrong_count"],
             },
             "final_totals": {
-                "only_expected": len(expected_totals) - numbers["right_total"],
+                "only_expected": expected_totals.num_rows - numbers["right_total"],
                 "only_output": numbers["wrong_total"],
             },
             "increments": {"wrong": numbers["wrong_increment"]},
