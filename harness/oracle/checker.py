@@ -70,11 +70,11 @@ def _recovered(context: TrialContext) -> bool:
 
 
 def _aborted(context: TrialContext) -> bool:
-    return any(checkpoint.status == "aborted" for checkpoint in context.checkpoints)
+    return "aborted" in [checkpoint.status for checkpoint in context.checkpoints]
 
 
 def _completed(context: TrialContext) -> bool:
-    return any(checkpoint.status == "completed" for checkpoint in context.checkpoints)
+    return "completed" in [checkpoint.status for checkpoint in context.checkpoints]
 
 
 def _coordinator_crashed(context: TrialContext) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
+
+import msgspec
 
 from harness.oracle.prefix import Extent, ParquetPrefix, PrefixFold, RowsPrefix
 from harness.oracle.sequential_model import Key, SequentialSpec, Totals
@@ -11,7 +12,7 @@ from harness.plan import TrialPlan
 from harness.workloads.workload import SplitData, Workload, read_splits
 
 
-class InputRecord(NamedTuple):
+class InputRecord(msgspec.Struct, frozen=True):
     """One record of the input: where it lies, its key, and what it adds to each accumulator."""
 
     split: str

@@ -162,7 +162,7 @@ class SimulatedWorld:
         """End the run if the job has ended and its last process has left."""
         coordinator = self.coordinator
         if coordinator.alive and coordinator.driver.ended:
-            self.scheduler.stopped = not any(process.alive for process in self._everyone)
+            self.scheduler.stopped = not [process for process in self._everyone if process.alive]
             if not self._over:
                 # No fault strikes any more, and whoever was stopped or cut off may leave.
                 self._over = True

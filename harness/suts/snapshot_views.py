@@ -130,7 +130,7 @@ def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, o
 
 
 def _is_needed(path: str, needed: Sequence[str]) -> bool:
-    return path.endswith("/counters") or any(path.endswith(end) for end in needed)
+    return path.endswith(("/counters", *needed))
 
 
 def _is_committed(path: str, output: str) -> bool:

@@ -56,7 +56,7 @@ class SnapshotInProgress:
     @property
     def done(self) -> bool:
         """Tell whether no asynchronous part is left to do."""
-        return all(isinstance(future, OperatorSnapshot) or future.done for future in self._futures)
+        return not [one for one in self._futures if not (isinstance(one, OperatorSnapshot) or one.done)]
 
     def run(self) -> tuple[OperatorSnapshot, ...]:
         """Do the asynchronous parts; raises SnapshotCancelled or StorageError, and leaves no file then."""

@@ -233,7 +233,7 @@ class HeapStateStore:
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         """Note the tables and mark them shared; the future serialises and writes them (SNP-1)."""
         captured = self.capture()
-        if not any(tables for _, tables in captured):
+        if not [tables for _, tables in captured if tables]:
             return FinishedSnapshot(())
         self._version += 1
         version = self._version

@@ -134,7 +134,7 @@ class CompositeSnapshot(Generic[ResultT]):
         self._discard = discard
         self._deferred = DeferredSnapshot(self._run_parts, self._cancel_parts)
         # With nothing left to do the result exists at once, so that no background task is started for it.
-        self._ready = all(part.done for part in self._parts)
+        self._ready = not [part for part in self._parts if not part.done]
 
     @property
     def done(self) -> bool:
