@@ -176,9 +176,8 @@ class DataChannel:
         self._last = arrival
         # An arrival is no event of its own: the receiver looks at the time when it looks into its channels.
         self.queue.append((arrival, is_data, element))
-        receiver = self.receiver
-        if receiver is not None and receiver.due > arrival:
-            receiver.expect(arrival)
+        if self.receiver is not None:
+            self.receiver.expect(arrival)
 
     def _disturbed(self, arrival: float, is_data: bool, element: Any) -> float | None:
         """Return when an element arrives, None if never; raises ChannelBroken if the connection has ended."""

@@ -38,6 +38,7 @@ STEP_MS_MAX = 1.0
 NEWS_MS_MAX = 4.0
 """A process that goes on after a pause learns so late, at most, what its other threads have to tell."""
 NEVER = math.inf
+"""When the next step of a process comes that expects none."""
 _POLL, _MESSAGE = -1, -2
 """What a step can be besides reading a channel."""
 
@@ -357,26 +358,27 @@ class SimulatedSubtask:
         driver = self.driver
         if not self.runs or driver is None:
             return
-        choices = self._enabled(driver, due)
+        now = self._scheduler.now
+        choices = self._enabled(driver, now)
         if choices:
             choice = choices[int(self._draw() * len(choices))] if len(choices) > 1 else choices[0]
             try:
                 if choice >= 0:
                     is_data, element = self.inputs[choice].take()
                     if is_data:
-                        self._note((due, self.name, "data", choice))
+                        self._note((now, self.name, "data", choice))
                         driver.on_data(choice, element)
                     else:
-                        self._note((due, self.name, "control", (choice, element)))
+                        self._note((now, self.name, "control", (choice, element)))
                         driver.on_control(choice, element)
                 elif choice == _POLL:
-                    self._note((due, self.name, "poll", None))
+                    self._note((now, self.name, "poll", None))
                     wait_ms = driver.poll_source()
                     if wait_ms:
                         self._poll_at = self._scheduler.now + wait_ms
                 else:
                     message = self.mailbox.popleft()
-                    self._note((due, self.name, "message", message))
+                    self._note((now, self.name, "message", message))
                     driver.on_message(message)
                     if isinstance(message, FinishSubtask):
                         self.leave()
