@@ -67,6 +67,12 @@ def add_a_value_twice(output: Output) -> None:
     row["sum"] += 7
 
 
+def show_null_for_a_sum(output: Output) -> None:
+    row = last_row_of_a_key(output, "k1")
+    assert row["sum"] != 0
+    row["sum"] = None
+
+
 def swap_sums(output: Output) -> None:
     first, second = [row for row in output if row["key"] == "k0"][:2]
     first["sum"], second["sum"] = second["sum"], first["sum"] + 1
@@ -83,6 +89,7 @@ def swap_sums(output: Output) -> None:
         (count_twice, "wrong_count"),
         (repeat_a_count, "wrong_count"),
         (add_a_value_twice, "wrong_sum"),
+        (show_null_for_a_sum, "wrong_sum"),
         (swap_sums, "wrong_sum"),
     ],
 )
@@ -101,6 +108,13 @@ def test_the_right_output_is_valid_in_any_order() -> None:
     output = right_output(PLAN)
     random.Random(3).shuffle(output)
     assert judge(output).verdict is Verdict.VALID
+
+
+def test_null_may_be_shown_for_a_sum_of_nothing() -> None:
+    plans = [a_plan(seed=seed) for seed in range(20)]
+    plan = next(plan for plan in plans if any(row["sum"] == 0 for row in right_output(plan)))
+    output = [row | {"sum": row["sum"] or None} for row in right_output(plan)]
+    assert judge(output, plan).verdict is Verdict.VALID
 
 
 def test_an_example_names_id_split_and_key() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -28,15 +31,17 @@ from harness.oracle.verdict import Verdict
 from harness.plan import TrialPlan, to_json
 from harness.plan_io import read_plan
 from harness.simulator.coordinator import SimulatedCoordinator
-from harness.simulator.network import DataChannel
-from harness.simulator.process import SimulatedSubtask
+from harness.simulator.network import DataChannel, Disturbance
+from harness.simulator.process import STEP_MS_MAX, SimulatedSubtask
 from harness.simulator.randomness import stream
 from harness.simulator.scheduler import Scheduler
 from harness.simulator.storage import SimulatedDisk
+from harness.simulator.trace import Trace
 from harness.simulator.world import COORDINATOR_RESTART_MS, SimulatedWorld
 from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
 from harness.trial import run_trial
 from reference_impl.errors import StorageError
+from reference_impl.ids import SubtaskId
 
 PLANS = Path(__file__).parents[1] / "plans"
 KILL = ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"))
@@ -136,6 +141,59 @@ def test_a_channel_is_fifo_whatever_the_latencies_and_full_at_its_capacity() -> 
     assert arrivals == sorted(arrivals) and 0.0 < arrivals[0] < arrivals[-1] <= 50.0
     assert [channel.take()[1] for _ in range(20)] == list(range(20))
     assert not channel.full
+
+
+class Reader:
+    """The driver of a process that only reads, and notes when it read what."""
+
+    exhausted = True
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler, self.blocked = scheduler, [False, False]
+        self.seen: list[tuple[float, Any]] = []
+
+    def on_data(self, channel: int, payload: Any) -> None:
+        self.seen.append((self.scheduler.now, payload))
+
+
+def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
+    """A running process with two channels; what is sent on the first one is 100 ms on its way."""
+    scheduler = Scheduler()
+    world: Any = SimpleNamespace(plan=PLAN, scheduler=scheduler, trace=Trace(), records_watched=False)
+    nobody: Any = None
+    process = SimulatedSubtask(world, SubtaskId("sink", 0), 1, nobody, nobody, random.Random(seed))
+    reader = Reader(scheduler)
+    process.driver = reader  # type: ignore[assignment]
+    process.runs = True
+    for name in ("slow", "fast"):
+        channel = DataChannel(name, scheduler, random.Random(seed), latency_ms=0.0, capacity=8)
+        channel.receiver = process
+        process.inputs.append(channel)
+    process.inputs[0].disturbance = Disturbance(lambda: 0.5, latency_ms=100.0)
+    return process, reader
+
+
+def test_what_is_on_its_way_is_not_read_and_holds_nothing_back() -> None:
+    process, reader = a_reader_of_two_channels(seed=0)
+    process.inputs[0].send(True, "late")
+    process.inputs[1].send(True, "soon")
+    reader.scheduler.run(1_000.0)
+    (soon, first), (late, second) = reader.seen
+    assert (first, second) == ("soon", "late")
+    assert soon <= STEP_MS_MAX and 100.0 <= late <= 100.0 + STEP_MS_MAX
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_step_that_was_superseded_by_an_earlier_one_is_not_taken(seed: int) -> None:
+    process, reader = a_reader_of_two_channels(seed)
+    for number in range(5):
+        process.inputs[0].send(True, [number])
+    process.inputs[1].send(True, "soon")
+    for taken in range(6):
+        reader.scheduler.run(math.nextafter(process.due, 0.0))
+        assert len(reader.seen) == taken, "nothing is read before the step that is expected"
+        reader.scheduler.run(process.due)
+    assert [payload for _, payload in reader.seen] == ["soon", [0], [1], [2], [3], [4]]
 
 
 # --- storage ------------------------------------------------------------------------------------------------
