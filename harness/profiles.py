@@ -89,9 +89,9 @@ class Profile:
     own_target_per_mille: int = 700
     """How many aimed faults hit the subtask that stands at the point, and not another."""
     lose_unsynced_per_mille: int = 250
+    """How many executor kills and coordinator crashes take the unsynced writes of their host with them."""
     unreadable_per_mille: int = 200
     """How many coordinator crashes leave storage unreadable for a time when it starts again."""
-    """How many executor kills and coordinator crashes take the unsynced writes of their host with them."""
     duration_ms: Range = (5, 120)
     """How long a fault lasts that is to be over before the coordinator takes a silent subtask for lost."""
     zombie_ms: Range = (200, 400)

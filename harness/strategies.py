@@ -269,7 +269,9 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
     timeout_ms = draw(st.sampled_from(profile.timeouts_ms))
     async_ms_max = _between(draw, profile.async_ms_max)
     if _chance(draw, profile.late_async_per_mille):
-        # A little beyond the timeout: some checkpoints expire and are acknowledged late, most complete.
+        # A little beyond the timeout: checkpoints expire and are acknowledged late, of many subtasks every second
+        # one. The timeout is the shortest, so that not all can expire until progress is demanded.
+        timeout_ms = min(profile.timeouts_ms)
         async_ms_max = timeout_ms + timeout_ms // 10
     return CheckpointPlan(
         mode=draw(st.sampled_from(profile.modes)),

@@ -104,3 +104,11 @@ def test_a_fault_that_lasts_leaves_restarts_enough_for_all_its_duration() -> Non
     for plan in STANDARD:
         lasting_ms = sum(duration_of(scheduled.fault) or 0 for scheduled in plan.faults)
         assert plan.restart.attempts_max * max(1, plan.restart.delay_ms) >= lasting_ms
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demanded(profile: Profile) -> None:
+    for plan in draw_plans(5, 200, profile):
+        timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
+        in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(standard_subtasks(plan))
+        assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
