@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -21,9 +20,6 @@ from harness.record import TrialRecord
 from harness.strict_input import nearest
 from harness.suts.system import Capability, SystemUnderTest
 from harness.trial import execute
-
-TRIALS_MAX = {"simulated": 400, "spark": 6}
-"""World -> trials after which a planted bug counts as missed."""
 
 
 class PlantedBug(Protocol):
@@ -87,15 +83,13 @@ def hunt(
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None = None,
-    trials_max: int | None = None,
 ) -> MutantResult:
     """Run a planted bug's plans until one is INVALID by the bug's clause; shrink that plan, save it, replay it.
 
     A trial that is INVALID only for another reason does not count: the suite is to see the bug for what it is.
     """
     started = time.monotonic()
-    bound = TRIALS_MAX.get(system.world, 1) if trials_max is None else trials_max
-    trials, failing = _first_invalid(mutant, system, directory, checkers, bound)
+    trials, failing = _first_invalid(mutant, system, directory, checkers)
     if failing is None:
         return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
     plan, runs = failing.plan, 0
@@ -127,10 +121,9 @@ def _first_invalid(
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
-    bound: int,
 ) -> tuple[int, TrialRecord | None]:
     trials = 0
-    for plan in islice(mutant.plans(system.world), bound):
+    for plan in mutant.plans(system.world):
         planted = msgspec.structs.replace(plan, mutant=mutant.id)
         with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
             record = execute(planted, system, Path(scratch), checkers, trials).record

@@ -16,19 +16,11 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from harness.oracle.sequential_model import SequentialSpec
-from harness.workloads.flights import Flights
 from harness.workloads.workload import split_name
 
 EXAMPLES_MAX = 10
 SHUFFLE_PARTITIONS = 4
 """Enough for hundreds of thousands of rows; Spark's 200 would cost more than the work."""
-
-
-def judge_flights_output(
-    spark: SparkSession, input_dir: Path, output_dir: Path, offsets: Mapping[str, int] | int = 0
-) -> dict[str, Any]:
-    """Judge the output of the workload ``flights``; see ``judge_output``."""
-    return judge_output(spark, Flights.spec, input_dir, output_dir, offsets)
 
 
 def judge_output(

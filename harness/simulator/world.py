@@ -190,10 +190,6 @@ class SimulatedWorld:
         self._in_rings.append(coordinator)
         return coordinator
 
-    def attempt_number(self, attempt: int) -> AttemptNumber:
-        """Return an attempt as the runtime's type."""
-        return AttemptNumber(attempt)
-
     def note_failure(self, name: str, error: Exception) -> None:
         """Keep what a process died of, for the record."""
         self.failures.append(f"{name}: {error!r}")

@@ -21,11 +21,6 @@ _FACTORIES: dict[str, tuple[str, str]] = {
 """Name -> (module, factory in it), imported on first use."""
 
 
-def system_names() -> tuple[str, ...]:
-    """Return the names of all systems."""
-    return tuple(_FACTORIES)
-
-
 def require_system(name: str) -> None:
     """Raise UsageProblem, with the nearest name, if there is no such system.
 

@@ -170,9 +170,6 @@ class DataPlane(Protocol):
     def length(self, payload: Payload) -> int:
         """Return the number of records."""
 
-    def size_bytes(self, payload: Payload) -> int:
-        """Return an estimate of the bytes that a batch occupies."""
-
     def from_rows(self, rows: Sequence[dict[str, Any]]) -> Payload:
         """Return rows (at least one, all with the same columns) as a batch."""
 

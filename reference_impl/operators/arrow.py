@@ -119,10 +119,6 @@ class ArrowPlane:
         """Return the number of records."""
         return int(payload.num_rows)
 
-    def size_bytes(self, payload: Any) -> int:
-        """Return the bytes of the batch's own slices of its buffers."""
-        return int(payload.nbytes)
-
     def from_rows(self, rows: Sequence[Row]) -> Any:
         """Return rows (at least one) as a payload; types follow from the values."""
         return _batch_of_rows(list(rows))

@@ -16,7 +16,6 @@ part of a key: 1, 1.0 and True are three keys.
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from functools import lru_cache
@@ -89,11 +88,6 @@ def decode_key(data: bytes) -> Key:
         return _unpack(data)
     except (IndexError, struct.error, msgspec.DecodeError) as error:
         raise CorruptStateError(f"{data!r} is not an encoded key: {error}") from error
-
-
-def key_text(key: Key) -> str:
-    """Return the key as JSON text, a list of its values without spaces: ``["AA","EWR"]``."""
-    return json.dumps(key, ensure_ascii=False, separators=(",", ":"))
 
 
 @lru_cache(maxsize=256)

@@ -25,7 +25,6 @@ from reference_impl.operators.graph import owner_of
 Rows = list[Row]
 """The payload of this plane."""
 
-_BYTES_PER_VALUE = 24
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
@@ -161,10 +160,6 @@ class RowPlane:
     def length(self, payload: Rows) -> int:
         """Return the number of rows."""
         return len(payload)
-
-    def size_bytes(self, payload: Rows) -> int:
-        """Return an estimate from the shape of the first row."""
-        return len(payload) * len(payload[0]) * _BYTES_PER_VALUE if payload else 0
 
     def from_rows(self, rows: Sequence[Row]) -> Rows:
         """Return the rows as a payload."""

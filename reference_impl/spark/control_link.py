@@ -28,8 +28,8 @@ from reference_impl.spark.link_messages import (
     Resume,
     SlotOffer,
 )
+from reference_impl.spark.listening import bound_sends, shut
 from reference_impl.spark.mailbox import SubtaskCancelled
-from reference_impl.spark.transport import shut
 from reference_impl.spark.wire import ConnectionLost, WireError, decode, encode, receive_frame, send_frame
 
 _JOIN_TIMEOUT_S = 2.0
@@ -56,6 +56,8 @@ class ControlLink:
         self._threads: list[threading.Thread] = []
         self._parent = os.getppid()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A coordinator that reads nothing is as good as a silent one, and a blocked send must not hide its silence.
+        bound_sends(connection, silence_s)
         self._spawn(self._beat, "heartbeat")
 
     @classmethod

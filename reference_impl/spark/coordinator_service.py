@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -22,19 +21,17 @@ from reference_impl.ids import SubtaskId
 from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer
 from reference_impl.spark.link_messages import Heartbeat, SlotOffer, SubtaskLeft
-from reference_impl.spark.transport import shut
+from reference_impl.spark.listening import Listener, bound_sends, shut
 from reference_impl.spark.wire import (
     ConnectionLost,
     WireError,
     decode,
-    decode_as,
     encode,
     receive_frame,
     send_frame,
 )
 
 _log = logging.getLogger(__name__)
-_MOST_UNPROVEN_PEERS = 64
 
 
 class SlotConnection:
@@ -56,8 +53,7 @@ class SlotConnection:
         self._sending = threading.Lock()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A peer that stopped reading must not hold up the coordinator.
-        timeout = struct.pack("ll", send_timeout_ms // 1000, send_timeout_ms % 1000 * 1000)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+        bound_sends(connection, send_timeout_ms / 1000.0)
 
     def send(self, message: Any) -> None:
         """Send a message; if the peer is gone the connection ends, which its reader reports."""
@@ -76,8 +72,13 @@ class SlotConnection:
 
     def receive_offer(self) -> SlotOffer | None:
         """Return the offer that a slot begins with, or None at the end of the connection."""
-        data = receive_frame(self._connection)
-        return None if data is None else decode_as(SlotOffer, data)
+        message = self.receive()
+        while isinstance(message, Heartbeat):  # it may be held up, and its heart beats all the same
+            self.send(message)
+            message = self.receive()
+        if message is None or isinstance(message, SlotOffer):
+            return message
+        raise WireError(f"a {type(message).__name__} where only a SlotOffer may come")
 
     def close(self) -> None:
         """End the connection at once, for reader and peer."""
@@ -110,12 +111,8 @@ class CoordinatorService:
         detector: FailureDetector | None = None,
     ) -> None:
         """Listen on a free port of an address; raises ConnectionLost if it cannot be bound."""
-        try:
-            self._listener = socket.create_server((host, 0), backlog=256)
-        except OSError as error:
-            raise ConnectionLost(f"the coordinator cannot listen on {host}: {error}") from error
-        self.host = host
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = Listener(host, backlog=256)
+        self.host, self.port = host, self._listener.port
         self._secret = secret
         self._post = post
         self._events = events
@@ -126,12 +123,15 @@ class CoordinatorService:
         self._slots: dict[int, SlotConnection] = {}
         self._raw: dict[int, socket.socket] = {}
         self._serials = itertools.count()
-        self._unproven = threading.BoundedSemaphore(_MOST_UNPROVEN_PEERS)
+        self._asked = time.monotonic()
+        """When ``silent`` was asked last, in seconds of the monotonic clock."""
         self._closed = False
 
     def start(self) -> None:
         """Begin to accept."""
-        threading.Thread(target=self._accept, name="coordinator-accept", daemon=True).start()
+        threading.Thread(
+            target=self._listener.accept_each, args=(self._serve,), name="coordinator-accept", daemon=True
+        ).start()
 
     def admit_attempt(self, attempt: int) -> None:
         """Let slots of this attempt in, and of no other; connections of older ones end."""
@@ -152,36 +152,34 @@ class CoordinatorService:
             self._closed = True
             raw = list(self._raw.values())
         self.close_attempt()
-        shut(self._listener)
+        self._listener.close()
         for connection in raw:
             shut(connection)
 
     def silent(self) -> list[SlotConnection]:
-        """Return the connections whose silence means that their subtask is lost, by slot."""
+        """Return the connections whose silence means that their subtask is lost, by slot; to be asked regularly.
+
+        A slot that has not offered itself is none of them: it may still be on its way.
+        """
         now = time.monotonic()
+        asked, self._asked = self._asked, now
+        if 1000.0 * (now - asked) > self._heartbeat_timeout_ms / 2:
+            # This process itself stood still (starved, suspended): what it was sent meanwhile is not read yet.
+            return []
         with self._lock:
             found = [
                 connection
                 for connection in self._slots.values()
-                if self._detector.is_lost(1000.0 * (now - connection.last_heard))
+                if connection.offer is not None
+                and self._detector.is_lost(1000.0 * (now - connection.last_heard))
             ]
         return sorted(found, key=lambda connection: connection.slot)
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, address = self._listener.accept()
-            except OSError:
-                return
-            if not self._unproven.acquire(blocking=False):
-                _log.warning("refused %s: too many peers that have proven nothing", address)
-                connection.close()
-                continue
-            threading.Thread(
-                target=self._serve, args=(connection,), name=f"slot-{address[1]}", daemon=True
-            ).start()
-
     def _serve(self, raw: socket.socket) -> None:
+        name = f"slot of {describe_peer(raw)}"
+        threading.Thread(target=self._serve_on_thread, args=(raw,), name=name, daemon=True).start()
+
+    def _serve_on_thread(self, raw: socket.socket) -> None:
         serial = next(self._serials)
         with self._lock:
             self._raw[serial] = raw
@@ -206,7 +204,7 @@ class CoordinatorService:
                 self._forget(connection)
             return None
         finally:
-            self._unproven.release()
+            self._listener.proven()
         return admitted[0]
 
     def _admit(self, claim: Claim, raw: socket.socket, admitted: list[SlotConnection]) -> str:
@@ -217,26 +215,33 @@ class CoordinatorService:
             if self._attempt == 0 or claim.attempt != self._attempt:
                 now = f"attempt {self._attempt}" if self._attempt else "no attempt"
                 return f"attempt {claim.attempt} is over, {now} runs (REC-2)"
-            if slot in self._slots:
+            earlier = self._slots.get(slot)
+            if earlier is not None and earlier.offer is not None:
                 return f"slot {slot} is registered already"
             connection = SlotConnection(raw, claim.attempt, slot, self._heartbeat_timeout_ms)
             self._slots[slot] = connection
             admitted.append(connection)
+        if earlier is not None:  # its slot did not learn that it was let in, and tries again
+            earlier.close()
         return ""
 
     def _read(self, connection: SlotConnection) -> None:
-        reason = "its control connection ended"
+        reason, gone = "its control connection ended", True
         try:
             connection.offer = connection.receive_offer()
             if connection.offer is not None:
                 self._tell(connection, lambda: self._events.slot_offered(connection))
                 while (message := connection.receive()) is not None:
                     self._take(connection, message)
-        except (WireError, ConnectionLost) as error:
+        except ConnectionLost as error:
             reason = str(error)
         except OperatingError as error:
-            reason = f"its messages could not be read: {error}"
+            reason, gone = f"its messages could not be read: {error}", False
         self._forget(connection)
+        if gone and connection.offer is None:
+            # It may try again. If it died its stage ends, and Spark tells of that.
+            _log.info("slot %d at %s left without an offer: %s", connection.slot, connection.peer, reason)
+            return
         self._post(lambda: self._lost(connection, reason))
 
     def _take(self, connection: SlotConnection, message: Any) -> None:

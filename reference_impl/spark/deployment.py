@@ -12,6 +12,7 @@ next. What an old process still does after that is fenced off by its attempt num
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 import uuid
@@ -61,6 +62,7 @@ _CANCEL_AGAIN_MS = 200.0
 _SYMPTOM_GRACE_MS = 50.0
 _LEAVE_TIMEOUT_MS = 10_000.0
 _CLOSE_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +190,22 @@ class SparkJobRunner:
         self._closed = True
         attempt = self._attempt
         # The loop first: the coordinator must not answer the end of the connections with another attempt.
-        self._loop.stop()
+        if not self._loop.stop(_CLOSE_TIMEOUT_S):
+            _log.warning("the coordinator's event loop is still in a call after %g s", _CLOSE_TIMEOUT_S)
         self._service.close()
         self._warmer.stop()
         if attempt is not None:
             deadline = time.monotonic() + _CLOSE_TIMEOUT_S
-            while not attempt.stage.join(_CANCEL_AGAIN_MS / 1000.0) and time.monotonic() < deadline:
+            while (
+                not (ended := attempt.stage.join(_CANCEL_AGAIN_MS / 1000.0)) and time.monotonic() < deadline
+            ):
                 attempt.stage.cancel()
+            if not ended:
+                _log.warning(
+                    "the Spark stage of attempt %d still runs %g s after it was cancelled: its slots are not free",
+                    attempt.number,
+                    _CLOSE_TIMEOUT_S,
+                )
         self._background.close()
         if self._end is None and self._crash is None:
             self._end = JobEnd(JobState.FAILED, "the runner was closed before the job's end")
@@ -202,7 +213,11 @@ class SparkJobRunner:
 
     def __enter__(self) -> SparkJobRunner:
         """Start."""
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,7 +234,15 @@ class SparkJobRunner:
 
     def waiting_for(self) -> tuple[str, ...]:
         """Return what the job waits for, in words (REC-6)."""
-        return () if self._driver is None else self._driver.machine.waiting_for()
+        driver = self._driver
+        if driver is None or self._ended.is_set():
+            return ()
+        answer: queue.SimpleQueue[tuple[str, ...]] = queue.SimpleQueue()
+        self._loop.post(lambda: answer.put(driver.machine.waiting_for()))
+        try:
+            return answer.get(timeout=_ANSWER_TIMEOUT_S)
+        except queue.Empty:
+            return (f"an answer of the coordinator's event loop, which was busy for {_ANSWER_TIMEOUT_S:g} s",)
 
     # --- the coordinator's ports, called on the event loop --------------------------------------------------
 
@@ -323,6 +346,8 @@ class SparkJobRunner:
         attempt = self._attempt
         if attempt is None or attempt.stopping or connection.attempt != attempt.number or connection.left:
             return
+        if self._crash is not None:
+            return  # its connection was ended from this side: nobody recovers any more
         offer = connection.offer
         where = f"slot {connection.slot} at {connection.peer}"
         if offer is not None:
@@ -400,7 +425,7 @@ class SparkJobRunner:
 
     def _stage_ended(self, number: int, outcome: StageOutcome) -> None:
         attempt = self._attempt
-        if attempt is None or attempt.number != number:
+        if attempt is None or attempt.number != number or self._crash is not None:
             return
         attempt.stage_ended = True
         driver = self._required_driver()

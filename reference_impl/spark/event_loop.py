@@ -57,11 +57,16 @@ class EventLoop:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Make no further call and wait for the one under way, unless called from the loop itself."""
+    def stop(self, timeout_s: float) -> bool:
+        """Make no further call and wait for the one under way, unless called from the loop itself.
+
+        Returns False if it is still under way at the timeout.
+        """
         self._calls.put(None)
         if threading.current_thread() is not self._thread and self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(timeout_s)
+            return not self._thread.is_alive()
+        return True
 
     def post(self, call: Callable[[], None]) -> None:
         """Make a call on the loop's thread, after those posted before."""

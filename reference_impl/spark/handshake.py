@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_impl.errors import OperatingError, UsageError
+from reference_impl.errors import OperatingError
 from reference_impl.spark.wire import ConnectionLost, WireError, send_frame
 
 SECRET_BYTES = 32
@@ -67,16 +67,13 @@ class NotAdmitted(HandshakeRefused):
     """The peer proved itself and gave a reason: asking again would not help."""
 
 
+class Unanswered(HandshakeRefused):
+    """The proof was sent and no answer came: the peer may have let this side in, and may hold the connection open."""
+
+
 def new_secret() -> bytes:
     """Return a fresh secret for one job."""
     return secrets.token_bytes(SECRET_BYTES)
-
-
-def check_secret(secret: bytes) -> bytes:
-    """Return the secret; raises UsageError if it is not of the right length (the value is not shown)."""
-    if len(secret) != SECRET_BYTES:
-        raise UsageError(f"a job's secret has {SECRET_BYTES} bytes, not {len(secret)}; use new_secret()")
-    return secret
 
 
 def _proof(secret: bytes, side: str, *parts: object) -> bytes:
@@ -175,19 +172,27 @@ def accept_peer(
 def introduce(
     connection: socket.socket, secret: bytes, claim: Claim, timeout_s: float = HANDSHAKE_TIMEOUT_S
 ) -> None:
-    """Do the client's side; raises HandshakeRefused if either side does not accept the other."""
+    """Do the client's side; raises HandshakeRefused if either side does not accept the other.
+
+    Its subclass Unanswered is raised if this side proved itself and cannot tell whether it was let in.
+    """
     peer = describe_peer(connection)
     bounded = _Bounded(connection, timeout_s)
     nonce = secrets.token_bytes(_NONCE_BYTES)
     try:
         challenge = bounded.receive()
-        proof = _proof(secret, "client", claim, challenge, nonce)
+    except TimeoutError as error:
+        raise HandshakeRefused(f"{peer}: no challenge within {timeout_s:g} s") from error
+    except OperatingError as error:
+        raise HandshakeRefused(f"{peer}: no handshake: {error}") from error
+    proof = _proof(secret, "client", claim, challenge, nonce)
+    try:
         bounded.send(msgspec.msgpack.encode(_Hello(claim, nonce, proof)))
         answer = msgspec.msgpack.decode(bounded.receive(), type=_Answer)
     except TimeoutError as error:
-        raise HandshakeRefused(f"{peer}: no answer within {timeout_s:g} s") from error
+        raise Unanswered(f"{peer}: no answer within {timeout_s:g} s") from error
     except (OperatingError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HandshakeRefused(f"{peer}: refused without a reason (another secret?): {error}") from error
+        raise Unanswered(f"{peer}: refused without a reason (another secret?): {error}") from error
     wanted = _proof(secret, "server", claim, challenge, nonce, answer.refusal)
     if not hmac.compare_digest(answer.proof, wanted):
         raise HandshakeRefused(f"{peer}: the server does not know the secret")

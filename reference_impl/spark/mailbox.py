@@ -58,7 +58,7 @@ class Mailbox:
             self._readable.notify()
 
     def post(self, call: Call) -> None:
-        """Have the loop's thread make a call, ahead of all elements; dropped if the mailbox is closed."""
+        """Have the loop's thread make a call, ahead of all elements; never made once the mailbox is closed."""
         with self._lock:
             self._calls.append(call)
             self._readable.notify()

@@ -1,7 +1,8 @@
 """Connecting to a peer that may be out of reach for a while: again and again, within a bound.
 
 Nothing crossed a connection that could not be opened, so trying again is safe; a connection that breaks later is
-never opened again, for what was on its way is lost.
+never opened again, for what was on its way is lost. Between the two lies a handshake without an answer: whether
+that may be tried again, depends on what the peer makes of it.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ ConnectionT = TypeVar("ConnectionT")
 
 
 def reach(
-    connect: Callable[[float], ConnectionT], bound_s: float, stopped_within: Callable[[float], bool]
+    connect: Callable[[float], ConnectionT],
+    bound_s: float,
+    stopped_within: Callable[[float], bool],
+    final: tuple[type[HandshakeRefused], ...] = (NotAdmitted,),
 ) -> ConnectionT:
     """Return what ``connect(seconds left)`` gives, once it does; raises its last error at the bound.
 
     ``stopped_within(seconds)`` waits between two tries, and tells whether to give up. A peer that proved itself and
-    gave a reason for its refusal (``NotAdmitted``) is not asked again.
+    gave a reason for its refusal (``NotAdmitted``) is not asked again; ``final`` lists the errors that end the tries.
     """
     deadline = time.monotonic() + bound_s
     while True:
         try:
             return connect(max(_PAUSE_S, deadline - time.monotonic()))
-        except NotAdmitted:
+        except final:
             raise
         except (ConnectionLost, HandshakeRefused):
             if time.monotonic() + _PAUSE_S >= deadline or stopped_within(_PAUSE_S):

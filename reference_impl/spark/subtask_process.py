@@ -31,7 +31,7 @@ from reference_impl.runtime.state_copies import failure_of
 from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
 from reference_impl.spark.control_link import ControlLink, SlotProbe
 from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
-from reference_impl.spark.handshake import Claim, NotAdmitted
+from reference_impl.spark.handshake import Claim, NotAdmitted, Unanswered
 from reference_impl.spark.link_messages import ChannelAddress, DeploySubtask, SlotOffer, SubtaskLeft
 from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from reference_impl.spark.options import SparkOptions
@@ -109,6 +109,9 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
     """
     server = ChannelServer(executor.host)
     try:
+        # Before the coordinator knows of the slot: a slow disk is no silence.
+        local = program.local_files()
+        copies = copies_on(local, program.graph.subtasks) if local is not None else ()
         link = _link_to_coordinator(program, number, executor.host)
     except NotAdmitted as error:
         server.close()
@@ -117,8 +120,6 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
         server.close()
         raise
     try:
-        local = program.local_files()
-        copies = copies_on(local, program.graph.subtasks) if local is not None else ()
         offer = SlotOffer(
             number, executor.host, server.port, os.getpid(), executor.pid, executor.name, copies
         )
@@ -261,7 +262,8 @@ class _SubtaskRun:
                     self._opened,
                 )
 
-            return reach(connect, bound_s, self._opened.shut_within)
+            # A receiver that let the channel in takes its end for a failure, and the channel once only (BAR-2).
+            return reach(connect, bound_s, self._opened.shut_within, (NotAdmitted, Unanswered))
 
         return TcpOutput([sender(address) for address in self._deploy.outputs])
 

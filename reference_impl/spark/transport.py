@@ -25,13 +25,13 @@ from reference_impl.errors import OperatingError, UsageError
 from reference_impl.ids import AttemptNumber, ChannelId
 from reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
 from reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer, introduce
+from reference_impl.spark.listening import Listener, shut
 from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from reference_impl.spark.wire import ConnectionLost, WireError, decode, encode, receive_exactly
 
 MAX_BATCH_BYTES = 1 << 30
 MAX_SCHEMA_BYTES = 16 << 20
 _MAX_CONTROL_BYTES = 4096
-_MOST_UNPROVEN_PEERS = 64
 _JOIN_TIMEOUT_S = 5.0
 _BUFFERS_PER_CALL = 512
 """Well below the system's limit on buffers of one ``sendmsg`` (1,024 on Linux)."""
@@ -41,15 +41,6 @@ _SCHEMA, _BATCH, _CONTROL, _END = 1, 2, 3, 4
 _LIMITS = {_SCHEMA: MAX_SCHEMA_BYTES, _BATCH: MAX_BATCH_BYTES, _CONTROL: _MAX_CONTROL_BYTES, _END: 0}
 
 _log = logging.getLogger(__name__)
-
-
-def shut(connection: socket.socket) -> None:
-    """End a connection so that threads blocked on it wake up, and close it. Harmless twice."""
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        _log.debug("the connection was closed already")
-    connection.close()
 
 
 class _Collector:
@@ -320,17 +311,13 @@ class ChannelServer:
 
     def __init__(self, host: str) -> None:
         """Listen on a free port of an address; raises ConnectionLost if it cannot be bound."""
-        try:
-            self._listener = socket.create_server((host, 0), backlog=128)
-        except OSError as error:
-            raise ConnectionLost(f"cannot listen on {host}: {error}") from error
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = Listener(host, backlog=128)
+        self.port = self._listener.port
         self._lock = threading.Lock()
         self._closed = False
         self._connections: dict[int, socket.socket] = {}
         self._threads: dict[int, threading.Thread] = {}
         self._serials = itertools.count()
-        self._unproven = threading.BoundedSemaphore(_MOST_UNPROVEN_PEERS)
         self._expected: dict[str, tuple[int, ChannelId]] = {}
         self._connected: list[str] = []
         self._attempt = 0
@@ -343,7 +330,7 @@ class ChannelServer:
         """Begin to let senders in. Those that called earlier wait in the listener's backlog."""
         self._expected = {str(channel): (number, channel) for number, channel in enumerate(channels)}
         self._attempt, self._secret, self._mailbox = attempt, secret, mailbox
-        self._spawn(self._accept)
+        self._spawn(self._listener.accept_each, lambda connection: self._spawn(self._serve, connection))
 
     def close(self) -> None:
         """End everything: the listener, every connection, every thread. Closing twice is harmless."""
@@ -351,7 +338,7 @@ class ChannelServer:
             self._closed = True
             connections = list(self._connections.values())
             threads = list(self._threads.values())
-        shut(self._listener)
+        self._listener.close()
         for connection in connections:
             shut(connection)
         for thread in threads:
@@ -375,18 +362,6 @@ class ChannelServer:
             self._threads[serial] = thread
             thread.start()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, address = self._listener.accept()
-            except OSError:
-                return
-            if self._unproven.acquire(blocking=False):
-                self._spawn(self._serve, connection)
-            else:
-                _log.warning("refused %s: too many peers that have proven nothing", address)
-                connection.close()
-
     def _serve(self, connection: socket.socket) -> None:
         serial = next(self._serials)
         with self._lock:
@@ -400,7 +375,7 @@ class ChannelServer:
                 _log.warning("refused a data channel: %s", error)
                 return
             finally:
-                self._unproven.release()
+                self._listener.proven()
             number, channel = self._expected[claim.subject]
             _log.debug("%s comes from %s", channel, describe_peer(connection))
             if self._mailbox is not None:

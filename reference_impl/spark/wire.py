@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -51,8 +51,6 @@ _inner: dict[str, msgspec.msgpack.Decoder[Any]] = {
     kind.__name__: msgspec.msgpack.Decoder(kind) for kind in _MESSAGES
 }
 
-MessageT = TypeVar("MessageT")
-
 
 class WireError(OperatingError):
     """A peer sent what is not a message, or too much of it."""
@@ -86,14 +84,6 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as error:
         raise WireError(f"a {kind} whose body does not fit: {error}") from error
-
-
-def decode_as(kind: type[MessageT], data: bytes | bytearray | memoryview) -> MessageT:
-    """Return a message of one class; raises WireError if it is of another."""
-    message = decode(data)
-    if not isinstance(message, kind):
-        raise WireError(f"a {type(message).__name__} where only a {kind.__name__} may come")
-    return message
 
 
 def receive_exactly(connection: socket.socket, view: memoryview) -> bool:

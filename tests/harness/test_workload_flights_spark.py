@@ -16,7 +16,7 @@ from harness.cluster.session import spark_session
 from harness.data import DATA_VARIABLE
 from harness.errors import EnvironmentProblem, OperatingError
 from harness.oracle.prefix import ParquetPrefix
-from harness.oracle.spark_batch import judge_flights_output, judge_output
+from harness.oracle.spark_batch import judge_output
 from harness.plan import TrialPlan, WorkloadPlan
 from harness.workloads import flights
 from harness.workloads.flights import FLIGHTS, Flights, is_prepared, prepare, read_manifest, source_file
@@ -135,7 +135,7 @@ def right_flights(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_the_right_output_of_all_flights_is_exact(
     spark: SparkSession, prepared: Path, right_flights: Path
 ) -> None:
-    result = judge_flights_output(spark, prepared, right_flights)
+    result = judge_output(spark, Flights.spec, prepared, right_flights)
     assert result["counts"] == {
         "expected": FLIGHTS,
         "committed": FLIGHTS,

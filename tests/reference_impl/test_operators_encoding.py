@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -20,7 +19,6 @@ from reference_impl.operators.encoding import (
     encode_accumulator,
     encode_key,
     key_group_of,
-    key_text,
 )
 
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -93,11 +91,6 @@ def test_key_groups_never_change() -> None:
 def test_stable_order_sorts_stably(codes: list[int]) -> None:
     array = np.array(codes, dtype=np.int64)
     assert stable_order(array).tolist() == sorted(range(len(codes)), key=codes.__getitem__)
-
-
-def test_key_text_is_json_of_the_list_of_values() -> None:
-    assert key_text(("É", 1, None, True, 0.5)) == '["É",1,null,true,0.5]'
-    assert json.loads(key_text(("a\n",))) == ["a\n"]
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1\x00", b"\xc1", b"hello", b"\x93\x01"])

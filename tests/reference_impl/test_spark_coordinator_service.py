@@ -18,9 +18,16 @@ from reference_impl.spark.control_link import ControlLink, SlotProbe
 from reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
 from reference_impl.spark.event_loop import MonotonicClock
 from reference_impl.spark.handshake import Claim, HandshakeRefused, introduce, new_secret
-from reference_impl.spark.link_messages import FirstRecords, PointReached, Resume, SlotOffer, SubtaskLeft
+from reference_impl.spark.link_messages import (
+    FirstRecords,
+    Heartbeat,
+    PointReached,
+    Resume,
+    SlotOffer,
+    SubtaskLeft,
+)
 from reference_impl.spark.mailbox import SubtaskCancelled
-from reference_impl.spark.wire import send_frame
+from reference_impl.spark.wire import encode, receive_frame, send_frame
 
 SECRET = new_secret()
 OFFER = SlotOffer(0, "127.0.0.1", 1, 2, 3, "0")
@@ -66,6 +73,14 @@ def driver() -> Iterator[Driver]:
     made = Driver()
     yield made
     made.service.close()
+
+
+def registered(driver: Driver) -> socket.socket:
+    """Return a bare connection of slot 0 that was let in."""
+    raw = socket.create_connection(("127.0.0.1", driver.service.port), 5)
+    introduce(raw, SECRET, Claim("slot", 1, "0"))
+    raw.settimeout(5)
+    return raw
 
 
 def deployed(driver: Driver, link: ControlLink) -> tuple[SlotConnection, list[Any], list[str]]:
@@ -140,10 +155,8 @@ def test_a_message_that_waits_when_its_attempt_ends_is_dropped(driver: Driver) -
 def test_a_new_attempt_ends_the_subtasks_of_the_old_one_at_once(driver: Driver) -> None:
     link = driver.connect()
     _, _, ends = deployed(driver, link)
-    started = time.monotonic()
     driver.service.admit_attempt(2)
     eventually(lambda: ends)
-    assert time.monotonic() - started < 1.0
     with pytest.raises(SubtaskCancelled, match="the coordinator is gone"):
         _send_for_ever(link)
     link.close()
@@ -171,17 +184,66 @@ def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
     beating = driver.connect(slot=1)
     beating.send(SlotOffer(1, "127.0.0.1", 1, 2, 3, "0"))
     driver.next()
-    silent = socket.create_connection(("127.0.0.1", driver.service.port))
-    introduce(silent, SECRET, Claim("slot", 1, "0"))
+    silent = registered(driver)
+    send_frame(silent, encode(OFFER))
     eventually(lambda: [connection.slot for connection in driver.service.silent()] == [0])
     silent.close()
     beating.close()
     driver.service.close()
 
 
+def test_silence_says_nothing_after_the_driver_itself_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("reference_impl.spark.coordinator_service.time.monotonic", lambda: now[0])
+    driver = Driver(heartbeat_timeout_ms=1000)
+    raw = registered(driver)
+    send_frame(raw, encode(OFFER))
+    _, connection = driver.next()
+    for now[0] in (100.5, 101.0):
+        assert driver.service.silent() == []
+    now[0] = 104.0
+    assert driver.service.silent() == [], "its heartbeats may wait in the socket"
+    now[0] = 104.5
+    assert driver.service.silent() == [connection], "it had the time between two questions"
+    raw.close()
+    driver.service.close()
+
+
+def test_a_slot_that_is_held_up_before_it_offers_itself_may_send_heartbeats(driver: Driver) -> None:
+    raw = registered(driver)
+    for message in (Heartbeat(), Heartbeat(), OFFER):
+        send_frame(raw, encode(message))
+    kind, connection = driver.next()
+    assert (kind, connection.offer) == ("offered", OFFER)
+    answers = [bytes(receive_frame(raw) or b""), bytes(receive_frame(raw) or b"")]
+    assert answers == [encode(Heartbeat())] * 2, "silence would end the slot"
+    raw.close()
+
+
+def test_a_slot_begins_with_an_offer(driver: Driver) -> None:
+    raw = registered(driver)
+    send_frame(raw, encode(SubtaskLeft()))
+    kind, _, reason = driver.next()
+    assert kind == "lost"
+    assert "a SubtaskLeft where only a SlotOffer may come" in reason
+    raw.close()
+
+
+def test_a_slot_that_did_not_learn_that_it_was_let_in_tries_again(driver: Driver) -> None:
+    unaware = registered(driver)
+    link = driver.connect()
+    _, heard, _ = deployed(driver, link)
+    assert receive_frame(unaware) is None, "its first connection ends"
+    unaware.close()
+    link.send(InputConsumed(AttemptNumber(1), SUBTASK))
+    assert driver.next()[0] == "message"
+    assert [event[0] for event in driver.events] == ["offered", "message"], "the attempt does not fail for it"
+    assert heard == []
+    link.close()
+
+
 def test_a_frame_that_is_no_message_costs_the_connection(driver: Driver) -> None:
-    raw = socket.create_connection(("127.0.0.1", driver.service.port))
-    introduce(raw, SECRET, Claim("slot", 1, "0"))
+    raw = registered(driver)
     send_frame(raw, b"\x92\xa4Evil\x80")
     kind, _, reason = driver.next()
     assert kind == "lost"

@@ -25,7 +25,7 @@ def run(schedule: Callable[[EventLoop, MonotonicClock, list[str]], None], wanted
     loop.post(lambda: schedule(loop, clock, seen))
     loop.start()
     assert enough.wait(5), seen
-    loop.stop()
+    assert loop.stop(5.0)
     return seen
 
 

@@ -13,10 +13,18 @@ import pytest
 from faults.toxiproxy.client import ToxiproxyClient
 from faults.toxiproxy.embedded import EmbeddedServer
 from reference_impl.errors import UsageError
-from reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
+from reference_impl.protocol.messages import DeclineCheckpoint
 from reference_impl.spark.control_link import ControlLink
 from reference_impl.spark.coordinator_service import CoordinatorService
-from reference_impl.spark.handshake import Claim, HandshakeRefused, NotAdmitted, accept_peer, new_secret
+from reference_impl.spark.handshake import (
+    Claim,
+    HandshakeRefused,
+    NotAdmitted,
+    Unanswered,
+    accept_peer,
+    new_secret,
+)
 from reference_impl.spark.link_messages import Heartbeat
 from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 from reference_impl.spark.options import SparkOptions
@@ -54,6 +62,44 @@ def test_at_the_bound_the_last_error_is_raised() -> None:
 
     with pytest.raises(ConnectionLost, match="nobody there"):
         reach(connect, 0.25, threading.Event().wait)
+
+
+@contextmanager
+def unanswering() -> Iterator[tuple[str, int]]:
+    """A server that takes proofs and closes the connection without an answer."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                send_frame(connection, bytes(32))
+                receive_frame(connection)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listener.getsockname()
+    thread.join()
+    listener.close()
+
+
+def test_who_may_have_been_let_in_asks_again_only_where_that_is_safe() -> None:
+    pauses: list[float] = []
+    with unanswering() as (host, port):
+
+        def connect(_left_s: float) -> Any:
+            return connect_channel(CHANNEL, host, port, ATTEMPT, SECRET, 5.0)
+
+        def stop(seconds: float) -> bool:
+            pauses.append(seconds)
+            return True
+
+        with pytest.raises(Unanswered):
+            reach(connect, 60.0, stop, (NotAdmitted, Unanswered))
+        assert pauses == []
+        with pytest.raises(Unanswered):
+            reach(connect, 60.0, stop)
+        assert len(pauses) == 1
 
 
 @pytest.mark.parametrize("stops", [True, False])
@@ -132,6 +178,42 @@ def test_answers_to_heartbeats_are_enough_to_go_on_and_no_message_for_the_subtas
         link.start_reading(heard.append, lambda _reason: None)
         assert not link.ends_within(1.0)
     assert heard == []
+
+
+def test_a_blocked_send_does_not_hide_that_the_coordinator_is_silent() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    accepted: list[socket.socket] = []
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        accept_peer(connection, SECRET, lambda _claim: "")
+        accepted.append(connection)  # and never read from
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    link = ControlLink.connect(
+        listener.getsockname(), SECRET, Claim("slot", 1, "0"), 0.02, 5.0, silence_s=0.3
+    )
+    thread.join()
+    large = DeclineCheckpoint(ATTEMPT, CheckpointId(1), SubtaskId("totals", 0), "x" * (8 << 20))
+    reasons: list[str] = []
+
+    def send_for_ever() -> None:
+        try:
+            while True:
+                link.send(large)
+        except SubtaskCancelled as error:
+            reasons.append(str(error))
+
+    sender = threading.Thread(target=send_for_ever)
+    sender.start()
+    sender.join(5.0)
+    ended = list(reasons)
+    link.close()
+    accepted[0].close()
+    listener.close()
+    assert len(ended) == 1
+    assert "the coordinator is gone" in ended[0]
 
 
 @pytest.fixture(name="proxies")

@@ -1,0 +1,76 @@
+"""What both TCP servers of a job do: accept peers that have proven nothing yet, a bounded number at a time."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from reference_impl.spark.wire import ConnectionLost
+
+_MOST_UNPROVEN_PEERS = 64
+_ACCEPT_AGAIN_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+def shut(connection: socket.socket) -> None:
+    """End a connection so that threads blocked on it wake up, and close it. Harmless twice."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        _log.debug("the connection was closed already")
+    connection.close()
+
+
+def bound_sends(connection: socket.socket, timeout_s: float) -> None:
+    """Let a send fail during which the peer took nothing for so long."""
+    milliseconds = int(1000 * timeout_s)
+    timeout = struct.pack("ll", milliseconds // 1000, milliseconds % 1000 * 1000)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+
+class Listener:
+    """A listening socket, from which each peer is handed on with a place that it gives back once it is proven."""
+
+    def __init__(self, host: str, backlog: int) -> None:
+        """Listen on a free port of an address; raises ConnectionLost if it cannot be bound."""
+        try:
+            self._socket = socket.create_server((host, 0), backlog=backlog)
+        except OSError as error:
+            raise ConnectionLost(f"cannot listen on {host}: {error}") from error
+        self.host = host
+        self.port: int = self._socket.getsockname()[1]
+        self._closed = threading.Event()
+        self._unproven = threading.BoundedSemaphore(_MOST_UNPROVEN_PEERS)
+
+    def accept_each(self, serve: Callable[[socket.socket], None]) -> None:
+        """Hand on every peer that comes, until the listener is closed; ``serve`` must not block, and must see to it
+        that ``proven`` is called once for each.
+        """
+        while True:
+            try:
+                connection, address = self._socket.accept()
+            except OSError as error:
+                if self._closed.is_set():
+                    return
+                # Out of file descriptors, say, or the peer left at once: the next one may be luckier.
+                _log.warning("a peer could not be accepted: %s", error)
+                self._closed.wait(_ACCEPT_AGAIN_S)
+                continue
+            if self._unproven.acquire(blocking=False):
+                serve(connection)
+            else:
+                _log.warning("refused %s: too many peers that have proven nothing", address)
+                connection.close()
+
+    def proven(self) -> None:
+        """Take note that a peer has proven itself, or was refused: its place is free."""
+        self._unproven.release()
+
+    def close(self) -> None:
+        """Accept nobody any more. Closing twice is harmless."""
+        self._closed.set()
+        shut(self._socket)
