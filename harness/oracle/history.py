@@ -25,6 +25,7 @@ placement  c        ok       ``attempt, hosts, slots, homes``: where each subtas
 restore    subtask  ok       ``attempt, checkpoint, files``: which copy served each state file (LOC-4); a file is
                              ``operator, path, key_groups, served_by, reason, copy_of``
 job        c        ok, fail ``reason``: the job finished, or gave up
+job        c        info     ``reason``, and ``bound_ms`` if the trial's bound came before the job's end
 fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
 heal       nemesis  all      likewise; ok: a fault that lasts for a time was undone
 ========== ======== ======== ===========================================================================

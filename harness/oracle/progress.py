@@ -59,6 +59,11 @@ class Progress:
                 summary = (
                     f"the trial was over before this healed, and nothing was demanded till then: {blocking}"
                 )
+            case End.STUCK if (lately := self._advanced_lately(context)) is not None:
+                verdict = Verdict.UNKNOWN
+                summary = (
+                    f"{history.end_reason}, and the job was still advancing: {lately}; give it more time"
+                )
             case End.STUCK:
                 waits = f"; it waits for {', '.join(history.pending)}" if history.pending else ""
                 verdict, summary = Verdict.INVALID, f"the job is stuck: {history.end_reason}{waits}"
@@ -88,10 +93,10 @@ class Progress:
             return Verdict.VALID, "the job finished; checkpointing is off"
         faults = [o.time_ms for o in context.history.operations if _is_fired_fault(o)]
         completed = [o.time_ms for o in context.history.operations if _is_completion(o)]
-        if not faults:
-            if completed:
-                return Verdict.VALID, f"the job finished with {len(completed)} checkpoints completed"
+        if not completed and not self._restored(context):
             return Verdict.INVALID, "the job finished without a single checkpoint, though checkpointing is on"
+        if not faults:
+            return Verdict.VALID, f"the job finished with {len(completed)} checkpoints completed"
         late_ms = _late_after_healing(context, completed)
         if late_ms is not None:
             bound = context.plan.limits.progress_ms
@@ -108,13 +113,37 @@ class Progress:
             return Verdict.VALID, "the job finished; the checkpoint restored last covers the whole input"
         return Verdict.INVALID, "the job finished, but no checkpoint completed after the last fault"
 
+    def _restored(self, context: TrialContext) -> list[int]:
+        """Return which checkpoint each attempt was restored from, those left out that began without one."""
+        started = [
+            o.value.get("restored_checkpoint") for o in context.history.operations if _is_deployment(o)
+        ]
+        return [checkpoint for checkpoint in started if checkpoint is not None]
+
+    def _advanced_lately(self, context: TrialContext) -> str | None:
+        """Say how far a job came shortly before the trial's bound, or return None if it stood still or ran in circles.
+
+        Shortly: within ``limits.progress_ms``, and within the second half of the trial.
+        """
+        history = context.history
+        bound_ms = next((o.time_ms for o in history.operations if _is_bound(o)), None)
+        if bound_ms is None:
+            return None
+        since_ms = bound_ms - min(context.plan.limits.progress_ms, bound_ms / 2)
+        completed = {o.value["checkpoint"]: o.time_ms for o in history.operations if _is_completion(o)}
+        begin = sum(extent.start for extent in self._input.extents.values())
+        earlier, later = [begin], [begin]
+        for view in history.checkpoints:
+            reached = earlier if completed.get(view.checkpoint, 0.0) < since_ms else later
+            reached.append(sum(view.positions.values()))
+        gained = max(later) - max(earlier)
+        if gained <= 0:
+            return None
+        return f"{gained} records came into checkpoints within the last {bound_ms - since_ms:.0f} ms"
+
     def _restored_at_the_end(self, context: TrialContext) -> bool:
         """Tell whether the last attempt began where the input ends."""
-        restored = [
-            operation.value.get("restored_checkpoint")
-            for operation in context.history.operations
-            if _is_deployment(operation)
-        ]
+        restored = self._restored(context)
         ends = {name: extent.end for name, extent in self._input.extents.items()}
         for view in context.history.checkpoints:
             if restored and view.checkpoint == restored[-1]:
@@ -235,6 +264,11 @@ def _is_fired_fault(operation: Operation) -> bool:
 
 def _is_healing(operation: Operation) -> bool:
     return operation.operation == "heal" and operation.outcome is Outcome.OK
+
+
+def _is_bound(operation: Operation) -> bool:
+    """Tell whether this is where the trial's bound ended it; a job with nothing left to do ends before."""
+    return operation.operation == "job" and "bound_ms" in operation.value
 
 
 def _is_deployment(operation: Operation) -> bool:

@@ -19,6 +19,8 @@ class Scheduler:
         self.now = 0.0
         self.stopped = False
         """Set by a step to end ``run`` after it."""
+        self.timed_out = False
+        """Whether ``run`` ended at its bound, with something left to do."""
         self._until_ms = 0.0
         self._sequence = 0
         self._queue: list[tuple[float, int, Callable[..., None], Any]] = []
@@ -48,6 +50,7 @@ class Scheduler:
             time_ms, _, action, argument = step
             if time_ms > until_ms:
                 heapq.heappush(queue, step)
+                self.now, self.timed_out = until_ms, True
                 break
             self.now = time_ms
             action(argument)

@@ -170,11 +170,11 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
         end, reason = End.FAILED, driver.reason
     else:
         end = End.STUCK
-        reason = (
-            "nothing is left to do" if world.scheduler.now < world.plan.limits.virtual_ms else "time is up"
-        )
+        bound_ms = world.plan.limits.virtual_ms
+        reason = f"no end within {bound_ms} ms" if world.scheduler.timed_out else "nothing is left to do"
     if not in_time:
-        books.note("job", Outcome.INFO, {"reason": reason})
+        bound = {"bound_ms": bound_ms} if world.scheduler.timed_out else {}
+        books.note("job", Outcome.INFO, {"reason": reason, **bound})
     files = world.read_only_files()
     storage = FileCheckpointStorage(files, world.graph.name, CHECKPOINTS)
     return History(

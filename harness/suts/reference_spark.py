@@ -360,7 +360,7 @@ class ReferenceSpark:
         duration_ms = watcher.now_ms()
         books = watcher.books
         if end is End.STUCK:
-            books.note("job", Outcome.INFO, {"reason": reason})
+            books.note("job", Outcome.INFO, {"reason": reason, "bound_ms": plan.limits.wall_s * 1000})
         output, query = self._output(workload, plan, source, root / OUTPUT)
         recoveries = watcher.kill_to_first_record_ms()
         history = History(

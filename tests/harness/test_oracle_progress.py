@@ -67,6 +67,45 @@ def test_a_stuck_job_is_invalid_and_names_what_is_pending() -> None:
     assert finding.examples == ("ack of totals[1] for checkpoint 3",)
 
 
+def test_checkpointing_that_never_worked_is_invalid_under_a_healed_fault_too() -> None:
+    """A fault after which nothing had to recover excuses a missing checkpoint, but not that there never was one."""
+    book = Book().attempt(1).fault().healing()
+    assert judge(book, faults=(KILL,)).verdict is Verdict.INVALID
+    assert judge(book.checkpoint(1), faults=(KILL,)).verdict is Verdict.VALID
+    # The coordinator may die over a checkpoint that is durable, and nobody saw it complete.
+    restored = Book().attempt(1).fault().attempt_failed(1).attempt(2, restored=1)
+    plan = a_plan(faults=(KILL,))
+    context = a_context(plan, restored, views=(right_view(plan, 1, positions_at(plan, 1)),))
+    assert Progress(input_of(plan)).check(context).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("shares", "bound", "verdict"),
+    [
+        ((0.25, 0.5), True, Verdict.UNKNOWN),
+        ((0.5, 0.5), True, Verdict.INVALID),
+        ((0.5, 0.25), True, Verdict.INVALID),
+        ((0.25, 0.5), False, Verdict.INVALID),
+    ],
+    ids=["advancing", "standing still", "in circles", "with nothing left to do"],
+)
+def test_a_job_that_the_bound_cut_off_is_stuck_unless_it_was_still_advancing(
+    shares: tuple[float, float], bound: bool, verdict: Verdict
+) -> None:
+    plan = a_plan()
+    book = Book().attempt(1).checkpoint(1)
+    for _ in range(20):
+        book.write("point", Outcome.OK)
+    book.checkpoint(2)
+    book.write("job", Outcome.INFO, reason="no end", **({"bound_ms": 30} if bound else {}))
+    views = tuple(right_view(plan, n, positions_at(plan, share)) for n, share in enumerate(shares, 1))
+    finding = Progress(input_of(plan)).check(a_context(plan, book, End.STUCK, views=views))
+    assert finding.verdict is verdict
+    assert ("records came into checkpoints within the last" in finding.summary) == (
+        verdict is Verdict.UNKNOWN
+    )
+
+
 def test_a_job_that_the_harness_could_not_run_is_unknown() -> None:
     assert judge(Book(), End.ERROR).verdict is Verdict.UNKNOWN
 

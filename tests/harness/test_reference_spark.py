@@ -20,6 +20,7 @@ from faults.vocabulary import (
 )
 from harness.oracle.history import End
 from harness.oracle.verdict import Verdict
+from harness.plan import CheckpointPlan
 from harness.suts.mutants import MUTANTS
 from harness.suts.reference_spark import ReferenceSpark, SparkOutcome
 from harness.suts.spark_targets import LostHost, SignalledProcess
@@ -74,9 +75,12 @@ def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
     system: ReferenceSpark, tmp_path: Path
 ) -> None:
     plan = next(MUTANTS["AL-01"].plans("spark"))
-    slow = msgspec.structs.replace(plan.workload, records_per_second=10)
     plan = msgspec.structs.replace(
-        plan, mutant=None, workload=slow, limits=msgspec.structs.replace(plan.limits, wall_s=6)
+        plan,
+        mutant=None,
+        workload=msgspec.structs.replace(plan.workload, records_per_second=10),
+        checkpoints=CheckpointPlan(interval_ms=600_000),
+        limits=msgspec.structs.replace(plan.limits, wall_s=6),
     )
     record = run_trial(plan, system, tmp_path)
     assert record.end == End.STUCK.value

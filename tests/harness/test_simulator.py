@@ -323,6 +323,10 @@ def test_a_bound_that_comes_first_ends_in_stuck_with_what_is_pending(tmp_path: P
     limits = msgspec.structs.replace(TrialPlan().limits, virtual_ms=20)
     history = run(TrialPlan(limits=limits), tmp_path).history
     assert history.end is End.STUCK
+    assert history.end_reason == "no end within 20 ms"
+    assert [(o.time_ms, o.value["bound_ms"]) for o in history.operations if o.operation == "job"] == [
+        (20.0, 20)
+    ]
     assert any("input not consumed" in line or "not yet running" in line for line in history.pending)
 
 
