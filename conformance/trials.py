@@ -53,7 +53,7 @@ def explain(trial: Trial) -> str:
         f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults
     ]
     lines += ["plan:", to_json(record.plan).rstrip()]
-    lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.system}")
+    lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.opened_as}")
     return "\n".join(lines)
 
 

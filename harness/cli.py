@@ -58,7 +58,11 @@ JsonOption = Annotated[
 ]
 SystemOption = Annotated[
     str | None,
-    typer.Option("--system", metavar="S", help="reference-simulated (the default) or reference-spark."),
+    typer.Option(
+        "--system",
+        metavar="S",
+        help="reference-simulated (the default), reference-spark, or package.module:Factory.",
+    ),
 ]
 StateBackendOption = Annotated[
     str | None,
@@ -218,7 +222,7 @@ def replay(
     console = _console(as_json)
     sources = replaying.sources_of(path)
     recorded = sources[0].recorded
-    name = system or (recorded.system if recorded is not None else DEFAULT_SYSTEM)
+    name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
     replayed = []
     with _opened(name) as deployed:
         for source in sources:
@@ -250,7 +254,7 @@ def replay(
 @app.command()
 def report(
     run_directory: Annotated[
-        Path, typer.Argument(metavar="RUN_DIR", help="A run directory, or where they lie.")
+        Path, typer.Argument(metavar="RUN_DIR", help="A run directory, or the directory that contains them.")
     ],
     as_json: JsonOption = False,
 ) -> None:

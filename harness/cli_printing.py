@@ -52,7 +52,7 @@ def print_campaign(console: Console, record: CampaignRecord, path: Path, file: P
         console.print(f"interrupted after {record.trials} trials; they are kept", markup=False)
     for number in record.failing[:3]:
         plan = record.shrunk.get(str(number), f"trials/{number:05d}/plan.json")
-        command = f"barrier-tck replay {path / plan} --system {record.system}"
+        command = f"barrier-tck replay {path / plan} --system {record.opened_as}"
         versions = record.environment
         console.print(
             f"repeat trial {number}: {command}   (seed {record.seed}, barrier-tck {versions['barrier-tck']}, "
@@ -86,7 +86,8 @@ def print_replayed(console: Console, one: Any) -> None:
     was = f" (recorded: {recorded.verdict.value})" if recorded is not None else ""
     console.print(f"{one.source.path}: {record.verdict.value}{was}", markup=False)
     if record.trace_digest is not None:
-        console.print(f"  trace {record.trace_digest[:16]}, the same as before", markup=False)
+        compared = "the same as recorded" if recorded is not None else "the same in both runs"
+        console.print(f"  trace {record.trace_digest[:16]}, {compared}", markup=False)
     for finding in record.findings:
         if finding.verdict is not Verdict.VALID:
             console.print(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}", markup=False)

@@ -151,6 +151,8 @@ class TrialRecord(msgspec.Struct, frozen=True):
     environment: dict[str, str] = {}
     measurements: dict[str, float] = {}
     """Named numbers worth showing, units in the name, for instance ``kill_to_first_record_ms``."""
+    opened_as: str = ""
+    """What ``--system`` opens the system by; empty in records of older versions."""
 
     @property
     def faults_fired(self) -> int:
@@ -199,6 +201,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     """Trials that were not valid, worst first."""
     shrunk: dict[str, str] = {}
     """Trial number -> path of the smallest failing plan, relative to the run directory."""
+    opened_as: str = ""
+    """What ``--system`` opens the system by; empty in records of older versions."""
 
 
 class TrialSummary(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from harness.oracle.verdict import Finding, Verdict
 from harness.phases import Course, with_phases
 from harness.plan import TrialPlan, to_builtins
 from harness.record import RECORD_VERSION, TrialRecord, restores_of
+from harness.suts.registry import reference_of
 from harness.suts.system import SystemUnderTest, TrialOutcome
 
 
@@ -79,6 +80,7 @@ def execute(
         version=RECORD_VERSION,
         trial=trial,
         system=system.name,
+        opened_as=reference_of(system),
         world=system.world,
         plan=plan,
         verdict=verdict,
@@ -169,6 +171,7 @@ def _record_of_failure(
         version=RECORD_VERSION,
         trial=trial,
         system=system.name,
+        opened_as=reference_of(system),
         world=system.world,
         plan=plan,
         verdict=finding.verdict,

@@ -19,7 +19,7 @@ _TITLES = {
 _MEANINGS = {
     "certified": "Every property that this level requires was checked and holds.",
     "failed": "At least one property is violated; the smallest failing sequence is shown.",
-    "unknown": "Nobody can say: something that the level requires could not be checked. It is not a pass.",
+    "unknown": "No verdict is possible: something that the level requires could not be checked. It is not a pass.",
 }
 _CLASSES = {
     "certified": "valid",

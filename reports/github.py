@@ -10,7 +10,7 @@ from harness.oracle.verdict import Verdict
 from reports.loading import Run
 from reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
 from reports.ranking import RankedFinding, ranked_findings
-from reports.wording import MEANING, SYMBOL, duration, one_line, plural, replay_command
+from reports.wording import MEANING, SYMBOL, duration, one_line, plural
 
 ANNOTATIONS_MAX = 10
 """GitHub shows ten errors of a step and drops the others."""
@@ -43,7 +43,7 @@ def _title(entry: RankedFinding) -> str:
 
 
 def _replay(run: Run, entry: RankedFinding) -> str:
-    command = replay_command(run.plan_path(entry.trial.trial))
+    command = run.replay_command(entry.trial.trial)
     return "no plan of this trial was kept" if command is None else f"replay: {one_line(command)}"
 
 

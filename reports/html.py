@@ -187,7 +187,7 @@ def _tiles(run: Run) -> tuple[tuple[str, str], ...]:
 def _view(run: Run, entry: RankedFinding, linked: set[int]) -> FindingView:
     """Return one finding as the page shows it."""
     number = entry.trial.trial
-    command = wording.replay_command(run.plan_path(number))
+    command = run.replay_command(number)
     return FindingView(number, entry.finding, number in linked, command)
 
 
@@ -208,7 +208,7 @@ def _section(run: Run, record: TrialRecord) -> TrialSection:
         verdict=verdict_of(summary),
         faults=planned_faults(record),
         recoveries=recoveries(record),
-        command=wording.replay_command(run.plan_path(record.trial)),
+        command=run.replay_command(record.trial),
         plan=to_json(record.plan),
         figure=timeline(record),
     )

@@ -19,6 +19,7 @@ from harness.errors import UsageProblem
 from harness.oracle.verdict import Verdict
 from harness.plan import PLAN_VERSION
 from harness.record import RECORD_VERSION, CampaignRecord, FaultRecord, TrialRecord, TrialSummary, summary_of
+from reports.wording import replay_command
 
 _Decoded = TypeVar("_Decoded")
 
@@ -70,6 +71,10 @@ class Run:
             return self.directory / shrunk
         kept = trial_directory(self.directory, trial) / "plan.json"
         return kept if kept.is_file() else None
+
+    def replay_command(self, trial: int) -> str | None:
+        """Return the exact command line that replays a trial, or None if no plan of it was kept."""
+        return replay_command(self.plan_path(trial), self.campaign.opened_as or self.campaign.system)
 
 
 def verdict_of(trial: TrialSummary) -> Verdict:

@@ -23,7 +23,7 @@ from reports.matrix import (
     unchecked_clauses,
 )
 from reports.ranking import ranked_findings, trial_finding
-from reports.wording import median, percentile, printable, replay_command
+from reports.wording import median, percentile, printable
 
 REPORT_VERSION = 1
 
@@ -87,7 +87,7 @@ def as_object(run: Run) -> dict[str, Any]:
 
 def _replay(run: Run, trial: TrialSummary) -> str | None:
     """Return the command line that replays a trial."""
-    return replay_command(run.plan_path(trial.trial))
+    return run.replay_command(trial.trial)
 
 
 def phase_fault_cells(run: Run) -> dict[str, int]:
@@ -175,7 +175,7 @@ def _cases(run: Run, trial: TrialSummary) -> list[junitparser.TestCase]:
         "plan": "" if plan is None else str(plan),
     }
     group = f"{run.campaign.system}.trial-{trial.trial:05d}"
-    command = replay_command(plan)
+    command = run.replay_command(trial.trial)
     return [_case(finding, group, trial.wall_seconds / len(findings), facts, command) for finding in findings]
 
 

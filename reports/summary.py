@@ -23,7 +23,6 @@ from reports.wording import (
     one_line,
     plural,
     printable,
-    replay_command,
 )
 
 FINDINGS_MAX = 5
@@ -110,7 +109,7 @@ def _print_finding(run: Run, entry: RankedFinding, console: Console) -> None:
     lines += [Text(f"- {one_line(example)}") for example in finding.examples[:_EXAMPLES_MAX]]
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
-    command = replay_command(run.plan_path(entry.trial.trial))
+    command = run.replay_command(entry.trial.trial)
     # A command line must survive copying: no wrapping, no padding to the terminal's width.
     text = Text(f"  {printable(command)}" if command else "  No plan of this trial was kept.", style="cyan")
     console.print(text, soft_wrap=True)

@@ -13,7 +13,7 @@ from harness.oracle.verdict import Verdict
 MEANING = {
     Verdict.VALID: "Every property that was checked holds.",
     Verdict.UNKNOWN: (
-        "Nobody can say. A planned fault did not fire, a checker could not decide or crashed, or nothing was"
+        "No verdict is possible. A planned fault did not fire, a checker could not decide or crashed, or nothing was"
         " checked. It is not a pass."
     ),
     Verdict.INVALID: "At least one property is violated; an example is shown.",
@@ -98,6 +98,6 @@ def median(values: Sequence[float]) -> float:
     return float(statistics.median(values))
 
 
-def replay_command(plan: Path | None) -> str | None:
-    """Return the exact command line that replays a plan, or None if no plan was kept."""
-    return None if plan is None else f"barrier-tck replay {shlex.quote(str(plan))}"
+def replay_command(plan: Path | None, system: str) -> str | None:
+    """Return the exact command line that replays a plan on a system, or None if no plan was kept."""
+    return None if plan is None else shlex.join(["barrier-tck", "replay", str(plan), "--system", system])

@@ -126,7 +126,7 @@ def test_replay_in_the_readme_finds_what_is_shown(
     assert run(["replay", str(plan)]) == 1
     printed = capsys.readouterr().out.splitlines()
     shown = readme_block(r"barrier-tck replay runs/mutants-[\d-]+/SO-02\.json")
-    assert "invalid" in shown[0] and "the same as before" in shown[1]
+    assert "invalid" in shown[0] and "the same in both runs" in shown[1]
     assert not [line for line in shown[2:] if line not in printed]
 
 

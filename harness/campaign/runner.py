@@ -25,6 +25,7 @@ from harness.oracle.checker import Checker
 from harness.oracle.verdict import Finding, Verdict
 from harness.plan import TrialPlan
 from harness.record import RECORD_VERSION, CampaignRecord, TrialRecord
+from harness.suts.registry import reference_of
 from harness.suts.system import Capability, SystemUnderTest
 from harness.trial import TrialResult, execute
 
@@ -214,6 +215,7 @@ class _Campaign:
             version=RECORD_VERSION,
             name=self._configuration.name,
             system=self._system.name,
+            opened_as=reference_of(self._system),
             seed=self._configuration.seed,
             verdict=tally.verdict(),
             trials=tally.trials,

@@ -25,7 +25,7 @@ def add_certify_command(
             typer.Argument(metavar="MODULE:NAME", help="What makes the backend, or: heap, rocksdb."),
         ] = None,
         level: Annotated[
-            str, typer.Option("--level", metavar="contract|crash|chaos", help="How far.")
+            str, typer.Option("--level", metavar="contract|crash|chaos", help="Highest level to certify.")
         ] = "crash",
         seed: Annotated[
             int, typer.Option("--seed", metavar="N", help="Seed of all drawn examples.")
@@ -34,10 +34,15 @@ def add_certify_command(
             Path, typer.Option("--out", metavar="DIR", help="Where the new run directory is created.")
         ] = Path("runs"),
         require: Annotated[
-            str, typer.Option("--require", metavar="NAME,...", help="Capabilities that it must declare.")
+            str,
+            typer.Option("--require", metavar="NAME,...", help="Capabilities that the backend must declare."),
         ] = "",
         spark: Annotated[
-            bool, typer.Option("--spark/--no-spark", help="Without Spark the level chaos is not reached.")
+            bool,
+            typer.Option(
+                "--spark/--no-spark",
+                help="Run trials on a Spark cluster for the level chaos, or stop below it.",
+            ),
         ] = True,
         strength: Annotated[
             bool,

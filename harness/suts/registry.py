@@ -5,7 +5,9 @@ A system from elsewhere needs no entry here: ``package.module:Factory`` names it
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import weakref
 from collections.abc import Callable
 
 from harness.errors import UsageProblem
@@ -19,6 +21,9 @@ _FACTORIES: dict[str, tuple[str, str]] = {
     "reference-spark": ("harness.suts.reference_spark", "ReferenceSpark"),
 }
 """Name -> (module, factory in it), imported on first use."""
+
+_opened: weakref.WeakKeyDictionary[SystemUnderTest, str] = weakref.WeakKeyDictionary()
+"""Systems from elsewhere, and what they were opened as."""
 
 
 def require_system(name: str) -> None:
@@ -36,10 +41,25 @@ def open_system(name: str) -> SystemUnderTest:
     """Make a system; the caller closes it. Raises UsageProblem for a name that leads to none."""
     require_system(name)
     if name not in _FACTORIES:
-        return _imported(name)()
+        system = _imported(name)()
+        with contextlib.suppress(TypeError):  # it may forbid weak references
+            _opened[system] = name
+        return system
     module, factory = _FACTORIES[name]
     make: Callable[[], SystemUnderTest] = getattr(importlib.import_module(module), factory)
     return make()
+
+
+def reference_of(system: SystemUnderTest) -> str:
+    """Return what opens such a system again: not always the name that it gives itself.
+
+    A system that was not opened here is told by its class, unless it is one of ours.
+    """
+    with contextlib.suppress(TypeError, KeyError):
+        return _opened[system]
+    kind = type(system)
+    own = {factory: name for name, factory in _FACTORIES.items()}
+    return own.get((kind.__module__, kind.__qualname__), f"{kind.__module__}:{kind.__qualname__}")
 
 
 def _is_reference(name: str) -> bool:

@@ -2,8 +2,8 @@
 
 One connection per slot, for the slot's whole life. Reader threads decode and hand on; every decision is made
 on the coordinator's event loop. Only slots of the current attempt are let in, and what comes over a
-connection of an older one is dropped (REC-2). The end of a connection, or five seconds of silence, is the end
-of its subtask. Heartbeats are answered, so that silence is noticed at the other end, too.
+connection of an older one is dropped (REC-2). The end of a connection, or silence for longer than the
+heartbeat timeout, is the end of its subtask. Heartbeats are answered, so that silence is noticed at the other end, too.
 """
 
 from __future__ import annotations

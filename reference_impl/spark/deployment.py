@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,10 @@ from reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from reference_impl.runtime.components import Components
 from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
 from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.runtime.subtask_driver import SubtaskDeployment
 from reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
 from reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
 from reference_impl.spark.handshake import new_secret
 from reference_impl.spark.link_messages import (
-    ChannelAddress,
     DeploySubtask,
     FirstRecords,
     PointReached,
@@ -50,7 +48,8 @@ from reference_impl.spark.link_messages import (
 )
 from reference_impl.spark.observer import JobObserver, SubtaskProcess
 from reference_impl.spark.options import SparkOptions
-from reference_impl.spark.routes import ChannelEnds, CoordinatorAddress, DirectRoutes, Routes
+from reference_impl.spark.placing import addresses, deployment_of, process_of
+from reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
 from reference_impl.spark.stage import BarrierStage, StageOutcome
 from reference_impl.spark.subtask_process import SubtaskProgram
 from reference_impl.spark.warming import ExecutorWarmer
@@ -375,53 +374,18 @@ class SparkJobRunner:
             connection.subtask = subtask
             attempt.placed[subtask] = connection
         processes = {
-            subtask: _process_of(subtask, attempt.number, offers[slot.number])
+            subtask: process_of(subtask, attempt.number, offers[slot.number])
             for subtask, slot in chosen.items()
         }
         self._processes = processes
         self._observer.subtasks_placed(attempt.number, processes)
         offer_of = {subtask: offers[slot.number] for subtask, slot in chosen.items()}
-        outputs = self._addresses(attempt.number, offer_of)
+        outputs = addresses(AttemptNumber(attempt.number), self._graph, offer_of, self._routes)
         for subtask, connection in attempt.placed.items():
-            deployment = self._deployment_of(subtask, attempt)
-            connection.send(DeploySubtask(deployment, outputs[subtask], self._watched, self._clock.now_ms()))
-
-    def _addresses(
-        self, attempt: int, offers: Mapping[SubtaskId, SlotOffer]
-    ) -> dict[SubtaskId, tuple[ChannelAddress, ...]]:
-        """Return where each subtask connects to, in the order of its output channels."""
-        channels = {subtask: self._graph.outputs_of(subtask) for subtask in offers}
-        listed = [channel for outputs in channels.values() for channel in outputs]
-        asked = [
-            (
-                ChannelEnds(
-                    AttemptNumber(attempt),
-                    channel,
-                    offers[channel.sender].host,
-                    offers[channel.receiver].host,
-                ),
-                (offers[channel.receiver].host, offers[channel.receiver].data_port),
+            deployment = deployment_of(
+                subtask, self._graph.name, AttemptNumber(attempt.number), self._config, attempt.restore
             )
-            for channel in listed
-        ]
-        addresses = {
-            channel: ChannelAddress(channel, host, port)
-            for channel, (host, port) in zip(listed, self._routes.to_channels(asked), strict=True)
-        }
-        return {
-            subtask: tuple(addresses[channel] for channel in outputs) for subtask, outputs in channels.items()
-        }
-
-    def _deployment_of(self, subtask: SubtaskId, attempt: _Attempt) -> SubtaskDeployment:
-        restore = attempt.restore
-        return SubtaskDeployment(
-            job=self._graph.name,
-            subtask=subtask,
-            attempt=AttemptNumber(attempt.number),
-            config=self._config,
-            restore=restore.snapshot_of(subtask) if restore is not None else None,
-            restored_checkpoint=restore.checkpoint if restore is not None else None,
-        )
+            connection.send(DeploySubtask(deployment, outputs[subtask], self._watched, self._clock.now_ms()))
 
     def _stage_ended(self, number: int, outcome: StageOutcome) -> None:
         attempt = self._attempt
@@ -509,9 +473,3 @@ class SparkJobRunner:
         if self._service is None:
             raise UsageError("the runner was not started; call start() first")
         return self._service
-
-
-def _process_of(subtask: SubtaskId, attempt: int, offer: SlotOffer) -> SubtaskProcess:
-    return SubtaskProcess(
-        subtask, attempt, offer.host, offer.worker_pid, offer.executor_pid, offer.executor_id, offer.slot
-    )

@@ -136,6 +136,19 @@ def test_a_failing_trial_leaves_one_line_that_repeats_it(
     assert cli.run(["report", str(tmp_path), "--json"]) == 1
 
 
+def test_a_trial_of_a_system_from_elsewhere_is_repeated_on_that_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = "conformance.meta_tests.do_nothing:DoNothing"
+    assert cli.run(["campaign", "--system", system, "--trials", "1", "--out", str(tmp_path)]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("repeat trial 0:")]
+    assert cli.run([*line.partition("barrier-tck ")[2].partition("   (")[0].split()]) == 1
+    assert "the job finished without a single checkpoint" in capsys.readouterr().out
+    (run,) = tmp_path.iterdir()
+    assert f" --system {system}" in (run / "report.html").read_text()
+    assert cli.run(["replay", str(run)]) == 1
+
+
 def test_a_plan_alone_is_replayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     use(monkeypatch, FakeSystem())
     write(TrialPlan(), tmp_path / "plan.json")

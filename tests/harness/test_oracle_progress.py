@@ -97,7 +97,8 @@ def test_a_job_that_the_bound_cut_off_is_stuck_unless_it_was_still_advancing(
     for _ in range(20):
         book.write("point", Outcome.OK)
     book.checkpoint(2)
-    book.write("job", Outcome.INFO, reason="no end", **({"bound_ms": 30} if bound else {}))
+    cut_off: dict[str, Any] = {"bound_ms": 30} if bound else {}
+    book.write("job", Outcome.INFO, reason="no end", **cut_off)
     views = tuple(right_view(plan, n, positions_at(plan, share)) for n, share in enumerate(shares, 1))
     finding = Progress(input_of(plan)).check(a_context(plan, book, End.STUCK, views=views))
     assert finding.verdict is verdict

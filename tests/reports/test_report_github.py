@@ -50,7 +50,10 @@ def test_a_summary_has_verdict_counts_findings_and_the_matrix(run: Run) -> None:
     text = step_summary(run)
     assert text.startswith("## ✗ INVALID: flights on reference-spark\n")
     assert "12 trials: 10 valid, 1 unknown, 1 invalid; 15 of 16 faults fired" in text
-    assert f"`replay: barrier-tck replay {run.directory}/trials/00006/plan.json`" in text
+    assert (
+        f"`replay: barrier-tck replay {run.directory}/trials/00006/plan.json --system reference-spark`"
+        in text
+    )
     assert "### Faults by phase: 6 of 18 cells hit" in text
     assert "| phase | kill executor | kill worker | crash coordinator |" in text
     assert "not valid: SNK-1 invalid" in text.replace("ALN-1 invalid, REC-1 invalid, ", "")

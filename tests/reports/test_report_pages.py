@@ -242,7 +242,9 @@ def test_the_json_has_the_campaigns_keys_and_numbers(run_directory: Path) -> Non
 
 def test_the_terminal_shows_the_replay_line_unbroken(run_directory: Path) -> None:
     printed = summary_text(run_directory, width=40)
-    assert f"  barrier-tck replay {run_directory}/trials/00006/plan.json\n" in printed
+    assert (
+        f"  barrier-tck replay {run_directory}/trials/00006/plan.json --system reference-spark\n" in printed
+    )
 
 
 def test_the_terminal_leads_with_the_verdict_and_the_counts(run_directory: Path) -> None:

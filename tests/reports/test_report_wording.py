@@ -62,9 +62,9 @@ def test_printable_text_is_fit_for_xml_and_terminals(text: str) -> None:
 @given(st.text(st.characters(blacklist_characters="/\0", blacklist_categories=["Cs"]), min_size=1))
 def test_a_replay_line_names_exactly_its_plan(name: str) -> None:
     plan = Path("runs") / name
-    command = wording.replay_command(plan)
+    command = wording.replay_command(plan, "package.module:System")
     assert command is not None
-    assert shlex.split(command) == ["barrier-tck", "replay", str(plan)]
+    assert shlex.split(command) == ["barrier-tck", "replay", str(plan), "--system", "package.module:System"]
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))

@@ -1,0 +1,62 @@
+"""From slots that offered themselves to what each subtask is told: its deployment, and where its channels go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reference_impl.config import JobConfig
+from reference_impl.ids import AttemptNumber, SubtaskId
+from reference_impl.operators.graph import JobGraph
+from reference_impl.protocol.messages import CompletedCheckpoint
+from reference_impl.runtime.subtask_driver import SubtaskDeployment
+from reference_impl.spark.link_messages import ChannelAddress, SlotOffer
+from reference_impl.spark.observer import SubtaskProcess
+from reference_impl.spark.routes import ChannelEnds, Routes
+
+
+def addresses(
+    attempt: AttemptNumber, graph: JobGraph, offers: Mapping[SubtaskId, SlotOffer], routes: Routes
+) -> dict[SubtaskId, tuple[ChannelAddress, ...]]:
+    """Return where each subtask connects to, in the order of its output channels.
+
+    ``offers`` is the slot of every subtask; ``routes`` may put a proxy before a receiver.
+    """
+    channels = {subtask: graph.outputs_of(subtask) for subtask in offers}
+    listed = [channel for outputs in channels.values() for channel in outputs]
+    asked = [
+        (
+            ChannelEnds(attempt, channel, offers[channel.sender].host, offers[channel.receiver].host),
+            (offers[channel.receiver].host, offers[channel.receiver].data_port),
+        )
+        for channel in listed
+    ]
+    found = {
+        channel: ChannelAddress(channel, host, port)
+        for channel, (host, port) in zip(listed, routes.to_channels(asked), strict=True)
+    }
+    return {subtask: tuple(found[channel] for channel in outputs) for subtask, outputs in channels.items()}
+
+
+def deployment_of(
+    subtask: SubtaskId,
+    job: str,
+    attempt: AttemptNumber,
+    config: JobConfig,
+    restore: CompletedCheckpoint | None,
+) -> SubtaskDeployment:
+    """Return what a subtask begins with; ``restore`` None: from the beginning of its input."""
+    return SubtaskDeployment(
+        job=job,
+        subtask=subtask,
+        attempt=attempt,
+        config=config,
+        restore=restore.snapshot_of(subtask) if restore is not None else None,
+        restored_checkpoint=restore.checkpoint if restore is not None else None,
+    )
+
+
+def process_of(subtask: SubtaskId, attempt: int, offer: SlotOffer) -> SubtaskProcess:
+    """Return where a subtask runs."""
+    return SubtaskProcess(
+        subtask, attempt, offer.host, offer.worker_pid, offer.executor_pid, offer.executor_id, offer.slot
+    )
