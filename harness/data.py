@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 DATA_VARIABLE = "BARRIER_TCK_DATA"
@@ -16,3 +19,14 @@ def data_directory() -> Path:
         return Path(data).absolute()  # Spark's processes work in other directories
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "barrier-tck"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that other processes respect: one makes a thing, and the others wait for it.
+
+    ``path`` is the lock's file, which stays. Raises OSError if it cannot be written.
+    """
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 import traceback
 from collections.abc import Sequence
@@ -23,7 +24,9 @@ from harness.phases import Course, with_phases
 from harness.plan import TrialPlan, to_builtins
 from harness.record import RECORD_VERSION, TrialRecord, restores_of
 from harness.suts.registry import reference_of
-from harness.suts.system import SystemUnderTest, TrialOutcome
+from harness.suts.system import KeepsLogs, SystemUnderTest, TrialOutcome
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,26 @@ def execute(
     checkers: Sequence[Checker] | None = None,
     trial: int = 0,
 ) -> TrialResult:
-    """Do as ``run_trial``, and return history and trace too; ``trial`` is the number in a campaign."""
+    """Do as ``run_trial``, and return history and trace too; ``trial`` is the number in a campaign.
+
+    If the trial is not VALID, the logs of a system that has any are below ``directory`` afterwards.
+    """
+    result = _execute(plan, system, directory, checkers, trial)
+    if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
+        try:
+            system.keep_logs(directory / "logs")
+        except OSError as error:
+            _log.warning("the logs of trial %d could not be kept: %s", trial, error)
+    return result
+
+
+def _execute(
+    plan: TrialPlan,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+    trial: int,
+) -> TrialResult:
     judges = standard_checkers(plan, system) if checkers is None else tuple(checkers)
     nemesis = Nemesis(plan.faults)
     started_at, started = datetime.now(UTC), time.monotonic()

@@ -13,7 +13,6 @@ of its configuration, another one for each cluster; its jars are therefore put i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import logging
 import os
@@ -31,7 +30,7 @@ import pyspark
 
 from harness.cluster.java import Java
 from harness.cluster.settings import import_path, spark_home
-from harness.data import data_directory
+from harness.data import data_directory, locked
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ def shared_classes(java: Java) -> SharedClasses | None:
         return classes
     try:
         classes.archive.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(classes.archive.with_suffix(".lock")):
+        with locked(classes.archive.with_suffix(".lock")):
             if not classes.archive.is_file():
                 _build(classes)
                 _prune(classes.archive)
@@ -110,14 +109,6 @@ def _classes_for(java: Java) -> SharedClasses:
     # As Spark's own class path begins.
     first = ":".join([*map(str, sorted(jars.glob("slf4j-api-*.jar"))), f"{jars}/*"])
     return SharedClasses(data_directory() / "class-data" / name, first)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that other processes respect: one makes the archive, and the others wait for it."""
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _build(classes: SharedClasses) -> None:

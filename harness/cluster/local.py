@@ -290,8 +290,8 @@ class LocalCluster:
         while len(executors := self.executors()) < count:
             if time.monotonic() > deadline:
                 raise OperatingError(
-                    f"{len(executors)} of {count} executors run after {timeout_s} s; "
-                    f"see the logs in {self.directory}."
+                    f"{len(executors)} of {count} executors run after {timeout_s:g} s; the logs of the workers may "
+                    "tell why, or this machine is too busy."
                 )
             time.sleep(_POLL_S)
         return executors
@@ -466,7 +466,7 @@ class LocalCluster:
             elif time.monotonic() > deadline:
                 problem = (
                     f"The Spark {name} {failure} within {self.config.startup_timeout_s:g} s; "
-                    "raise startup_timeout_s if this machine is busy."
+                    "this machine may be too busy."
                 )
             else:
                 time.sleep(_POLL_S)

@@ -258,19 +258,22 @@ class ReferenceSpark:
     def session(self) -> SparkSession:
         """Return the session on the cluster; both are started when first asked for."""
         if self._spark is None:
-            cluster = self._stack.enter_context(LocalCluster(self._config))
-            if self._prepared:
-                # A campaign is to come: its judge gets warm, and its Spark starts beside the cluster's.
-                self._start_judge(cluster, quick_start=False)
-            self._spark = self._stack.enter_context(
-                spark_session(cluster, "barrier-tck", dict(session_settings()))
-            )
-            self._cluster = cluster
+            with contextlib.ExitStack() as started:  # all of it, or nothing
+                cluster = started.enter_context(LocalCluster(self._config))
+                # If a campaign is to come, its judge gets warm, and its Spark starts beside the cluster's.
+                judge = SparkJudge(cluster.directory) if self._prepared else None
+                if judge is not None:
+                    started.enter_context(contextlib.closing(judge))
+                spark = started.enter_context(spark_session(cluster, "barrier-tck", dict(session_settings())))
+                self._stack.enter_context(started.pop_all())
+            self._spark, self._cluster, self._judge = spark, cluster, judge
         return self._spark
 
     def _start_judge(self, cluster: LocalCluster, quick_start: bool) -> None:
-        judge = SparkJudge(cluster.directory, quick_start)
-        self._judge = self._stack.enter_context(contextlib.closing(judge))
+        if self._judge is not None:
+            self._judge.close()  # it may still be computing what nobody waits for
+        self._judge = SparkJudge(cluster.directory, quick_start)
+        self._stack.enter_context(contextlib.closing(self._judge))
 
     def close(self) -> None:
         """Stop session and cluster. Closing twice is harmless."""
@@ -298,10 +301,7 @@ class ReferenceSpark:
             self._proxies.network(plan, hosts) as network,
         ):
             source = _input_directory(spark, workload, plan, scratch)
-            outcome = self._run_job(spark, plan, workload, source, scratch, nemesis, network)
-            if outcome.history.end is not End.FINISHED:
-                self._keep_logs(directory)
-        return outcome
+            return self._run_job(spark, plan, workload, source, scratch, nemesis, network)
 
     def _run_job(
         self,
@@ -398,11 +398,10 @@ class ReferenceSpark:
         files = sorted(directory.glob("part-*"))
         return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
 
-    def _keep_logs(self, directory: Path) -> None:
-        """Keep the logs of every process beside a trial that did not finish."""
-        assert self._cluster is not None
-        for number, log in enumerate(self._cluster.log_files()):
-            target = directory / "logs" / f"{number:02d}-{log.name}"
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs of every process so far into a directory; none if the cluster never ran."""
+        for number, log in enumerate(self._cluster.log_files() if self._cluster is not None else ()):
+            target = directory / f"{number:02d}-{log.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, target)
 

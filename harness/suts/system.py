@@ -105,6 +105,14 @@ class ShowsChannels(Protocol):
         """Return (sender, receiver) of every channel that the plan's job would have."""
 
 
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """What a system may add: logs of its processes, which are kept with a trial that was not valid."""
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs so far into a directory, which need not exist; raises OSError if they cannot be written."""
+
+
 class SystemUnderTest(Protocol):
     """Deploys plans. May hold something costly (a cluster) between trials; ``close`` releases it."""
 

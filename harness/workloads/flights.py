@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.data import data_directory
+from harness.data import data_directory, locked
 from harness.errors import EnvironmentProblem, OperatingError
 from harness.oracle.sequential_model import Aggregate, SequentialSpec
 from harness.plan import TrialPlan
@@ -131,6 +131,13 @@ def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
         return directory
     _refuse_foreign(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
+    with locked(directory.parent / f".{directory.name}.lock"):
+        if not is_prepared(directory, splits):  # another campaign may just have done it
+            _prepare(spark, directory, splits)
+    return directory
+
+
+def _prepare(spark: SparkSession, directory: Path, splits: int) -> None:
     work = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
         with zipfile.ZipFile(source_file()) as archive:
@@ -144,7 +151,6 @@ def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
         _publish(result, directory)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return directory
 
 
 def is_prepared(directory: Path, splits: int) -> bool:

@@ -64,6 +64,32 @@ def test_a_trial_that_could_not_run_is_unknown_and_the_campaign_goes_on(tmp_path
     assert record.failing == (1,)
 
 
+class Logging(FakeSystem):
+    """Has logs; or, on a full disk, none that could be kept."""
+
+    full = False
+
+    def keep_logs(self, directory: Path) -> None:
+        if self.full:
+            raise OSError("no space left")
+        directory.mkdir(exist_ok=True)
+        (directory / "00-driver.log").write_text("it died")
+
+
+def test_the_logs_of_a_system_are_kept_with_trials_that_are_not_valid(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    verdicts = {3: Verdict.INVALID, 5: Verdict.VALID}
+    listed = configuration(trial=[{"repeat": 3}], trials=3)
+    system = Logging(lambda plan: verdicts[plan.seed], raises={4: OperatingError("no disk")})
+    run_campaign(listed, system, tmp_path / "run", TABLE)
+    kept = sorted(path.relative_to(tmp_path / "run" / "trials") for path in tmp_path.rglob("*.log"))
+    assert kept == [Path("00000/logs/00-driver.log"), Path("00001/logs/00-driver.log")]
+    system.full = True
+    assert run_campaign(listed, system, tmp_path / "full", TABLE).trials == 3
+    assert "the logs of trial 1 could not be kept: no space left" in caplog.text
+
+
 def test_a_usage_error_in_a_trial_ends_the_campaign_and_keeps_what_was_finished(tmp_path: Path) -> None:
     listed = configuration(trial=[{"repeat": 3}], trials=3)
     with pytest.raises(UsageProblem, match="bad plan"):

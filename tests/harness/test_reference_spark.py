@@ -86,6 +86,7 @@ def test_a_job_that_does_not_end_in_time_is_stuck_and_says_what_it_waits_for(
     assert record.end == End.STUCK.value
     assert record.verdict is Verdict.INVALID
     assert any("input not consumed" in f.summary for f in record.findings if f.checker == "progress")
+    assert {"driver.log", "master.log"} <= {path.name[3:] for path in (tmp_path / "logs").iterdir()}
 
 
 def test_a_killed_process_is_shown_to_be_dead_and_cannot_be_killed_twice() -> None:

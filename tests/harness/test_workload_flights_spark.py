@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from harness.cluster.session import spark_session
-from harness.data import DATA_VARIABLE
+from harness.data import DATA_VARIABLE, locked
 from harness.errors import EnvironmentProblem, OperatingError
 from harness.oracle.prefix import ParquetPrefix
 from harness.oracle.spark_batch import judge_output
@@ -85,7 +87,23 @@ def test_a_prepared_directory_is_reused_and_a_damaged_one_made_again(
     manifest = read_manifest(target)
     assert manifest is not None
     assert manifest.rows == FLIGHTS
-    assert [entry.name for entry in tmp_path.iterdir()] == ["flights"], "no temporary directory is left"
+    left = sorted(entry.name for entry in tmp_path.iterdir())
+    assert left == [".flights.lock", "flights"], "no temporary directory is left"
+
+
+@pytest.mark.spark
+def test_flights_that_another_campaign_prepares_are_waited_for_and_not_made_twice(
+    tmp_path: Path, prepared: Path
+) -> None:
+    target = tmp_path / "flights"
+    no_spark: Any = None
+    with ThreadPoolExecutor(1) as other, locked(tmp_path / ".flights.lock"):
+        waiting = other.submit(prepare, no_spark, target)
+        assert wait([waiting], 0.2).not_done
+        shutil.copytree(prepared, target)
+        made = (target / flights.MANIFEST).stat().st_ino
+    assert waiting.result() == target
+    assert (target / flights.MANIFEST).stat().st_ino == made
 
 
 @pytest.mark.spark
