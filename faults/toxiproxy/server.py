@@ -13,12 +13,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
 
@@ -107,17 +108,22 @@ def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
-    process = _leashed()
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
-    url = process.stdout.readline().decode().strip() if ready else ""
-    if not url:
+    with tempfile.TemporaryFile() as errors:
+        process = _leashed(errors=errors)
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
+        url = process.stdout.readline().decode().strip() if ready else ""
+        if url:
+            return process, url
         _stop(process)
-        raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s")
-    return process, url
+        errors.seek(0)
+        said = errors.read().decode(errors="replace").strip().rpartition("\n")[2] or "without a word"
+    if ready:
+        raise ToxiproxyProblem(f"the embedded proxy server ended with code {process.returncode}: {said}")
+    raise ToxiproxyProblem(f"the embedded proxy server did not start within {_START_TIMEOUT_S:g} s: {said}")
 
 
-def _leashed(*command: str) -> subprocess.Popen[bytes]:
+def _leashed(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     # This process may find the package by its working directory only.
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
@@ -125,7 +131,7 @@ def _leashed(*command: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "faults.toxiproxy.leash", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL if command else subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if errors is None else errors,
         env={**os.environ, "PYTHONPATH": path, "LOG_LEVEL": "error"},
         # A terminal's Ctrl-C must reach the harness alone.
         start_new_session=True,

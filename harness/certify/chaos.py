@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -18,6 +19,8 @@ from harness.errors import EnvironmentProblem
 from harness.plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
 from harness.profiles import profile_named
 from harness.strategies import draw_plans
+
+_log = logging.getLogger(__name__)
 
 SIMULATED_TRIALS = 60
 SPARK_TRIAL_S = 450.0
@@ -93,7 +96,11 @@ def _check(
     candidate: Candidate | None = None
     try:
         candidate = pool.take()
-        with tempfile.TemporaryDirectory(prefix="barrier-tck-chaos-") as scratch:
+        with (
+            # What a cluster of a process that was killed still writes there, its guard removes.
+            tempfile.TemporaryDirectory(prefix="barrier-tck-chaos-", ignore_cleanup_errors=True) as scratch,
+            _closing_systems(candidate),  # first of all: a cluster's directory lies in this one
+        ):
             candidate.call(wire.Reset(scratch, scratch))
             for number, plan in enumerate(plans):
                 request = wire.Trial(system, msgspec.json.encode(plan), f"{scratch}/trial-{number}")
@@ -116,9 +123,6 @@ def _check(
         failing = plans[ran] if ran < len(plans) else None
     finally:
         if candidate is not None:
-            # One that died has nothing left to close; its cluster's guard cleans up.
-            with contextlib.suppress(CandidateDied, CandidateRaised):
-                candidate.call(wire.CloseSystems())
             pool.give_back(candidate)
     if status == "passed" and not fired:
         status, reason = "unknown", "no planned kill fired"
@@ -136,6 +140,21 @@ def _check(
         seed=seed,
     )
     return outcome, failing
+
+
+@contextlib.contextmanager
+def _closing_systems(candidate: Candidate) -> Iterator[None]:
+    """Have the candidate's process close the systems that it opened, however its trials ended."""
+    try:
+        yield
+    finally:
+        try:
+            candidate.call(wire.CloseSystems())
+        except CandidateDied:
+            # Nothing is left to close: its cluster's guard cleans up.
+            _log.info("the candidate's process is gone")
+        except CandidateRaised as error:
+            _log.warning("the candidate's systems could not be closed: %s", error)
 
 
 def skipped(name: str, reason: str) -> Outcome:

@@ -41,6 +41,10 @@ class Property:
     """What must have happened in at least one example, by kind of step: otherwise nothing was shown."""
 
 
+NOT_DRAWN = "the drawn examples had no step of the kind"
+"""How a reason begins when examples were too few to show anything."""
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """What became of one property."""
 
@@ -302,7 +306,7 @@ def check(
     elif pool.remaining_s < 0:
         status, reason = "unknown", "the total time was used up before all examples had run"
     elif missing or not hunt.steps_played:
-        status, reason = "unknown", f"the drawn examples had no step of the kind {', '.join(missing)}"
+        status, reason = "unknown", f"{NOT_DRAWN} {', '.join(missing)}"
     return (
         Outcome(
             name=one.name,
