@@ -52,18 +52,19 @@ class Profile:
     keyed: Range = (1, 3)
     sinks: Range = (1, 3)
     executors: Range = (1, 3)
-    batches: Range = (1, 12)
+    batches: Range = (1, 24)
     batch_records: Range = (1, 4)
     keys: Range = (1, 8)
     start_offset: Range = (0, 5)
     tiny_inputs_per_mille: int = 80
     """How many plans have an input of no record or of exactly one."""
-    records_per_second: tuple[int | None, ...] = (None,)
+    records_per_second: tuple[int | None, ...] = (None, 300, 300, 600)
+    """Rates of a source. Without one, all input is read before the first barrier: nothing is left to replay."""
     modes: tuple[str, ...] = ("exactly_once",)
     """Checkpointing modes."""
     max_concurrent: Range = (1, 3)
     """Most checkpoints in flight at once (BAR-4)."""
-    interval_ms: Range = (20, 120)
+    interval_ms: Range = (6, 60)
     timeouts_ms: tuple[int, ...] = (150, 400, 2_000)
     min_pause_ms: tuple[int, ...] = (0, 0, 10, 50)
     retained: Range = (1, 3)
@@ -112,7 +113,8 @@ PROFILES: tuple[Profile, ...] = (
         sources=(1, 2),
         keyed=(1, 2),
         sinks=(1, 1),
-        batches=(1, 6),
+        batches=(1, 12),
+        interval_ms=(6, 30),
         faults=(0, 1),
         max_concurrent=(1, 1),
         late_async_per_mille=0,

@@ -320,6 +320,8 @@ def _draw_fault(
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
     own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
     target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
+    if kind.needs == "storage" and job.shuffles and target not in job.keyed:
+        target = draw(st.sampled_from(job.keyed))  # who keeps no state has no copies of it
     return ScheduledFault(_draw_built(draw, profile, job, kind, target), trigger)
 
 

@@ -77,5 +77,7 @@ def test_a_failed_test_shows_findings_plan_and_replay_line(tmp_path: Path) -> No
     text = str(caught.value)
     assert "exactly-once-output (SNK-1, REC-1, SRC-1, ALN-1):" in text
     assert '"alignment_started"' in text
-    assert f"barrier-tck replay {trial.plan_file} --system do-nothing" in text
+    assert (
+        f"barrier-tck replay {trial.plan_file} --system conformance.meta_tests.do_nothing:DoNothing" in text
+    )
     assert trial.plan_file.exists()

@@ -39,7 +39,7 @@ from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import End, Row
 from harness.oracle.progress import declined_cleanly
-from harness.oracle.recoveries import Cut, cut_of, restored_checkpoints
+from harness.oracle.recoveries import Cut, attempts_that_ran, cut_of, fell_back, restored_checkpoints
 from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
 from harness.oracle.sequential_model import Key
 from harness.oracle.trial_input import InputRecord, TrialInput
@@ -70,7 +70,10 @@ class AtLeastOnceOutput:
             summary = "the committed rows were not read, so nothing can be said about them"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
         views = {view.checkpoint: view for view in history.checkpoints}
-        restored = dict.fromkeys(n for n in restored_checkpoints(history).values() if n is not None)
+        ran = attempts_that_ran(history)
+        started = restored_checkpoints(history).items()
+        # An attempt that never ran, for instance because its checkpoint could not be read, added nothing.
+        restored = dict.fromkeys(n for attempt, n in started if n is not None and attempt in ran)
         unopened = [n for n in restored if n not in views]
         if unopened:
             summary = f"checkpoint {unopened[0]} was restored and never opened, so nothing can be expected"
@@ -88,6 +91,9 @@ def _verdict(context: TrialContext, evidence: _Evidence) -> tuple[Verdict, str]:
     if end is End.FINISHED and counts["lost"]:
         wrong.insert(0, f"{counts['lost']} lost")
     committed = f"{counts['committed']} rows committed for {counts['expected']} records"
+    back = fell_back(context)
+    if wrong and back is not None and not counts["lost"]:
+        return Verdict.UNKNOWN, f"{', '.join(wrong)}; {committed}, but {back}"
     if wrong:
         return Verdict.INVALID, f"{', '.join(wrong)}; {committed}"
     if evidence.undecided:

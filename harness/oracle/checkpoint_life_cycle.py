@@ -14,9 +14,9 @@ from typing import ClassVar
 
 from faults.vocabulary import CrashCoordinator
 from harness.oracle.checker import TrialContext
+from harness.oracle.damage import damaged_primaries
 from harness.oracle.examples import chosen
 from harness.oracle.history import Operation, Outcome
-from harness.oracle.progress import damaged_primaries
 from harness.oracle.verdict import Finding, Verdict
 
 OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
@@ -63,6 +63,9 @@ class _Checkpoint:
     triggered_ms: float
     state: str = OPEN
     acknowledged: set[str] = field(default_factory=set)
+    last_acknowledged: int = -1
+    """Index of the operation that told of the latest acknowledgement that counted; likewise below."""
+    completed: int | None = None
 
 
 class _Story:
@@ -139,6 +142,8 @@ class _Story:
         checkpoint = self.checkpoints.get(value["checkpoint"])
         # Late, unknown and foreign acknowledgements may arrive; they just do not count (COO-3).
         if checkpoint is not None and checkpoint.attempt == value["attempt"]:
+            if value["subtask"] not in checkpoint.acknowledged:
+                checkpoint.last_acknowledged = operation.index
             checkpoint.acknowledged.add(value["subtask"])
 
     def _completed(self, operation: Operation) -> None:
@@ -170,7 +175,15 @@ class _Story:
                 f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt "
                 f"{self.attempts[-1]} had started (REC-2)",
             )
-        checkpoint.state = COMPLETED
+        for newer in self.checkpoints.values():
+            late = newer.completed is not None and newer.completed < checkpoint.last_acknowledged
+            if late and newer.number > number and newer.attempt == checkpoint.attempt:
+                self._problem(
+                    operation,
+                    f"checkpoint {number} was acknowledged, and completed, after the newer checkpoint "
+                    f"{newer.number} had completed; that one should have ended it (COO-4)",
+                )
+        checkpoint.state, checkpoint.completed = COMPLETED, operation.index
 
     def _aborted(self, operation: Operation) -> None:
         checkpoint = self.checkpoints.get(operation.value["checkpoint"])
@@ -188,6 +201,11 @@ class _Story:
         if number is None:
             return  # a system may commit without checkpoints
         what = self._why_not_restorable(number)
+        checkpoint = self.checkpoints.get(number)
+        if what is None and checkpoint is not None and checkpoint.state == OPEN:
+            # Only a coordinator that died over it may have known that it was complete, and not told.
+            crashed = self._crashed_between(checkpoint.triggered_ms, operation.time_ms)
+            what = None if crashed else "was not known to be complete and durable"
         if what is not None:
             who = operation.value.get("subtask", operation.process)
             self._problem(operation, f"{who} committed for checkpoint {number}, which {what} (COO-1)")

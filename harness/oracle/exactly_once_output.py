@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import add
+from types import NoneType
 from typing import Any
 
 from harness.oracle.checker import TrialContext
 from harness.oracle.examples import chosen
 from harness.oracle.history import End, Row
 from harness.oracle.progress import declined_cleanly
+from harness.oracle.recoveries import fell_back
 from harness.oracle.sequential_model import Key, values_of
 from harness.oracle.trial_input import TrialInput
 from harness.oracle.verdict import Finding, Verdict
@@ -75,6 +77,9 @@ def _verdict(context: TrialContext, counts: Mapping[str, int]) -> tuple[Verdict,
     wrong = [f"{counts[name]} {name.replace('_', ' ')}" for name in VIOLATIONS if counts[name]]
     lost = counts["lost"]
     committed = f"{counts['committed']} rows committed of {counts['expected']} expected"
+    back = fell_back(context)
+    if wrong and back is not None and not (lost or counts["unexpected"] or counts["wrong_key"]):
+        return Verdict.UNKNOWN, f"{', '.join(wrong)}; {committed}, but {back}"
     if context.history.end is End.FINISHED:
         wrong = ([f"{lost} lost"] if lost else []) + wrong
         if wrong:
@@ -117,6 +122,9 @@ class _Evidence:
             identifier, key, accumulators = values[0], values[1:first], values[first:]
             if None in accumulators:
                 accumulators = tuple([0 if value is None else value for value in accumulators])
+            if not _well_typed(identifier, key, accumulators):
+                self._note("unexpected", f"row {row} has values of other types than the job's")
+                continue
             seen = times_seen[identifier] = times_seen.get(identifier, 0) + 1
             record = records.get(identifier)
             if record is None:
@@ -174,6 +182,20 @@ class _Evidence:
     def _note(self, kind: str, example: str) -> None:
         self.counts[kind] += 1
         self.examples.append(f"{kind.replace('_', ' ')}: {example}")
+
+
+_SCALARS = (int, str, float, bool, bytes, NoneType)
+
+
+def _well_typed(identifier: Any, key: Key, accumulators: tuple[Any, ...]) -> bool:
+    """Tell whether values are such that they can be counted and compared."""
+    for value in accumulators:
+        if not isinstance(value, int | float):
+            return False
+    for value in key:
+        if not isinstance(value, _SCALARS):
+            return False
+    return isinstance(identifier, _SCALARS)
 
 
 def _text(key: Key) -> str:

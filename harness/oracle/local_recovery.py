@@ -16,9 +16,10 @@ from faults.vocabulary import (
     LoseHost,
 )
 from harness.oracle.checker import TrialContext
+from harness.oracle.damage import damaged_primaries
 from harness.oracle.examples import chosen
 from harness.oracle.history import Operation, Outcome
-from harness.oracle.progress import NO_CHECKPOINT, damaged_primaries, declined_cleanly
+from harness.oracle.progress import NO_CHECKPOINT, declined_cleanly
 from harness.oracle.recoveries import restored_checkpoints
 from harness.oracle.verdict import Finding, Verdict
 
@@ -222,9 +223,11 @@ class LocalRecovery:
         local = ack.value["local"]
         if not local["kept"]:
             return PRIMARY, f"no copy was kept: {local['problem']}"
+        deployed_ms = _deployed_ms(operations, attempt)
         hit = [
-            # Before the acknowledgement arrived the copy may have been there already, or not yet.
-            replace(hit, certain=hit.certain and hit.time_ms >= ack.time_ms)
+            # Before the acknowledgement arrived the copy may have been there already, or not yet; and once the
+            # subtask was deployed, it may have been read already, or not yet.
+            replace(hit, certain=hit.certain and ack.time_ms <= hit.time_ms <= deployed_ms)
             for hit in _hits(context)
             if hit.time_ms <= report.time_ms and (hit.subtask == subtask or hit.host == local["host"])
             if hit.time_ms >= _triggered_ms(operations, checkpoint)
@@ -292,6 +295,12 @@ def _triggered_ms(operations: tuple[Operation, ...], checkpoint: int) -> float:
             if _is(o, "checkpoint", Outcome.INVOKE) and o.value["checkpoint"] == checkpoint
         ),
         0.0,
+    )
+
+
+def _deployed_ms(operations: tuple[Operation, ...], attempt: int) -> float:
+    return next(
+        (o.time_ms for o in operations if o.operation == "placement" and o.value["attempt"] == attempt), 0.0
     )
 
 

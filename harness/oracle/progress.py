@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from faults.vocabulary import (
     BlackHoleChannel,
     CutChannel,
-    DamagePrimary,
     PartitionExecutor,
     PartitionHalves,
     PauseExecutor,
@@ -20,6 +19,7 @@ from faults.vocabulary import (
     duration_of,
 )
 from harness.oracle.checker import TrialContext
+from harness.oracle.damage import damaged_primaries
 from harness.oracle.examples import chosen
 from harness.oracle.history import End, Operation, Outcome
 from harness.oracle.trial_input import TrialInput
@@ -241,15 +241,6 @@ def _blocking_to_the_end(context: TrialContext) -> str | None:
 
 NO_CHECKPOINT = "no checkpoint can be restored"
 """What the reason says when a job gave up because all that it may restore is unreadable (REC-4)."""
-
-
-def damaged_primaries(context: TrialContext) -> tuple[str, ...]:
-    """Return what durable storage was damaged, as the fault records say: a system may find it unreadable (REC-4)."""
-    return tuple(
-        record.target
-        for record in context.faults
-        if record.outcome == "fired" and isinstance(context.planned_faults[record.index].fault, DamagePrimary)
-    )
 
 
 def _strategy(context: TrialContext) -> str:

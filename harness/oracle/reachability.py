@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.oracle.checker import TrialContext
+from harness.oracle.damage import blames_what_was_harmed
 from harness.oracle.examples import chosen
-from harness.oracle.progress import damaged_primaries
 from harness.oracle.verdict import Finding, Verdict
 
 
@@ -20,12 +20,7 @@ class Reachability:
         if storage is None:
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
         counts = {"retained": len(storage.retained), "unreadable": len(storage.unreadable)}
-        harmed = [
-            path.strip()
-            for target in damaged_primaries(context)
-            for path in target.partition(":")[2].split(",")
-        ]
-        unreadable = [line for line in storage.unreadable if not any(path in line for path in harmed)]
+        unreadable = [line for line in storage.unreadable if not blames_what_was_harmed(line, context)]
         if unreadable:
             summary = f"{len(unreadable)} files of retained checkpoints are missing or corrupt"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(unreadable))

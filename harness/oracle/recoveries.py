@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from harness.oracle.checker import TrialContext
+from harness.oracle.damage import damaged_primaries
 from harness.oracle.history import History, Outcome, SnapshotView
 from harness.oracle.sequential_model import Key, Totals
 from harness.oracle.snapshot_formula import key_of_text
@@ -42,6 +44,37 @@ def restored_checkpoints(history: History) -> dict[int, int | None]:
         for operation in history.operations
         if operation.operation == "attempt" and operation.outcome is Outcome.INVOKE
     }
+
+
+def attempts_that_ran(history: History) -> frozenset[int]:
+    """Return the attempts of which every subtask came to run: no other can have completed a checkpoint."""
+    return frozenset(
+        operation.value["attempt"]
+        for operation in history.operations
+        if operation.operation == "attempt" and operation.outcome is Outcome.OK
+    )
+
+
+def fell_back(context: TrialContext) -> str | None:
+    """Say which attempt went back behind a completed checkpoint, because the plan lets it and a primary was damaged.
+
+    What lies between comes twice then, in any mode, if a sink committed it, which it may not have lived to tell: a
+    transaction cannot be taken back (REC-4). None: no attempt did.
+    """
+    if context.plan.on_unreadable != "older" or not damaged_primaries(context):
+        return None
+    completed = 0
+    for operation in context.history.operations:
+        if operation.operation == "checkpoint" and operation.outcome is Outcome.OK:
+            completed = max(completed, operation.value["checkpoint"])
+        elif operation.operation == "attempt" and operation.outcome is Outcome.INVOKE:
+            restored = operation.value.get("restored_checkpoint") or 0
+            if restored < completed:
+                return (
+                    f"attempt {operation.value['attempt']} went back to checkpoint {restored} although {completed} "
+                    "had completed, whose state was damaged; what that one had committed comes twice"
+                )
+    return None
 
 
 def cut_of(view: SnapshotView, trial_input: TrialInput) -> Cut:

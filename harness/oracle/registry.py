@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from harness.oracle.at_least_once_output import AtLeastOnceOutput
 from harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots
+from harness.oracle.channel_order import ChannelOrder
 from harness.oracle.checker import Checker
 from harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from harness.oracle.exactly_once_output import ExactlyOnceOutput
@@ -39,6 +40,8 @@ def checkers_for(
     chosen: list[Checker] = []
     exact = is_exact(plan, trial_input.spec)
     chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
+    if exact and trial_input.spec.stateful and Capability.FIFO_CHANNELS in capabilities:
+        chosen.append(ChannelOrder(trial_input))
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
         chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability(), Restorability()]

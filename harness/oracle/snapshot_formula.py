@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from harness.oracle.checker import TrialContext
+from harness.oracle.damage import blames_what_was_harmed
 from harness.oracle.examples import chosen
 from harness.oracle.history import Outcome, SnapshotView
 from harness.oracle.sequential_model import Key, Totals, same_accumulators
@@ -54,13 +55,21 @@ class SnapshotFormula:
         problems: list[str] = []
         wrong = 0
         earlier: dict[int, SnapshotView] = {}
+        harmed = [view for view in views if _was_harmed(view, context)]
         for view in sorted(views, key=lambda view: view.checkpoint):
+            if view in harmed:
+                continue
             found = list(self._problems(view, context))
             found.extend(_going_back(earlier.get(view.attempt), view))
             earlier[view.attempt] = view
             wrong += bool(found)
             problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
-        counts = {"checkpoints": len(views), "wrong": wrong, "not_opened": len(unopened)}
+        counts = {
+            "checkpoints": len(views),
+            "wrong": wrong,
+            "not_opened": len(unopened),
+            "harmed": len(harmed),
+        }
         if wrong:
             verdict, summary = (
                 Verdict.INVALID,
@@ -71,8 +80,12 @@ class SnapshotFormula:
             summary = (
                 f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
             )
+        elif len(harmed) < len(views):
+            besides = f", but for {len(harmed)} that the trial damaged" if harmed else ""
+            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are {self.promise}{besides}"
         elif views:
-            verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are {self.promise}"
+            summary = "every checkpoint was damaged by the trial before it was opened"
+            return Finding(self.name, (), Verdict.VALID, summary, counts)
         else:
             verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(problems))
@@ -121,6 +134,11 @@ class SnapshotFormula:
             elif position != 0 and not extent.start <= position <= max(extent.end, self._input.start_offset):
                 yield f"split {name} is at {position}, outside its input from {extent.start} to {extent.end}"
         yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
+
+
+def _was_harmed(view: SnapshotView, context: TrialContext) -> bool:
+    """Tell whether a checkpoint could not be opened because the trial had damaged it: it says nothing then."""
+    return view.problem is not None and blames_what_was_harmed(view.problem, context)
 
 
 def _going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:

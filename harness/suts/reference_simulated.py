@@ -72,6 +72,7 @@ class ReferenceSimulated:
             Capability.COORDINATOR_CRASH,
             Capability.PROTOCOL_POINTS,
             Capability.SNAPSHOT_INSPECTION,
+            Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,

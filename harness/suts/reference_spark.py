@@ -196,6 +196,7 @@ class ReferenceSpark:
             Capability.WORKER_KILL,
             Capability.PROTOCOL_POINTS,
             Capability.SNAPSHOT_INSPECTION,
+            Capability.FIFO_CHANNELS,
             Capability.HOST_LOSS,
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,

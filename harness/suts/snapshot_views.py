@@ -55,6 +55,8 @@ def open_checkpoint(
                     entries[text] = list(decode_accumulator(value))
     except OperatingError as error:
         problem = str(error)
+    except Exception as error:  # noqa: BLE001 - a backend that raises what it may not: a finding, too
+        problem = f"{type(error).__name__}: {error}"
     return SnapshotView(
         checkpoint=int(completed.checkpoint),
         attempt=int(completed.attempt),
@@ -118,12 +120,15 @@ def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, o
         needed.append(f"/chk-{checkpoint}/_metadata")
         try:
             completed = storage.load(checkpoint)
-            for part in completed.snapshots:
-                for handle in part.handles():
-                    needed.append(f"{root}/{handle.path}")
-                    storage.read(handle)
         except OperatingError as error:
             unreadable.append(f"checkpoint {checkpoint}: {error}")
+            continue
+        for handle in [handle for part in completed.snapshots for handle in part.handles()]:
+            needed.append(f"{root}/{handle.path}")
+            try:
+                storage.read(handle)
+            except OperatingError as error:
+                unreadable.append(f"checkpoint {checkpoint}: {error}")
     orphans = [path for path in storage.files() if not _is_needed(path, needed)]
     orphans.extend(path for path in files.list_files(output) if not _is_committed(path, output))
     return StorageView(tuple(int(checkpoint) for checkpoint in retained), tuple(unreadable), tuple(orphans))

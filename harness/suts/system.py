@@ -23,6 +23,7 @@ class Capability(StrEnum):
     COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
     PROTOCOL_POINTS = "It stops at protocol points, so that a fault can be aimed."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
+    FIFO_CHANNELS = "What one of its processes sends to another arrives in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
     SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be made as slow as a plan says."
     HOST_LOSS = "A host can be lost together with its local disk."

@@ -46,6 +46,9 @@ RIGHT = {
     "completion while the attempt is stopped": (
         Book().attempt(1).triggered(1).acknowledged(1).attempt_failed(1).completed(1).attempt(2, 1)
     ),
+    "an older one completes after a newer one, but was acknowledged before": (
+        Book().attempt(1).triggered(1).triggered(2).acknowledged(1).acknowledged(2).completed(2).completed(1)
+    ),
     "a commit finished after a restore": (
         Book()
         .attempt(1)
@@ -63,6 +66,14 @@ def test_a_right_history_is_valid(name: str) -> None:
 
 
 WRONG = {
+    "an older one is acknowledged and completes after a newer one": (
+        Book().attempt(1).triggered(1).triggered(2).acknowledged(2).completed(2).acknowledged(1).completed(1),
+        "COO-4",
+    ),
+    "a commit before the checkpoint is durable": (
+        Book().attempt(1).triggered(1).acknowledged(1).write("commit", OK, checkpoint=1, subtask="sink[0]"),
+        "was not known to be complete and durable (COO-1)",
+    ),
     "an id is reused": (Book().attempt(1).checkpoint(1).triggered(1), "COO-4"),
     "ids go backwards after a restart": (
         Book().attempt(1).checkpoint(5).attempt_failed(1).attempt(2, 5).triggered(3, 2),

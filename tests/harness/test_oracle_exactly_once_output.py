@@ -73,6 +73,18 @@ def show_null_for_a_sum(output: Output) -> None:
     row["sum"] = None
 
 
+def write_a_sum_as_text(output: Output) -> None:
+    output[2]["sum"] = str(output[2]["sum"])
+
+
+def write_an_id_as_a_list(output: Output) -> None:
+    output[2]["id"] = [output[2]["id"]]
+
+
+def write_a_key_as_a_list(output: Output) -> None:
+    output[2]["key"] = [output[2]["key"]]
+
+
 def swap_sums(output: Output) -> None:
     first, second = [row for row in output if row["key"] == "k0"][:2]
     first["sum"], second["sum"] = second["sum"], first["sum"] + 1
@@ -91,6 +103,9 @@ def swap_sums(output: Output) -> None:
         (add_a_value_twice, "wrong_sum"),
         (show_null_for_a_sum, "wrong_sum"),
         (swap_sums, "wrong_sum"),
+        (write_a_sum_as_text, "unexpected"),
+        (write_an_id_as_a_list, "unexpected"),
+        (write_a_key_as_a_list, "unexpected"),
     ],
 )
 def test_a_damaged_output_is_invalid_and_the_damage_named(

@@ -13,11 +13,15 @@ import pytest
 from faults.schedule import validate
 from faults.vocabulary import ChannelFault, duration_of
 from harness.errors import UsageProblem
+from harness.oracle.recoveries import restored_checkpoints
+from harness.oracle.trial_input import TrialInput
 from harness.plan import TrialPlan
 from harness.plan_io import check_values
 from harness.profiles import PROFILES, Profile, profile_named
 from harness.strategies import RESTARTS_PER_FAULT, draw_plans, standard_subtasks
 from harness.suts.reference_jobs import build_graph, channel_names, collection_source
+from harness.suts.reference_simulated import ReferenceSimulated
+from harness.trial import execute
 from harness.workloads.registry import workload_named
 
 STANDARD = draw_plans(5, 400, profile_named("standard"))
@@ -112,3 +116,21 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
         timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
         in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(standard_subtasks(plan))
         assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
+
+
+@pytest.mark.parametrize("profile", ["lite", "standard", "heavy", "at-least-once"])
+def test_drawn_trials_restore_checkpoints_from_inside_the_input(profile: str, tmp_path: Path) -> None:
+    """A checkpoint before or behind all records restores nothing of interest: no record is replayed over it."""
+    system = ReferenceSimulated()
+    restoring = inside = 0
+    for plan in draw_plans(5, 60, profile_named(profile)):
+        history = execute(plan, system, tmp_path).history
+        assert history is not None
+        extents = TrialInput(workload_named(plan.workload.name), plan).extents.values()
+        begin, end = sum(extent.start for extent in extents), sum(extent.end for extent in extents)
+        restored = {number for number in restored_checkpoints(history).values() if number is not None}
+        reached = [sum(v.positions.values()) for v in history.checkpoints if v.checkpoint in restored]
+        restoring += bool(reached)
+        inside += any(begin < position < end for position in reached)
+    assert restoring > 0
+    assert inside >= restoring / 4

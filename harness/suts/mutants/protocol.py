@@ -18,6 +18,7 @@ from reference_impl.protocol.coordinator_events import (
     DiscardSnapshot,
     JobStarted,
     MetadataWritten,
+    NotifyComplete,
 )
 from reference_impl.protocol.heartbeats import FailureDetector
 from reference_impl.protocol.messages import (
@@ -66,6 +67,53 @@ class ReadsBehindTheBarrier(SubtaskDriver):
             self._late.remove(channel)
             aligner = self.machine.aligner
             self.blocked[channel] = aligner is not None and aligner.current is not None
+
+
+class PutsBatchesAside(SubtaskDriver):
+    """OR-01: every other batch waits until the next one, or a control element, has passed it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no batch aside."""
+        super().__init__(*arguments)
+        self._aside: list[tuple[int, Payload]] = []
+
+    def on_data(self, channel: int, payload: Payload) -> None:
+        """Put the batch aside, or process it and then the one that waits."""
+        if self._aside or self.deployment.subtask.vertex != "totals":
+            super().on_data(channel, payload)
+            self._process_what_waits()
+        else:
+            self._aside.append((channel, payload))
+
+    def on_control(self, channel: int, element: ChannelControl) -> None:
+        """Let no batch wait beyond a barrier: snapshots are right."""
+        self._process_what_waits()
+        super().on_control(channel, element)
+
+    def _process_what_waits(self) -> None:
+        waiting, self._aside = self._aside, []
+        for channel, payload in waiting:
+            super().on_data(channel, payload)
+
+
+class KeepsTheSubsumed(CoordinatorMachine):
+    """SU-01: only completed checkpoints are dropped when a newer one completes, and no pending ones."""
+
+    def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
+        pending, self.pending = self.pending, {}
+        try:
+            return super()._subsume(checkpoint, now_ms)
+        finally:
+            self.pending = pending
+
+
+class TellsBeforeItIsDurable(CoordinatorMachine):
+    """MD-02: the notification goes out beside the metadata, and not after it."""
+
+    def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
+        """Notify at once."""
+        told = NotifyComplete(self.attempt, pending.checkpoint)
+        return (told, *super().complete_when_acknowledged(pending, now_ms))
 
 
 class KeepsLateState(CoordinatorMachine):

@@ -1,0 +1,66 @@
+"""Channels are FIFO: what a split gives to one key has its effect in the order of the split (BAR-2).
+
+A record reaches its key's operator over one channel only, that of its source, and the operator numbers the rows of a
+key as it makes them. So along the numbers of a key, the offsets of each split grow, also across a recovery, which
+replays in order what it replays. Between splits any order is right.
+"""
+
+from __future__ import annotations
+
+from harness.oracle.checker import TrialContext
+from harness.oracle.examples import chosen
+from harness.oracle.sequential_model import Key, values_of
+from harness.oracle.trial_input import InputRecord, TrialInput
+from harness.oracle.verdict import Finding, Verdict
+
+
+class ChannelOrder:
+    """Compares the order in which the records of each split took effect with the order of the split."""
+
+    name = "channel-order"
+    clauses: tuple[str, ...] = ("BAR-2",)
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input that the output is compared with; its job must number the rows of a key."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the rows of one trial; rows that were judged elsewhere say nothing of their order."""
+        if context.history.output is None:
+            summary = "the rows were not read one by one, so nothing is said of their order"
+            return Finding(self.name, (), Verdict.VALID, summary)
+        spec, records = self._input.spec, self._input.records
+        read = values_of((spec.id_column, spec.aggregates[spec.count_index].name))
+        known: list[tuple[int, InputRecord, int]] = []
+        for row in context.history.output:
+            try:
+                identifier, number = read(row)
+                record = records.get(identifier)
+            except (KeyError, TypeError):
+                continue  # what is no row of the job, another checker tells
+            if record is not None and isinstance(number, int):
+                known.append((number, record, identifier))
+        if len(dict.fromkeys(entry[2] for entry in known)) < len(known):
+            summary = "records took effect more than once, so there is no one order to judge"
+            return Finding(self.name, (), Verdict.VALID, summary)
+        known.sort(key=_number)
+        latest: dict[tuple[Key, str], InputRecord] = {}
+        examples: list[str] = []
+        for number, record, identifier in known:
+            place = (record.key, record.split)
+            before = latest.get(place)
+            if before is not None and before.offset > record.offset:
+                examples.append(
+                    f"id {identifier} ({record}) has number {number}, after {before} of the same split"
+                )
+            latest[place] = record
+        counts = {"rows": len(known), "out_of_order": len(examples)}
+        if examples:
+            summary = f"{len(examples)} records took effect before an earlier one of their split and key"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(examples))
+        summary = "records of one split and key took effect in the order of the split"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _number(entry: tuple[int, InputRecord, int]) -> int:
+    return entry[0]
