@@ -118,7 +118,7 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
         assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
 
 
-@pytest.mark.parametrize("profile", ["lite", "standard", "heavy", "at-least-once"])
+@pytest.mark.parametrize("profile", ["standard", "heavy", "at-least-once"])
 def test_drawn_trials_restore_checkpoints_from_inside_the_input(profile: str, tmp_path: Path) -> None:
     """A checkpoint before or behind all records restores nothing of interest: no record is replayed over it."""
     system = ReferenceSimulated()
