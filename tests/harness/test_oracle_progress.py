@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from faults.vocabulary import At, CutChannel, PauseWorker, ScheduledFault
+from faults.vocabulary import At, CutChannel, Damage, DamageLocalCopy, PauseWorker, ScheduledFault
 from harness.oracle.history import End, Outcome
 from harness.oracle.progress import Progress
 from harness.oracle.verdict import Finding, Verdict
@@ -35,6 +35,25 @@ def test_a_job_that_finishes_with_a_checkpoint_after_its_last_fault_is_valid() -
     book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).checkpoint(2, 2)
     assert judge(book, faults=(KILL,)).verdict is Verdict.VALID
     assert judge(Book().attempt(1).checkpoint(1)).verdict is Verdict.VALID
+
+
+def test_each_failed_attempt_of_a_repeatable_run_has_its_fault() -> None:
+    book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).checkpoint(2, 2)
+    once_more = book.attempt_failed(2).attempt(3, 2).checkpoint(3, 3)
+
+    def judged(*capabilities: str, fault: ScheduledFault = KILL) -> Finding:
+        plan = a_plan(faults=(fault,))
+        context = replace(a_context(plan, once_more), capabilities=frozenset(capabilities))
+        return Progress(input_of(plan)).check(context)
+
+    finding = judged("DETERMINISTIC_REPLAY")
+    assert finding.verdict is Verdict.INVALID
+    assert "failed attempts that no fault explains: 1" in finding.summary
+    elsewhere = judged()
+    assert elsewhere.verdict is Verdict.VALID
+    assert "failed attempts that no fault explains: 1" in elsewhere.summary
+    damaged = ScheduledFault(DamageLocalCopy("totals[0]", Damage.MISSING), At(10))
+    assert "explains: 2" in judged(fault=damaged).summary, "a damaged copy fails no attempt"
 
 
 def test_no_checkpoint_after_the_last_fault_is_invalid() -> None:
