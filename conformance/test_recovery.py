@@ -16,7 +16,7 @@ from conformance.plans import (
     with_faults,
 )
 from conformance.trials import Trial, Trials, require
-from faults.vocabulary import After, ProtocolPoint
+from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
 from harness.plan import RestartPlan
 from harness.suts.system import Capability
 
@@ -182,6 +182,25 @@ def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
     trials: Trials, point: ProtocolPoint
 ) -> None:
     trials.all_valid(with_faults(crash_coordinator(After(point), lose_unsynced=True)))
+
+
+@pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)
+@pytest.mark.clause("SNK-1", "REC-1", "STA-3")
+@pytest.mark.parametrize(
+    "aim",
+    [
+        After(ProtocolPoint.SNAPSHOT_TAKEN, "sink[0]", 4),
+        After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2),
+        After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 4),
+    ],
+    ids=["committed", "prepared", "state"],
+)
+def test_a_host_that_loses_unsynced_writes_loses_nothing_that_was_acknowledged(
+    trials: Trials, aim: After
+) -> None:
+    """What is acknowledged, and what is committed, has to be synced, contents and names."""
+    assert aim.subtask is not None
+    trials.all_valid(with_faults(ScheduledFault(KillExecutor(aim.subtask, lose_unsynced=True), aim)))
 
 
 @pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)

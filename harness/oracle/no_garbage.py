@@ -1,21 +1,24 @@
-"""No garbage: when a job has finished, durable storage holds what is needed and nothing else."""
+"""No garbage: when a job has finished, durable storage holds what is needed, all of it, and nothing else."""
 
 from __future__ import annotations
 
 from harness.oracle.checker import TrialContext
+from harness.oracle.damage import damaged_primaries
 from harness.oracle.examples import chosen
-from harness.oracle.history import End
+from harness.oracle.history import End, Outcome, StorageView
 from harness.oracle.verdict import Finding, Verdict
 
 
 class NoGarbage:
     """No file outlives its users: aborted, late and cancelled snapshots leave nothing (COO-3, SNP-2, SNP-5).
 
+    Nor is anything deleted too early: the newest completed checkpoints are retained, as many as configured (COO-4).
+
     A job that did not finish may have been cut off in the middle of cleaning up; it is not judged.
     """
 
     name = "no-garbage"
-    clauses = ("COO-3", "SNP-2")
+    clauses = ("COO-3", "COO-4", "SNP-2")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the storage that one trial left."""
@@ -35,5 +38,25 @@ class NoGarbage:
         if problems:
             summary = f"{len(problems)} things are left over; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        problems = _deleted_too_early(context, storage, bound)
+        if problems:
+            summary = f"too little is retained: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"{counts['retained']} retained checkpoints and nothing else are left"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> list[str]:
+    """Return which of the newest completed checkpoints are gone; what was damaged on purpose may be."""
+    if damaged_primaries(context):
+        return []
+    completed = sorted(
+        operation.value["checkpoint"]
+        for operation in context.history.operations
+        if operation.operation == "checkpoint" and operation.outcome is Outcome.OK
+    )
+    return [
+        f"checkpoint {checkpoint} had completed and is gone, where the newest {bound} are to be kept (COO-4)"
+        for checkpoint in completed[-bound:]
+        if checkpoint not in storage.retained
+    ]

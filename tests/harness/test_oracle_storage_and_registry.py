@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
+from faults.vocabulary import At, DamagePrimary, ScheduledFault
 from harness.errors import UsageError
 from harness.oracle.history import End, StorageView
 from harness.oracle.no_garbage import NoGarbage
 from harness.oracle.reachability import Reachability
 from harness.oracle.registry import checkers_for
-from harness.oracle.verdict import Verdict
+from harness.oracle.verdict import Finding, Verdict
 from harness.plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from harness.record import FaultRecord
 from harness.suts.system import Capability
-from tests.harness.oracle_histories import a_context, a_plan
+from tests.harness.oracle_histories import Book, a_context, a_plan
 
 ALL = frozenset(Capability)
 
@@ -40,6 +43,28 @@ def test_an_orphan_after_the_end_is_invalid_and_named() -> None:
 
 def test_more_checkpoints_than_the_plan_retains_are_invalid() -> None:
     assert garbage(StorageView(retained=(2, 3, 4))) is Verdict.INVALID
+
+
+def test_the_newest_completed_checkpoints_are_retained_as_many_as_configured() -> None:
+    book = Book().attempt(1).checkpoint(1).checkpoint(2).checkpoint(3)
+
+    def judged(*retained: int) -> Finding:
+        return NoGarbage().check(a_context(a_plan(), book, storage=StorageView(retained=retained)))
+
+    assert judged(2, 3).verdict is Verdict.VALID
+    for retained in ((3,), (1, 3), ()):
+        finding = judged(*retained)
+        assert finding.verdict is Verdict.INVALID
+        assert "checkpoint 2 had completed and is gone" in finding.summary
+    harmed = replace(
+        a_context(
+            a_plan(faults=(ScheduledFault(DamagePrimary("totals[0]"), At(1)),)),
+            book,
+            storage=StorageView(retained=(3,)),
+        ),
+        faults=(FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0),),
+    )
+    assert NoGarbage().check(harmed).verdict is Verdict.VALID
 
 
 def test_what_an_unfinished_job_left_is_not_judged_as_garbage() -> None:
