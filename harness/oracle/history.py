@@ -85,6 +85,16 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """Subtask -> the state files of its part; subtasks without any are left out."""
 
 
+class Transaction(msgspec.Struct, frozen=True):
+    """Something that a sink made visible in one step."""
+
+    name: str
+    checkpoint: int
+    """The checkpoint that it was prepared for."""
+    attempt: int
+    """The attempt that prepared it."""
+
+
 class StorageView(msgspec.Struct, frozen=True):
     """What durable storage held at the end of the trial."""
 
@@ -94,6 +104,8 @@ class StorageView(msgspec.Struct, frozen=True):
     """Files that a retained checkpoint refers to and that are missing or corrupt, with the reason."""
     orphans: tuple[str, ...] = ()
     """Files that no retained checkpoint and no committed output refers to."""
+    transactions: tuple[Transaction, ...] = ()
+    """What sinks had committed."""
 
 
 class End(StrEnum):

@@ -9,6 +9,7 @@ from harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots
 from harness.oracle.channel_order import ChannelOrder
 from harness.oracle.checker import Checker
 from harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
+from harness.oracle.committed_transactions import CommittedTransactions
 from harness.oracle.exactly_once_output import ExactlyOnceOutput
 from harness.oracle.faults_fired import FaultsFired
 from harness.oracle.local_recovery import LocalRecovery
@@ -44,7 +45,13 @@ def checkers_for(
         chosen.append(ChannelOrder(trial_input))
     if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
-        chosen += [CheckpointLifeCycle(), NoGarbage(), Reachability(), Restorability()]
+        chosen += [
+            CheckpointLifeCycle(),
+            NoGarbage(),
+            Reachability(),
+            Restorability(),
+            CommittedTransactions(),
+        ]
     if plan.local_recovery and plan.checkpoints.enabled and Capability.LOCAL_RECOVERY in capabilities:
         chosen.append(LocalRecovery())
     chosen += [Progress(trial_input), FaultsFired()]

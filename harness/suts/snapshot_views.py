@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from harness.oracle.history import SnapshotView, StorageView
+from harness.oracle.history import SnapshotView, StorageView, Transaction
 from reference_impl.errors import OperatingError
 from reference_impl.ids import CheckpointId, SubtaskId
 from reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec
@@ -20,6 +21,7 @@ from reference_impl.state.working_directory import WorkingDirectory
 from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from reference_impl.storage.filesystem import FileSystem
 
+_COMMITTED = re.compile(r".*-chk(\d+)-a(\d+)-")
 _key_text = msgspec.json.Encoder().encode
 
 
@@ -130,8 +132,21 @@ def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, o
             except OperatingError as error:
                 unreadable.append(f"checkpoint {checkpoint}: {error}")
     orphans = [path for path in storage.files() if not _is_needed(path, needed)]
-    orphans.extend(path for path in files.list_files(output) if not _is_committed(path, output))
-    return StorageView(tuple(int(checkpoint) for checkpoint in retained), tuple(unreadable), tuple(orphans))
+    written = files.list_files(output)
+    orphans.extend(path for path in written if not _is_committed(path, output))
+    return StorageView(
+        tuple(int(checkpoint) for checkpoint in retained),
+        tuple(unreadable),
+        tuple(orphans),
+        tuple(_transaction(path) for path in written if _is_committed(path, output)),
+    )
+
+
+def _transaction(path: str) -> Transaction:
+    """Return what a committed file's name tells; a name that tells nothing is of attempt 0, which there is not."""
+    name = path.rpartition("/")[2]
+    found = _COMMITTED.match(name)
+    return Transaction(name, int(found[1]), int(found[2])) if found is not None else Transaction(name, 0, 0)
 
 
 def _is_needed(path: str, needed: Sequence[str]) -> bool:

@@ -95,6 +95,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "snapshot-formula",
         "checkpoint-life-cycle",
         "no-garbage",
+        "committed-transactions",
         "reachability",
         "restorability",
         "progress",

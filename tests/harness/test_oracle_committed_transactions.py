@@ -1,0 +1,69 @@
+"""Which transactions may be visible: those that a completed checkpoint covers, by the attempts that followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from harness.oracle.committed_transactions import CommittedTransactions
+from harness.oracle.history import StorageView, Transaction
+from harness.oracle.verdict import Finding, Verdict
+from harness.suts.mutants import MUTANTS
+from harness.suts.reference_simulated import ReferenceSimulated
+from harness.trial import run_trial
+from tests.harness.oracle_histories import Book, a_context, a_plan
+
+RECOVERED = Book().attempt(1).checkpoint(1).triggered(2).attempt_failed(1).attempt(2, 1).checkpoint(3, 2)
+
+
+def judge(*transactions: tuple[int, int], book: Book = RECOVERED) -> Finding:
+    shown = tuple(Transaction(f"part-{c}-{a}", c, a) for c, a in transactions)
+    context = a_context(a_plan(), book, storage=StorageView(transactions=shown))
+    return CommittedTransactions().check(context)
+
+
+def test_what_completed_checkpoints_cover_may_be_visible() -> None:
+    finding = judge((1, 1), (1, 1), (3, 2))
+    assert (finding.verdict, finding.clauses) == (Verdict.VALID, ("SNK-1",))
+    assert judge().clauses == (), "without any transaction nothing is shown"
+
+
+@pytest.mark.parametrize(
+    ("transaction", "why"),
+    [
+        ((2, 1), "nothing after checkpoint 1 may be visible"),
+        ((4, 2), "nothing after checkpoint 3 may be visible"),
+        ((1, 9), "attempt 9, which never started"),
+        ((0, 0), "attempt 0, which never started"),
+    ],
+    ids=["of a failed attempt", "of the last attempt", "of no attempt", "of an unknown name"],
+)
+def test_anything_else_is_invalid(transaction: tuple[int, int], why: str) -> None:
+    finding = judge((1, 1), transaction)
+    assert finding.verdict is Verdict.INVALID
+    assert why in finding.examples[0]
+
+
+def test_an_attempt_that_began_anew_leaves_none_of_the_one_before() -> None:
+    anew = Book().attempt(1).attempt_failed(1).attempt(2).checkpoint(1, 2)
+    assert judge((1, 2), book=anew).verdict is Verdict.VALID
+    assert judge((1, 1), book=anew).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("sinks", [1, 2])
+def test_a_leak_among_duplicates_that_may_be_is_found(sinks: int, tmp_path: Path) -> None:
+    """AO-02 with kills after completed checkpoints: there extra rows alone prove nothing."""
+    base = next(MUTANTS["AO-02"].plans("simulated"))
+    caught = 0
+    for seed in range(4):
+        topology = msgspec.structs.replace(base.topology, sinks=sinks)
+        record = run_trial(
+            msgspec.structs.replace(base, seed=seed, topology=topology), ReferenceSimulated(), tmp_path
+        )
+        caught += any(
+            finding.checker == "committed-transactions" and finding.verdict is Verdict.INVALID
+            for finding in record.findings
+        )
+    assert caught > 0
