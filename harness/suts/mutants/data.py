@@ -130,6 +130,15 @@ class CommitsAtTheBarrier(TransactionalFileSink):
         self.commit(self.prepared)
 
 
+class CommitsWhenItIsStopped(TransactionalFileSink):
+    """AO-03: what is prepared when a sink is stopped becomes visible, its checkpoint complete or not."""
+
+    def close(self) -> None:
+        """Commit what is prepared."""
+        self.commit(self.prepared)
+        super().close()
+
+
 class SweepsSuccessors(TransactionalFileSink):
     """FE-02: whatever is pending and unknown to it, a sink takes for left over, its successor's files too."""
 
@@ -162,6 +171,11 @@ def refuses_to_commit_twice(spec: OperatorSpec, plane: DataPlane) -> Operator:
 def commits_at_the_barrier(spec: OperatorSpec, plane: DataPlane) -> Operator:
     """Build the chain with SK-01."""
     return with_sink(CommitsAtTheBarrier, spec, plane)
+
+
+def commits_when_it_is_stopped(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with AO-03."""
+    return with_sink(CommitsWhenItIsStopped, spec, plane)
 
 
 def sweeps_successors(spec: OperatorSpec, plane: DataPlane) -> Operator:

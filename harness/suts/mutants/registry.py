@@ -283,6 +283,21 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         ),
     )
     yield Mutant(
+        "AO-03",
+        "SNK-1",
+        "A sink that is stopped commits what it has prepared, for duplicates are allowed there.",
+        "planted here, no public report",
+        replace(product, build_operator=data.commits_when_it_is_stopped),
+        msgspec.structs.replace(
+            AT_LEAST_ONCE,
+            topology=TopologyPlan(sinks=2),
+            faults=(
+                *kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=5, worker=True),
+                *kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[1]", nth=10, worker=True),
+            ),
+        ),
+    )
+    yield Mutant(
         "MD-01",
         "COO-1",
         "The metadata of a checkpoint is published without a sync; it goes with the coordinator's host.",
