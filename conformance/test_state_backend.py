@@ -48,6 +48,11 @@ def test_reads_see_the_writes(state_backend: BackendUnderTest, tmp_path: Path) -
     _assert_holds("reads-see-the-writes", state_backend, tmp_path)
 
 
+@pytest.mark.clause("STA-1", "SNP-1", "REC-1", "RSC-2")
+def test_what_differs_stays_apart(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("what-differs-stays-apart", state_backend, tmp_path)
+
+
 @pytest.mark.clause("SNP-1")
 def test_snapshots_are_isolated(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("snapshots-are-isolated", state_backend, tmp_path)

@@ -81,6 +81,14 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "snapshots-after-a-failed-one-are-isolated",
     ),
     _mutant(
+        "BE-keys",
+        "CutsLongKeys",
+        "STA-1",
+        "of our own",
+        "Keys are cut at 511 bytes, the length that some engines allow.",
+        "what-differs-stays-apart",
+    ),
+    _mutant(
         "BE-cancel",
         "RunsAfterCancel",
         "SNP-2",

@@ -47,10 +47,24 @@ def _asynchronous(session: Session, step: steps.Promise) -> Broken:
 
 
 def _ordered(session: Session, step: steps.Promise) -> Broken:
+    """Also of a store that was restored."""
     _fill(session, step)
-    found = [key for key, _ in session.call(wire.Scan(STORE, _NAME, _GROUP))]
+    found = _scanned(session)
+    session.call(wire.Snapshot(STORE, step.checkpoint))
+    handles = session.run(wire.Run(STORE, step.checkpoint)).handles
+    session.call(wire.Close(STORE))
+    session.call(wire.Open(STORE, *_GROUPS, 0, session.attempt + 1, handles))
+    restored = _scanned(session)
     _forget(session, step)
-    return f"scan() gave the keys in the order {found!r}" if found != sorted(found) else None
+    if found != sorted(found):
+        return f"scan() gave the keys in the order {found!r}"
+    if restored != sorted(restored):
+        return f"scan() of a restored store gave the keys in the order {restored!r}"
+    return None
+
+
+def _scanned(session: Session) -> list[bytes]:
+    return [key for key, _ in session.call(wire.Scan(STORE, _NAME, _GROUP))]
 
 
 def _local(session: Session, step: steps.Promise) -> Broken:

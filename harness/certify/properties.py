@@ -84,6 +84,14 @@ PROPERTIES: tuple[Property, ...] = (
         needs=("put", "delete", "put_many", "get", "scan"),
     ),
     _property(
+        "what-differs-stays-apart",
+        "contract",
+        "STA-1 SNP-1 REC-1 RSC-2",
+        "Names, key groups and keys that are easily confused are not; scans are undisturbed and complete; all of it "
+        "once more after a restore.",
+        fixed=(steps.Distinctions(1),),
+    ),
+    _property(
         "snapshots-are-isolated",
         "contract",
         "SNP-1",

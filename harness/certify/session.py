@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.certify import promises, steps, wire
+from harness.certify import distinctions, promises, steps, wire
 from harness.certify.candidate import Candidate, CandidateDied, CandidateError, CandidateRaised, Pool
 
 RANGES = ((0, 6), (6, 16))
@@ -18,6 +18,8 @@ NAMES = ("totals", "a/b c", "größe")
 _WARMING_ROUNDS = 3
 _SPARE_STORE = promises.STORE
 """Number of the store into which snapshots are restored to be compared."""
+_RESTORED_STORE = _SPARE_STORE + 1
+"""Number of one that is restored while that one is open."""
 
 Entries = dict[tuple[str, int, bytes], bytes]
 """What a store holds, by state name, key group and key."""
@@ -257,6 +259,12 @@ class Session:
         if broken is not None:
             raise Violation(f"{step.capability} is declared, but {broken}")
 
+    def _distinctions(self, step: steps.Distinctions) -> None:
+        self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
+        broken = distinctions.broken(self, step.checkpoint)
+        if broken is not None:
+            raise Violation(broken)
+
     # --- restores -------------------------------------------------------------------------------------------
 
     def _verify(self, step: steps.Verify) -> None:
@@ -405,7 +413,11 @@ class Session:
                     continue  # closed with a snapshot under way
                 if number == 2:
                     call(wire.Notify(_SPARE_STORE, checkpoint, "cancel"))
-                call(wire.Run(_SPARE_STORE, checkpoint))
+                ran = self.run(wire.Run(_SPARE_STORE, checkpoint))
+                if number == 0:
+                    call(wire.Open(_RESTORED_STORE, start, end, 0, self.attempt + 1, ran.handles))
+                    call(wire.Scan(_RESTORED_STORE, NAMES[0], start))
+                    call(wire.Close(_RESTORED_STORE))
             except CandidateRaised as error:
                 # A purely synchronous backend writes, and fails, in snapshot().
                 if error.kind not in ("storage", "cancelled"):

@@ -173,6 +173,15 @@ class Promise(Step, frozen=True, tag="promise"):
     """Id of the snapshot that it takes."""
 
 
+class Distinctions(Step, frozen=True, tag="distinctions"):
+    """Write listed names, key groups and keys that are easily confused into a store of its own; read them in every
+    way, and once more after a restore.
+    """
+
+    checkpoint: int
+    """Id of the snapshot that it takes."""
+
+
 AnyStep = (
     Put
     | Delete
@@ -193,6 +202,7 @@ AnyStep = (
     | Crowd
     | Resources
     | Promise
+    | Distinctions
 )
 """Any step."""
 
@@ -259,6 +269,8 @@ def words(step: AnyStep) -> str:
             )
         case Promise():
             return f"is {step.capability} so, in a store into which {_all_short(step.keys)} are put in this order?"
+        case Distinctions():
+            return "write names, key groups and keys that are easily confused; read them, restore and read them again"
         case Resources():
             return f"open, write, snapshot and close stores, {step.rounds} times"
 

@@ -99,6 +99,17 @@ class Scan(Request, frozen=True, tag="scan"):
     group: int
 
 
+class DisturbedScan(Request, frozen=True, tag="disturbed_scan"):
+    """Begin a scan, then write, then read the scan to its end: the reply is what it gave."""
+
+    store: int
+    name: str
+    group: int
+    added: bytes
+    changed: bytes
+    deleted: bytes
+
+
 class GetMany(Request, frozen=True, tag="get_many"):
     """Read many values."""
 
@@ -204,6 +215,7 @@ AnyRequest = (
     | Put
     | Delete
     | Scan
+    | DisturbedScan
     | GetMany
     | PutMany
     | Snapshot

@@ -229,9 +229,10 @@ def _attempts(operations: Sequence[Operation]) -> list[tuple[float, float]]:
         if o.operation == "attempt" and o.outcome in (Outcome.INFO, Outcome.FAIL)
     }
     nexts = [time_ms for _, time_ms in began[1:]] + [float("inf")]
+    # A history without any attempt has nothing to follow.
     return [
         (time_ms, ended.get(attempt, following))
-        for (attempt, time_ms), following in zip(began, nexts, strict=True)
+        for (attempt, time_ms), following in zip(began, nexts, strict=False)
     ]
 
 

@@ -191,6 +191,16 @@ class Worker:
         entries = self._store(request).scan(request.name, request.group)
         return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in entries])
 
+    def _do_disturbed_scan(self, request: wire.DisturbedScan) -> wire.Reply:
+        store, name, group = self._store(request), request.name, request.group
+        entries = iter(store.scan(name, group))
+        first = next(entries, None)
+        store.put(name, group, request.added, b"added while a scan was read")
+        store.put(name, group, request.changed, b"changed while a scan was read")
+        store.delete(name, group, request.deleted)
+        found = ([] if first is None else [first]) + list(entries)
+        return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in found])
+
     def _do_get_many(self, request: wire.GetMany) -> wire.Reply:
         found = self._store(request).get_many(request.name, list(request.groups), list(request.keys))
         return wire.Reply([_bytes_or_none(value) for value in found])

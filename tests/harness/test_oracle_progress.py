@@ -73,6 +73,10 @@ def test_a_job_restored_at_the_end_of_its_input_needs_no_further_checkpoint() ->
     assert Progress(input_of(plan)).check(early).verdict is Verdict.INVALID
 
 
+def test_a_job_that_finished_without_an_attempt_is_invalid_too() -> None:
+    assert judge(Book()).verdict is Verdict.INVALID
+
+
 def test_checkpointing_that_never_worked_is_invalid_unless_it_is_off() -> None:
     assert judge(Book().attempt(1)).verdict is Verdict.INVALID
     off = CheckpointPlan(enabled=False)

@@ -20,6 +20,7 @@ from reference_impl.state.heap import (
 from reference_impl.state.snapshots import DeferredSnapshot
 
 __all__ = [
+    "CutsLongKeys",
     "HalvesTheRange",
     "IgnoresFailedWrites",
     "KeepsFailedSnapshots",
@@ -28,6 +29,35 @@ __all__ = [
     "RunsAfterCancel",
     "SnapshotsLiveTables",
 ]
+
+
+class CutsLongKeys(HeapStateBackend):
+    """BE-keys: keys are cut at the length that some engines allow."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store in which long keys fall together."""
+        return _CuttingStore(scope)
+
+
+class _CuttingStore(HeapStateStore):
+    LONGEST = 511
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        return super().get(name, group, key[: self.LONGEST])
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        super().put(name, group, key[: self.LONGEST], value)
+
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        super().delete(name, group, key[: self.LONGEST])
+
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        return super().get_many(name, groups, [key[: self.LONGEST] for key in keys])
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        super().put_many(name, groups, [key[: self.LONGEST] for key in keys], values)
 
 
 class IgnoresFailedWrites(HeapStateBackend):
