@@ -27,7 +27,7 @@ class LocalClusterConfig:
     driver_memory_mb: int = 512
     #: Where logs and local files go and stay; None is a temporary directory, removed at the end.
     directory: Path | None = None
-    startup_timeout_s: float = 60.0
+    startup_timeout_s: float = 180.0
     #: None lets the system choose a free one.
     master_port: int | None = None
     #: Level of the logs of all JVMs, in log4j's words.
