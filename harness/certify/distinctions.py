@@ -189,13 +189,24 @@ def _unseen_checkpoints(session: Session) -> Broken:
 
 
 def _foreign_group(session: Session) -> Broken:
-    try:
-        session.call(wire.Get(_STORE, "state", GROUPS[1], b"k"))
-    except CandidateRaised as error:
-        if error.kind == "usage":
-            return None
-        return f"get() of a key group outside of the store's raised {error}, and not UsageError"
-    return "get() of a key group outside of the store's was answered, and not refused with UsageError"
+    own, foreign = GROUPS[0], GROUPS[1]
+    calls: tuple[tuple[str, wire.AnyRequest], ...] = (
+        ("get", wire.Get(_STORE, "state", foreign, b"k")),
+        ("put", wire.Put(_STORE, "state", foreign, b"k", b"v")),
+        ("delete", wire.Delete(_STORE, "state", foreign, b"k")),
+        ("scan", wire.Scan(_STORE, "state", foreign)),
+        ("get_many", wire.GetMany(_STORE, "state", (own, foreign), (b"k", b"k"))),
+        ("put_many", wire.PutMany(_STORE, "absent", (foreign,), (b"k",), (b"v",))),
+    )
+    for name, request in calls:
+        try:
+            session.call(request)
+        except CandidateRaised as error:
+            if error.kind != "usage":
+                return f"{name}() of a key group outside of the store's raised {error}, and not UsageError"
+        else:
+            return f"{name}() of a key group outside of the store's was not refused with UsageError"
+    return None
 
 
 def _difference(call: str, place: Place, found: bytes | None, wanted: bytes | None, when: str) -> str:

@@ -157,6 +157,14 @@ class CertifyMachine(RuleBasedStateMachine):
             self._failed = True
             self.hunt.failed(session, violation)
             raise
+        except BaseException:
+            # Ctrl-C between a request and its reply: what comes next over the link answers that one.
+            self._give_up(session)
+            raise
+
+    def _give_up(self, session: Session) -> None:
+        self._failed = True
+        session.abandon()
 
     def unfinished(self) -> bool:
         """Tell whether a snapshot is under way in either store."""
@@ -178,6 +186,9 @@ class CertifyMachine(RuleBasedStateMachine):
         except Violation as violation:
             self._failed = True
             self.hunt.failed(self.session, violation)
+            raise
+        except BaseException:
+            self._give_up(self.session)
             raise
         self.hunt.ended(self.session)
 

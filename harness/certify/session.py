@@ -44,6 +44,8 @@ class SnapshotModel:
     """The life of the store in which it was taken."""
     phase: str = "taken"
     """``taken``, ``started``, ``completed``, or ``gone``."""
+    done: bool = False
+    """Whether nothing was left to the asynchronous part."""
     cancelled: bool = False
     confirmed: bool = False
     handles: tuple[wire.Handle, ...] = ()
@@ -181,7 +183,7 @@ class Session:
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
         taken = SnapshotModel(dict(model.entries), self.attempt)
         try:
-            self.call(wire.Snapshot(step.store, step.checkpoint, step.fault))
+            taken.done = self.call(wire.Snapshot(step.store, step.checkpoint, step.fault))["done"]
         except CandidateRaised as error:
             # A purely synchronous backend writes here, so a storage that fails may show here.
             if step.fault is None or error.kind != "storage":
@@ -221,6 +223,11 @@ class Session:
             raise Violation(
                 f"snapshot {step.checkpoint} succeeded although one of its writes failed: it would be "
                 "acknowledged, and could not be restored"
+            )
+        if model.cancelled and model.phase == "taken" and not model.done:
+            model.phase = "gone"
+            raise Violation(
+                f"the asynchronous part of snapshot {step.checkpoint} was cancelled before it began, and ran"
             )
         model.handles = ran.handles
         model.phase = "completed"

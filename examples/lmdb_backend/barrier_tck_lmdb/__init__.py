@@ -92,6 +92,10 @@ class LmdbStateStore(BatchedStateStore):
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
     ) -> None:
         """Set many values in one transaction."""
+        if not len(groups) == len(keys) == len(values):
+            raise UsageError(
+                f"{len(groups)} groups, {len(keys)} keys and {len(values)} values do not run in step"
+            )
         with self._environment.begin(write=True) as transaction:
             for group, key, value in zip(groups, keys, values, strict=True):
                 transaction.put(self._key(name, group, key), _entry(name, group, key, value))
@@ -103,7 +107,7 @@ class LmdbStateStore(BatchedStateStore):
 
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the entries as they are now."""
-        prefix = _prefix(name, group)
+        prefix = self._prefix(name, group)
         found = []
         with self._environment.begin() as transaction, transaction.cursor() as cursor:
             positioned = cursor.set_range(prefix)
@@ -151,9 +155,12 @@ class LmdbStateStore(BatchedStateStore):
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _key(self, name: str, group: int, key: bytes) -> bytes:
+        return self._prefix(name, group) + hashlib.blake2b(key, digest_size=32).digest()
+
+    def _prefix(self, name: str, group: int) -> bytes:
         if group not in self._groups:
             raise UsageError(f"key group {group} is not in the store's range {self._groups}")
-        return _prefix(name, group) + hashlib.blake2b(key, digest_size=32).digest()
+        return _prefix(name, group)
 
 
 class _Snapshot:
