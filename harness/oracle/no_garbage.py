@@ -50,11 +50,13 @@ def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) 
     """Return which of the newest completed checkpoints are gone; what was damaged on purpose may be."""
     if damaged_primaries(context):
         return []
-    completed = sorted(
+    told = [
         operation.value["checkpoint"]
         for operation in context.history.operations
         if operation.operation == "checkpoint" and operation.outcome is Outcome.OK
-    )
+    ]
+    # What is retained completed, too, even if the coordinator died before it told.
+    completed = sorted(dict.fromkeys([*told, *storage.retained]))
     return [
         f"checkpoint {checkpoint} had completed and is gone, where the newest {bound} are to be kept (COO-4)"
         for checkpoint in completed[-bound:]

@@ -228,11 +228,10 @@ def _attempts(operations: Sequence[Operation]) -> list[tuple[float, float]]:
         for o in operations
         if o.operation == "attempt" and o.outcome in (Outcome.INFO, Outcome.FAIL)
     }
-    nexts = [time_ms for _, time_ms in began[1:]] + [float("inf")]
-    # A history without any attempt has nothing to follow.
+    nexts = [*(time_ms for _, time_ms in began), float("inf")][1:]
     return [
         (time_ms, ended.get(attempt, following))
-        for (attempt, time_ms), following in zip(began, nexts, strict=False)
+        for (attempt, time_ms), following in zip(began, nexts, strict=True)
     ]
 
 

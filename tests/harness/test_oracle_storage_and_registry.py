@@ -52,6 +52,7 @@ def test_the_newest_completed_checkpoints_are_retained_as_many_as_configured() -
         return NoGarbage().check(a_context(a_plan(), book, storage=StorageView(retained=retained)))
 
     assert judged(2, 3).verdict is Verdict.VALID
+    assert judged(3, 4).verdict is Verdict.VALID, "4 completed, and its coordinator died before it told"
     for retained in ((3,), (1, 3), ()):
         finding = judged(*retained)
         assert finding.verdict is Verdict.INVALID
@@ -65,6 +66,28 @@ def test_the_newest_completed_checkpoints_are_retained_as_many_as_configured() -
         faults=(FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0),),
     )
     assert NoGarbage().check(harmed).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("target", "verdict"),
+    [
+        ("durable copy of totals[0]: job/chk-3/totals-0, job/chk-3/totals-1", Verdict.VALID),
+        ("durable copy of totals[0]: job/chk-3/totals", Verdict.INVALID),
+        ("durable copy of totals[0]: chk-3/totals-1", Verdict.VALID),
+        ("durable copy of totals[0]", Verdict.INVALID),
+        ("durable copy of totals[0]: ", Verdict.INVALID),
+    ],
+    ids=["the file", "another name", "below a root", "no file told", "nothing told"],
+)
+def test_only_the_files_that_a_trial_damaged_may_be_unreadable(target: str, verdict: Verdict) -> None:
+    context = a_context(
+        a_plan(faults=(ScheduledFault(DamagePrimary("totals[0]"), At(1)),)),
+        storage=StorageView(
+            retained=(3,), unreadable=("checkpoint 3: job/chk-3/totals-1: it has 3 bytes, expected 9",)
+        ),
+    )
+    damaged = FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0, target)
+    assert Reachability().check(replace(context, faults=(damaged,))).verdict is verdict
 
 
 def test_what_an_unfinished_job_left_is_not_judged_as_garbage() -> None:

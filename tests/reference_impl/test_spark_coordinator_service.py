@@ -193,17 +193,19 @@ def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
 
 
 def test_silence_says_nothing_after_the_driver_itself_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr("reference_impl.spark.coordinator_service.time.monotonic", lambda: now[0])
+    clock = {"now": 100.0}
+    monkeypatch.setattr("reference_impl.spark.coordinator_service.time.monotonic", lambda: clock["now"])
     driver = Driver(heartbeat_timeout_ms=1000)
     raw = registered(driver)
     send_frame(raw, encode(OFFER))
     _, connection = driver.next()
-    for now[0] in (100.5, 101.0):
-        assert driver.service.silent() == []
-    now[0] = 104.0
+    clock["now"] = 100.5
+    assert driver.service.silent() == []
+    clock["now"] = 101.0
+    assert driver.service.silent() == []
+    clock["now"] = 104.0
     assert driver.service.silent() == [], "its heartbeats may wait in the socket"
-    now[0] = 104.5
+    clock["now"] = 104.5
     assert driver.service.silent() == [connection], "it had the time between two questions"
     raw.close()
     driver.service.close()
