@@ -232,6 +232,8 @@ class HeapStateStore:
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         """Note the tables and mark them shared; the future serialises and writes them (SNP-1)."""
+        if isinstance(self._states, _ClosedStates):
+            raise UsageError(f"snapshot {checkpoint} was asked of a store that is closed")
         captured = self.capture()
         if not [tables for _, tables in captured if tables]:
             return FinishedSnapshot(())

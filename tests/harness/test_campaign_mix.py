@@ -33,6 +33,16 @@ MIX = {
 KILLS = {"per_trial": [1, 2], "kinds": {"executor": 1, "worker": 1}}
 
 
+def test_damage_to_state_is_drawn_for_subtasks_that_keep_state() -> None:
+    storage = {kind for kind in KINDS if KINDS[kind].needs == "storage"}
+    plans = plans_of(
+        40, local_recovery=True, faults={"per_trial": [1, 3], "kinds": dict.fromkeys(sorted(storage), 1)}
+    )
+    hit = [scheduled.fault.subtask for plan in plans for scheduled in plan.faults]  # type: ignore[union-attr]
+    assert len(hit) > 40
+    assert {name.partition("[")[0] for name in hit} == {"totals"}
+
+
 def plans_of(count: int, **values: Any) -> list[TrialPlan]:
     configuration = configuration_from({"seed": 4} | values, "test")
     return list(islice(campaign_plans(configuration, ReferenceSimulated()), count))

@@ -88,3 +88,19 @@ def test_a_background_task_s_outcome_comes_back_through_the_owner_s_door() -> No
         background.submit(fail, note)
 
     assert run(schedule, 2) == ["42 None on coordinator", "None disk on coordinator"]
+
+
+def test_a_call_that_does_not_end_holds_up_whoever_stops_the_loop_for_a_time_only() -> None:
+    loop = EventLoop(MonotonicClock(), lambda: None, lambda _error: None)
+    goes_on, begun = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        begun.set()
+        goes_on.wait()
+
+    loop.post(stand_still)
+    loop.start()
+    assert begun.wait(5)
+    assert not loop.stop(0.05)
+    goes_on.set()
+    assert loop.stop(5.0)

@@ -353,6 +353,8 @@ def test_a_closed_store_is_not_used_again(world: StateWorld) -> None:
     store.close()
     with pytest.raises(UsageError, match="closed"):
         store.get("a", 0, b"k")
+    with pytest.raises(UsageError, match="closed"):
+        world.snapshot(store)
 
 
 def test_every_capability_has_a_sentence_and_backends_declare_known_ones(world: StateWorld) -> None:

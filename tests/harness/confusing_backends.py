@@ -1,0 +1,139 @@
+"""Backends for the suite's own tests: each breaks one sentence of the interface, and works otherwise."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from reference_impl.errors import UsageError
+from reference_impl.ids import CheckpointId
+from reference_impl.protocol.messages import StateHandle
+from reference_impl.state.backend import (
+    KeyedStateStore,
+    StateCapability,
+    StateReader,
+    StateScope,
+)
+from reference_impl.state.heap import HeapStateBackend, HeapStateStore
+
+Entries = Iterator[tuple[bytes, bytes]]
+
+
+class _LazyStore(HeapStateStore):
+    def scan(self, name: str, group: int) -> Entries:
+        return ((key, self.get(name, group, key) or b"") for key, _ in super().scan(name, group))
+
+
+class _PagedStore(HeapStateStore):
+    def scan(self, name: str, group: int) -> Entries:
+        return iter(list(super().scan(name, group))[:1_000])
+
+
+class _ForgetfulStore(HeapStateStore):
+    def confirm(self, checkpoint: CheckpointId) -> None:
+        raise KeyError(checkpoint)
+
+
+class _HospitableStore(HeapStateStore):
+    def scan(self, name: str, group: int) -> Entries:
+        try:
+            return super().scan(name, group)
+        except UsageError:
+            return iter(())
+
+
+class _OneGroupStore(HeapStateStore):
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        return super().get_many(name, [groups[0]] * len(keys), keys)
+
+
+class _ShortNamesStore(HeapStateStore):
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        super().put(name[:64], group, key, value)
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        super().put_many(name[:64], groups, keys, values)
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        return super().get(name[:64], group, key)
+
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        return super().get_many(name[:64], groups, keys)
+
+    def scan(self, name: str, group: int) -> Entries:
+        return super().scan(name[:64], group)
+
+
+class Lazy(HeapStateBackend):
+    """A scan shows what is written while it is read."""
+
+    store: type[HeapStateStore] = _LazyStore
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        return self.store(scope)
+
+
+class Paged(Lazy):
+    """A scan ends after a page."""
+
+    store = _PagedStore
+
+
+class Forgetful(Lazy):
+    """Confirming what it never saw is an error."""
+
+    store = _ForgetfulStore
+
+
+class Hospitable(Lazy):
+    """A key group of another store is an empty one."""
+
+    store = _HospitableStore
+
+
+class OneGroup(Lazy):
+    """Several keys are read from the key group of the first."""
+
+    store = _OneGroupStore
+
+
+class ShortNames(Lazy):
+    """Names of states are cut."""
+
+    store = _ShortNamesStore
+
+
+class Leaking(HeapStateBackend):
+    """What is opened for a restore stays open."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        if restore:
+            os.open(os.devnull, os.O_RDONLY)
+        return super().open(scope, restore, reader)
+
+
+class _SortedStore(HeapStateStore):
+    restored = False
+
+    def scan(self, name: str, group: int) -> Entries:
+        entries = list(super().scan(name, group))
+        return iter(entries[::-1] if self.restored else sorted(entries))
+
+
+class SortedOnce(HeapStateBackend):
+    """Scans are in order, but for those of a store that was restored."""
+
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        return super().capabilities | {StateCapability.ORDERED_SCAN}
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        return _SortedStore(scope)
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        store = super().open(scope, restore, reader)
+        assert isinstance(store, _SortedStore)
+        store.restored = bool(restore)
+        return store

@@ -1,0 +1,46 @@
+"""What is easily confused: the suite sees each confusion, and none in a backend that has none."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.certify.candidate import Pool
+from harness.certify.properties import PROPERTIES, Outcome, check
+from harness.certify.suite import probe
+
+APART, LEFT, ORDERED = "what-differs-stays-apart", "nothing-is-left-behind", "scans-are-ordered"
+
+
+def judged(target: str, name: str) -> Outcome:
+    one = next(entry for entry in PROPERTIES if entry.name == name)
+    pool = Pool(target, total_s=60.0)
+    try:
+        return check(one, pool, 1, shrink_s=0.0, declared=tuple(probe(target)["capabilities"]))[0]
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "why"),
+    [
+        ("Lazy", APART, "while other calls wrote"),
+        ("Paged", APART, "scan() of state 'many', key group 5"),
+        ("Forgetful", APART, "confirm() of a checkpoint that the store never saw raised KeyError"),
+        ("Hospitable", APART, "scan() of a key group outside of the store's was not refused"),
+        ("OneGroup", APART, "get_many() of state 'state', key group 1"),
+        ("ShortNames", APART, "'nnnnnnnn'... and '1', 301 long"),
+        ("Leaking", LEFT, "descriptors, among them ['/dev/null'"),
+        ("SortedOnce", ORDERED, "scan() of a restored store gave the keys in the order"),
+    ],
+)
+def test_a_backend_that_breaks_one_sentence_fails_by_it(backend: str, name: str, why: str) -> None:
+    outcome = judged(f"tests.harness.confusing_backends:{backend}", name)
+    assert outcome.status == "failed"
+    assert why in outcome.reason
+
+
+@pytest.mark.parametrize("target", ["heap", "rocksdb", "examples.minimal_backend.backend:SortedDictBackend"])
+@pytest.mark.parametrize("name", [APART, LEFT])
+def test_a_right_backend_passes(target: str, name: str) -> None:
+    outcome = judged(target, name)
+    assert outcome.status == "passed", outcome.reason

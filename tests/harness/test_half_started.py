@@ -1,0 +1,60 @@
+"""A cluster of which a part did not start: nothing of it stays, and the next trial starts another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.errors import OperatingError
+from harness.suts import reference_spark
+from harness.suts.reference_spark import ReferenceSpark
+
+
+def test_a_session_that_fails_to_start_takes_its_cluster_and_its_judge_along(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    events: list[str] = []
+    fails = [True]
+
+    class Judge:
+        def __init__(self, _directory: Path) -> None:
+            events.append("judge starts")
+
+        def close(self) -> None:
+            events.append("judge ends")
+
+    @contextlib.contextmanager
+    def cluster(_config: Any) -> Iterator[Any]:
+        events.append("cluster starts")
+        try:
+            yield SimpleNamespace(directory=tmp_path)
+        finally:
+            events.append("cluster ends")
+
+    @contextlib.contextmanager
+    def session(*_arguments: Any) -> Iterator[str]:
+        if fails:
+            raise OperatingError("no driver")
+        events.append("session starts")
+        yield "a session"
+        events.append("session ends")
+
+    monkeypatch.setattr(reference_spark, "LocalCluster", cluster)
+    monkeypatch.setattr(reference_spark, "SparkJudge", Judge)
+    monkeypatch.setattr(reference_spark, "spark_session", session)
+    system = ReferenceSpark()
+    system._prepared = True
+    with pytest.raises(OperatingError, match="no driver"):
+        system.session()
+    assert events == ["cluster starts", "judge starts", "judge ends", "cluster ends"]
+    fails.clear()
+    events.clear()
+    assert system.session() is system.session()
+    assert events == ["cluster starts", "judge starts", "session starts"]
+    system.close()
+    assert events[3:] == ["session ends", "judge ends", "cluster ends"]

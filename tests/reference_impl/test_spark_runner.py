@@ -1,0 +1,62 @@
+"""The runner's own threads, without Spark: who may ask what from where."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reference_impl.config import JobConfig
+from reference_impl.spark import deployment
+from reference_impl.spark.deployment import SparkJobRunner
+
+
+class Machine:
+    """Notes on which thread it is asked."""
+
+    def __init__(self) -> None:
+        self.asked_on: list[str] = []
+
+    def waiting_for(self) -> tuple[str, ...]:
+        self.asked_on.append(threading.current_thread().name)
+        return ("the end of the input",)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[SparkJobRunner, Machine]]:
+    spark: Any = SimpleNamespace(sparkContext=None)
+    graph: Any = SimpleNamespace(name="job")
+    runner, machine = SparkJobRunner(spark, graph, JobConfig(), tmp_path), Machine()
+    driver: Any = SimpleNamespace(machine=machine, ended=False)
+    runner._driver = driver
+    runner._loop.start()
+    yield runner, machine
+    assert runner._loop.stop(5.0)
+
+
+def test_the_coordinator_is_asked_on_its_own_thread(running: tuple[SparkJobRunner, Machine]) -> None:
+    """Anywhere else it would be read while it changes."""
+    runner, machine = running
+    assert runner.waiting_for() == ("the end of the input",)
+    assert machine.asked_on == ["coordinator"]
+
+
+def test_a_coordinator_that_does_not_answer_is_what_the_job_waits_for(
+    running: tuple[SparkJobRunner, Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner, machine = running
+    goes_on = threading.Event()
+
+    def stand_still() -> None:
+        goes_on.wait()
+
+    runner._loop.post(stand_still)
+    monkeypatch.setattr(deployment, "_ANSWER_TIMEOUT_S", 0.05)
+    (waits,) = runner.waiting_for()
+    assert "an answer of the coordinator's event loop" in waits
+    assert machine.asked_on == []
+    goes_on.set()
