@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.functions import Aggregate, Count, Emission, Sum, merging_aggregates
-from reference_impl.operators.sources import ParquetSource
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.functions import Aggregate, Count, Emission, Sum, merging_aggregates
+from barrier_tck.reference_impl.operators.sources import ParquetSource
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 KEYS = 100_000
 FILES = 4

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from faults.toxiproxy.server import PROGRAM, ServerChoice, ServerKind, proxy_server
-from reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
-from reference_impl.spark.handshake import SECRET_BYTES
-from reference_impl.spark.mailbox import Mailbox
-from reference_impl.spark.transport import ChannelServer, connect_channel
+from barrier_tck.faults.toxiproxy.server import PROGRAM, ServerChoice, ServerKind, proxy_server
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from barrier_tck.reference_impl.spark.handshake import SECRET_BYTES
+from barrier_tck.reference_impl.spark.mailbox import Mailbox
+from barrier_tck.reference_impl.spark.transport import ChannelServer, connect_channel
 
 BATCH_ROWS = 32_768
 BATCHES = 2_000

@@ -16,16 +16,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import OperatorSnapshot, ServedBy, SubtaskSnapshot
-from reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
-from reference_impl.state.registry import SHIPPED, backend_named
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from reference_impl.storage.copying_writer import CopyingWriter
-from reference_impl.storage.filesystem import LocalFileSystem
-from reference_impl.storage.local_recovery import FILES_WANTED, LocalScope, TaskLocalStateStore
-from reference_impl.storage.restore import RestoreReader
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, ServedBy, SubtaskSnapshot
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
+from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.local_recovery import FILES_WANTED, LocalScope, TaskLocalStateStore
+from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 STATE_BYTES = 500_000_000
 LINK_BYTES_PER_SECOND = 100_000_000

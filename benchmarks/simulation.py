@@ -20,12 +20,12 @@ from typing import Any
 
 import msgspec
 
-from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
-from harness.oracle.registry import checkers_for
-from harness.oracle.verdict import Verdict
-from harness.plan import CheckpointPlan, TrialPlan
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
+from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
 
 STANDARD = TrialPlan(
     checkpoints=CheckpointPlan(interval_ms=12, async_ms_max=6),

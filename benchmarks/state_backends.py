@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
-from reference_impl.state.registry import SHIPPED, backend_named
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
+from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 KEYS = 1_000_000
 BATCH = 10_000

@@ -21,13 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
+from barrier_tck.harness.cluster.local_cluster import LocalCluster
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.support.errors import EnvironmentProblem
+from barrier_tck.reference_impl.spark.spark_options import session_settings
 from benchmarks.throughput_data import InputShape, write_input
 from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, Side, StructuredStreamingSide
-from harness.cluster.config import LocalClusterConfig
-from harness.cluster.local import LocalCluster
-from harness.cluster.session import spark_session
-from harness.errors import EnvironmentProblem
-from reference_impl.spark.options import session_settings
 
 Progress = Callable[[str, float], None]
 

@@ -14,21 +14,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import ParquetSource
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions
+from barrier_tck.reference_impl.state.backend_names import backend_named
 from benchmarks.throughput_data import Totals, link_copies, read_final_totals, require_equal
-from reference_impl.config import CheckpointConfig, JobConfig
-from reference_impl.ids import SubtaskId
-from reference_impl.operators.functions import Count, Emission, Sum
-from reference_impl.operators.graph import JobGraph
-from reference_impl.operators.job import StreamJob
-from reference_impl.operators.sinks import FileSink
-from reference_impl.operators.sources import ParquetSource
-from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import CompletedCheckpoint
-from reference_impl.runtime.components import Components
-from reference_impl.spark.deployment import SparkJobRunner
-from reference_impl.spark.observer import JobObserver, SubtaskProcess
-from reference_impl.spark.options import SparkOptions
-from reference_impl.state.registry import backend_named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

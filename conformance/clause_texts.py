@@ -1,4 +1,4 @@
-"""The texts behind `conformance.clauses`: in full by heading, id and source, and in short where long."""
+"""The texts behind `barrier_tck.conformance.clauses`: in full by heading, id and source, and in short where long."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The clauses that this project implements and certifies, as data.
 
 A clause id is stable: tests, reports and certificates name it. `docs/clauses.md` is generated from this
-module (``python -m conformance.clauses > docs/clauses.md``), and a test holds the two together.
+module (``python -m barrier_tck.conformance.clauses > docs/clauses.md``), and a test holds the two together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 import sys
 from dataclasses import dataclass
 
-from conformance.clause_texts import FULL, SHORT
+from barrier_tck.conformance.clause_texts import FULL, SHORT
 
 SOURCES = {
     "A": "Flink's page on fault tolerance",
@@ -68,7 +68,7 @@ def as_markdown() -> str:
         "What the system must do. An id is stable: tests, reports and certificates name it. The last column",
         "says where a clause comes from.",
         "",
-        "<!-- Generated: python -m conformance.clauses > docs/clauses.md -->",
+        "<!-- Generated: python -m barrier_tck.conformance.clauses > docs/clauses.md -->",
         "",
         *(f"- {key}: {meaning}." for key, meaning in SOURCES.items()),
     ]

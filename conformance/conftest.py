@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.trials import Trials
-from harness.suts.system import SystemUnderTest
+from barrier_tck.conformance.trials import Trials
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 DEFAULT_SEED = 20_260_101
 """Seed of generated plans when ``--hypothesis-seed`` names none, so that a session can be repeated."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
@@ -25,8 +25,14 @@ from faults.vocabulary import (
     ScheduledFault,
     ThrottleChannel,
 )
-from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.profiles import Profile, profile_named
+from barrier_tck.harness.draw.profiles import Profile, profile_named
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    NetworkPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 
 CALM = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=20, batch_records=3, keys=5, records_per_second=600),

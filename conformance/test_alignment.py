@@ -11,11 +11,11 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from conformance.plans import CALM, varied
-from conformance.trials import Trial, Trials, require
-from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan
-from harness.record import CheckpointRecord, SnapshotRecord
-from harness.suts.system import Capability
+from barrier_tck.conformance.plans import CALM, varied
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan
+from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.system.system_under_test import Capability
 
 inspects = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
 

@@ -11,11 +11,17 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from conformance.plans import kill_worker, varied, with_faults
-from conformance.trials import Trial, Trials, assert_valid, require
-from faults.vocabulary import After, DelayChannel, ProtocolPoint, ScheduledFault
-from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.suts.system import Capability
+from barrier_tck.conformance.plans import kill_worker, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
+from barrier_tck.faults.vocabulary import After, DelayChannel, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    NetworkPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.system.system_under_test import Capability
 
 inspects = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
 kills = pytest.mark.needs(Capability.WORKER_KILL, Capability.PROTOCOL_POINTS, Capability.SNAPSHOT_INSPECTION)

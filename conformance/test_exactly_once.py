@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plans import SIX_AIMS, kill_executor, kill_worker, with_faults
-from conformance.trials import Trials, require
-from faults.vocabulary import After, At, ProtocolPoint
-from harness.suts.system import Capability
+from barrier_tck.conformance.plans import SIX_AIMS, kill_executor, kill_worker, with_faults
+from barrier_tck.conformance.trials import Trials, require
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
+from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.clause("SNK-1")
 

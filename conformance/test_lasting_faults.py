@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plans import CALM, varied, with_faults
-from conformance.trials import Trial, Trials, require
-from faults.vocabulary import (
+from barrier_tck.conformance.plans import CALM, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     After,
     BlackHoleChannel,
@@ -29,8 +29,8 @@ from faults.vocabulary import (
     ScheduledFault,
     ThrottleChannel,
 )
-from harness.plan import TrialPlan, WorkloadPlan
-from harness.suts.system import Capability
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(Capability.PROTOCOL_POINTS, Capability.SNAPSHOT_INSPECTION)
 pauses = pytest.mark.needs(Capability.PAUSE)

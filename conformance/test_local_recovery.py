@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from conformance.plans import CALM, kill_executor, kill_worker, varied, with_faults
-from conformance.trials import Trial, Trials, require
-from faults.vocabulary import (
+from barrier_tck.conformance.plans import CALM, kill_executor, kill_worker, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import (
     After,
     Damage,
     DamageLocalCopy,
@@ -21,8 +21,14 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.suts.system import Capability
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    NetworkPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(
     Capability.LOCAL_RECOVERY,

@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from conformance.plans import (
+from barrier_tck.conformance.plans import (
     AFTER_THE_FIRST_CHECKPOINT,
     SIX_AIMS,
     UNACKNOWLEDGED,
@@ -15,10 +15,10 @@ from conformance.plans import (
     kill_worker,
     with_faults,
 )
-from conformance.trials import Trial, Trials, require
-from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
-from harness.plan import RestartPlan
-from harness.suts.system import Capability
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import RestartPlan
+from barrier_tck.harness.system.system_under_test import Capability
 
 kills = pytest.mark.needs(
     Capability.EXECUTOR_KILL,

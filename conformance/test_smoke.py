@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plans import CALM, varied
-from conformance.trials import Trial, Trials, require
-from harness.plan import CheckpointPlan, TopologyPlan, WorkloadPlan
+from barrier_tck.conformance.plans import CALM, varied
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, WorkloadPlan
 
 
 def _finished_with_a_checkpoint(trial: Trial, records: int) -> None:

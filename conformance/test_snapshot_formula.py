@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.plans import AFTER_THE_FIRST_CHECKPOINT, CALM, varied, with_faults
-from conformance.trials import Trial, Trials, assert_valid, require
-from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan
-from harness.suts.system import Capability
+from barrier_tck.conformance.plans import AFTER_THE_FIRST_CHECKPOINT, CALM, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, TrialPlan
+from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = [
     pytest.mark.needs(Capability.SNAPSHOT_INSPECTION),

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.certify.candidate import Pool
-from harness.certify.properties import NOT_DRAWN, PROPERTIES, check
-from harness.certify.suite import DEFAULT_SEED, seed_of
-from harness.pytest_plugin import BackendUnderTest
+from barrier_tck.harness.certify.pool import Pool
+from barrier_tck.harness.certify.properties import NOT_DRAWN, PROPERTIES, check
+from barrier_tck.harness.certify.suite import DEFAULT_SEED, seed_of
+from barrier_tck.harness.pytest_plugin import BackendUnderTest
 
 SECONDS_MAX = 120.0
 """A property that takes longer is not decided."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from conformance.plans import (
+from barrier_tck.conformance.plans import (
     AFTER_THE_FIRST_CHECKPOINT,
     CALM,
     SIX_AIMS,
@@ -15,10 +15,10 @@ from conformance.plans import (
     varied,
     with_faults,
 )
-from conformance.trials import Trial, Trials, require
-from faults.vocabulary import After, ProtocolPoint
-from harness.plan import CheckpointPlan, TrialPlan
-from harness.suts.system import Capability
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
 

@@ -12,16 +12,16 @@ import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
-from conformance.plans import profile_for, scale_of, scaled
-from harness.campaign.plans import targets_of
-from harness.oracle.history import History
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TrialPlan, to_json, write
-from harness.plan_io import check_plan
-from harness.record import TrialRecord
-from harness.strategies import trial_plans
-from harness.suts.system import SystemUnderTest
-from harness.trial import execute
+from barrier_tck.conformance.plans import profile_for, scale_of, scaled
+from barrier_tck.harness.campaign.planned_trials import targets_of
+from barrier_tck.harness.draw.strategies import trial_plans
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.plan_check import check_plan
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.trial_run import execute
 
 
 @dataclass(frozen=True, slots=True)

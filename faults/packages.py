@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from faults.injectors.connections import disturb_channel, partition
-from faults.injectors.copies import harm_copies
-from faults.injectors.injection import Injection, Injector
-from faults.injectors.pauses import pause_process
-from faults.injectors.processes import kill_process
-from faults.targets import Targets
-from faults.vocabulary import (
+from barrier_tck.faults.injectors.connections import disturb_channel, partition
+from barrier_tck.faults.injectors.copies import harm_copies
+from barrier_tck.faults.injectors.injection import Injection, Injector
+from barrier_tck.faults.injectors.pauses import pause_process
+from barrier_tck.faults.injectors.processes import kill_process
+from barrier_tck.faults.targets import Targets
+from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     BlackHoleChannel,
     CrashCoordinator,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Sequence
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     COORDINATOR_POINTS,
     After,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from faults.vocabulary import Damage, Direction, Peers
+from barrier_tck.faults.vocabulary import Damage, Direction, Peers
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ matching occurrence serves as well.
 
 from __future__ import annotations
 
-from faults.vocabulary import After, At, ProtocolPoint, Trigger
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, Trigger
 
 _ORDINAL_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
 

@@ -1,5 +1,5 @@
 """The harness: runs plans in a world, records what happened and judges it.
 
-Start reading at `harness.plan` (what is to be done), then `harness.suts.system` (who does it),
-`harness.oracle.history` (what happened) and `harness.oracle.verdict` (what it means).
+Start reading at `harness.plan.trial_plan` (what is to be done), then `harness.system.system_under_test` (who does it),
+`barrier_tck.harness.record.history` (what happened) and `barrier_tck.harness.record.verdict` (what it means).
 """

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from harness.plan import TrialPlan
-    from harness.record import TrialRecord
-    from harness.suts.system import Capability, SystemUnderTest
+    from barrier_tck.harness.plan.trial_plan import TrialPlan
+    from barrier_tck.harness.record.records import TrialRecord
+    from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 
 RunTrial = Callable[["TrialPlan"], "TrialRecord"]
 """Runs a plan on the chosen system, judges it with the standard checkers, and asserts nothing."""
@@ -52,8 +52,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and refuse an unknown system before anything is collected."""
-    from harness.errors import UsageProblem
-    from harness.suts.registry import require_system
+    from barrier_tck.harness.support.errors import UsageProblem
+    from barrier_tck.harness.system.system_names import require_system
 
     config.addinivalue_line("markers", "clause(id): names the clause of the specification that a test checks")
     config.addinivalue_line(
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         require_system(config.getoption("--system"))
         if config.getoption("--state-backend") is not None:
-            from harness.certify.suite import require_target
+            from barrier_tck.harness.certify.suite import require_target
 
             require_target(config.getoption("--state-backend"))
     except UsageProblem as error:
@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is tested with which versions."""
-    from harness.environment import environment
+    from barrier_tck.harness.support.environment import environment
 
     versions = environment()
     shown = ", ".join(
@@ -88,7 +88,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 @pytest.fixture(scope="session")
 def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
     """Open the chosen system, once for the session: a real one keeps its cluster from test to test."""
-    from harness.suts.registry import open_system
+    from barrier_tck.harness.system.system_names import open_system
 
     opened = open_system(request.config.getoption("--system"))
     try:
@@ -100,9 +100,9 @@ def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
 @pytest.fixture(scope="session")
 def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
     """Give what ``--state-backend`` names, checked once: a target that is no backend ends the session."""
-    from harness.certify.candidate import CandidateError
-    from harness.certify.suite import probe
-    from harness.errors import UsageProblem
+    from barrier_tck.harness.certify.pool import CandidateError
+    from barrier_tck.harness.certify.suite import probe
+    from barrier_tck.harness.support.errors import UsageProblem
 
     chosen: str | None = request.config.getoption("--state-backend")
     given = request.config.getoption("--hypothesis-seed", default=None)
@@ -120,8 +120,8 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
 @pytest.fixture
 def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
     """Give a function from a plan to its record; each call has a directory of its own below ``tmp_path``."""
-    from harness.plan_io import check_plan
-    from harness.trial import run_trial as run
+    from barrier_tck.harness.system.plan_check import check_plan
+    from barrier_tck.harness.trial.trial_run import run_trial as run
 
     count = 0
 

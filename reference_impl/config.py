@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reference_impl.errors import UsageError
+from barrier_tck.reference_impl.errors import UsageError
 
 
 def _require(condition: bool, message: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from reports.intervals import Series
-from reports.timeline import Figure
-from reports.wording import measurement, median
+from barrier_tck.reports.intervals import Series
+from barrier_tck.reports.timeline import Figure
+from barrier_tck.reports.wording import measurement, median
 
 _BINS = 24
 

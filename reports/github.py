@@ -6,11 +6,11 @@ runner asks, in Markdown a cell is one line of code.
 
 from __future__ import annotations
 
-from harness.oracle.verdict import Verdict
-from reports.loading import Run
-from reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
-from reports.ranking import RankedFinding, ranked_findings
-from reports.wording import MEANING, SYMBOL, duration, one_line, plural
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.reports.loading import Run
+from barrier_tck.reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
+from barrier_tck.reports.ranking import RankedFinding, ranked_findings
+from barrier_tck.reports.wording import MEANING, SYMBOL, duration, one_line, plural
 
 ANNOTATIONS_MAX = 10
 """GitHub shows ten errors of a step and drops the others."""

@@ -17,17 +17,22 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from conformance.clauses import CLAUSES
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import to_json
-from harness.record import FaultRecord, TrialRecord, TrialSummary
-from reports import wording
-from reports.charts import histogram
-from reports.intervals import Recovery, recoveries, series_of
-from reports.loading import Run, planned_faults, verdict_of
-from reports.matrix import clause_matrix, phase_fault_matrix, point_fault_matrix, unchecked_clauses
-from reports.ranking import RankedFinding, ranked_findings, timeline_trials
-from reports.timeline import LEGEND, Figure, timeline
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.harness.plan.trial_plan import to_json
+from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialSummary
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.reports import wording
+from barrier_tck.reports.charts import histogram
+from barrier_tck.reports.intervals import Recovery, recoveries, series_of
+from barrier_tck.reports.loading import Run, planned_faults, verdict_of
+from barrier_tck.reports.matrix import (
+    clause_matrix,
+    phase_fault_matrix,
+    point_fault_matrix,
+    unchecked_clauses,
+)
+from barrier_tck.reports.ranking import RankedFinding, ranked_findings, timeline_trials
+from barrier_tck.reports.timeline import LEGEND, Figure, timeline
 
 FINDINGS_MAX = 25
 """How many findings a page shows in full."""
@@ -262,7 +267,7 @@ def _flattened(configuration: dict[str, Any], prefix: str = "") -> Facts:
 def templates() -> jinja2.Environment:
     """Return the templates, which escape everything and refuse names that are not there."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports", "templates"),
+        loader=jinja2.PackageLoader("barrier_tck.reports", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

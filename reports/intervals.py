@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.record import RestoreRecord, SnapshotRecord, TrialRecord
+from barrier_tck.harness.record.records import RestoreRecord, SnapshotRecord, TrialRecord
 
 LOCAL = "secondary"
 """What a restore record says of a copy on the subtask's own host."""

@@ -14,12 +14,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from faults.vocabulary import After, Trigger, label
-from harness.errors import UsageProblem
-from harness.oracle.verdict import Verdict
-from harness.plan import PLAN_VERSION
-from harness.record import RECORD_VERSION, CampaignRecord, FaultRecord, TrialRecord, TrialSummary, summary_of
-from reports.wording import replay_command
+from barrier_tck.faults.vocabulary import After, Trigger, label
+from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
+from barrier_tck.harness.record.records import (
+    RECORD_VERSION,
+    CampaignRecord,
+    FaultRecord,
+    TrialRecord,
+    TrialSummary,
+    summary_of,
+)
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.reports.wording import replay_command
 
 _Decoded = TypeVar("_Decoded")
 

@@ -11,19 +11,19 @@ from xml.etree import ElementTree
 
 import junitparser
 
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import TrialSummary
-from reports.intervals import series_of
-from reports.loading import Run, verdict_of
-from reports.matrix import (
+from barrier_tck.harness.record.records import TrialSummary
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.reports.intervals import series_of
+from barrier_tck.reports.loading import Run, verdict_of
+from barrier_tck.reports.matrix import (
     FaultMatrix,
     clause_matrix,
     phase_fault_matrix,
     point_fault_matrix,
     unchecked_clauses,
 )
-from reports.ranking import ranked_findings, trial_finding
-from reports.wording import median, percentile, printable
+from barrier_tck.reports.ranking import ranked_findings, trial_finding
+from barrier_tck.reports.wording import median, percentile, printable
 
 REPORT_VERSION = 1
 

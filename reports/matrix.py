@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from conformance.clauses import CLAUSES
-from faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint
-from harness.oracle.verdict import Verdict
-from harness.record import CampaignRecord, FaultRecord, TrialSummary
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint
+from barrier_tck.harness.record.records import CampaignRecord, FaultRecord, TrialSummary
+from barrier_tck.harness.record.verdict import Verdict
 
 TIMED = "timed"
 """The phase of a fault that was aimed at a time, not at a protocol point."""

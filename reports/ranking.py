@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import TrialRecord, TrialSummary
-from reports.loading import Run, planned_faults, verdict_of
+from barrier_tck.harness.record.records import TrialRecord, TrialSummary
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.reports.loading import Run, planned_faults, verdict_of
 
 TIMELINES_MAX = 6
 """How many timelines a page holds at most."""

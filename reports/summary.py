@@ -9,12 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.oracle.verdict import Verdict
-from reports.intervals import series_of
-from reports.loading import Run, load_run
-from reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
-from reports.ranking import RankedFinding, ranked_findings
-from reports.wording import (
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.reports.intervals import series_of
+from barrier_tck.reports.loading import Run, load_run
+from barrier_tck.reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
+from barrier_tck.reports.ranking import RankedFinding, ranked_findings
+from barrier_tck.reports.wording import (
     MEANING,
     SYMBOL,
     duration,
@@ -34,7 +34,7 @@ _STYLE = {Verdict.VALID: "bold green", Verdict.UNKNOWN: "bold yellow", Verdict.I
 def print_summary(run_directory: Path, console: Console) -> Verdict:
     """Print the summary of a run directory and return its verdict.
 
-    Raises the errors of `reports.loading.load_run`.
+    Raises the errors of `barrier_tck.reports.loading.load_run`.
     """
     run = load_run(run_directory)
     print_run(run, console)

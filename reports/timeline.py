@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     BlackHoleChannel,
     CutChannel,
     DelayChannel,
@@ -22,10 +22,17 @@ from faults.vocabulary import (
     ThrottleChannel,
     subtasks_of,
 )
-from harness.record import FaultRecord, RestoreRecord, SnapshotRecord, TrialRecord
-from reports.intervals import ALIGNMENT_COLOUR, ASYNC_COLOUR, LOCAL, RECOVERY_COLOUR, SYNC_COLOUR, recoveries
-from reports.loading import planned_faults
-from reports.wording import duration, one_line, size
+from barrier_tck.harness.record.records import FaultRecord, RestoreRecord, SnapshotRecord, TrialRecord
+from barrier_tck.reports.intervals import (
+    ALIGNMENT_COLOUR,
+    ASYNC_COLOUR,
+    LOCAL,
+    RECOVERY_COLOUR,
+    SYNC_COLOUR,
+    recoveries,
+)
+from barrier_tck.reports.loading import planned_faults
+from barrier_tck.reports.wording import duration, one_line, size
 
 Figure = dict[str, Any]
 """A plotly figure: ``data`` (traces) and ``layout``."""

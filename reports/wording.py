@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.oracle.verdict import Verdict
+from barrier_tck.harness.record.verdict import Verdict
 
 MEANING = {
     Verdict.VALID: "Every property that was checked holds.",

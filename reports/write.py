@@ -8,10 +8,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
-from reports.html import render
-from reports.loading import load_run
-from reports.machine_readable import as_junit, as_object
+from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.reports.html import render
+from barrier_tck.reports.loading import load_run
+from barrier_tck.reports.machine_readable import as_junit, as_object
 
 
 class ReportNotWritable(UsageError):
@@ -30,7 +30,7 @@ class ReportPaths:
 def write_reports(run_directory: Path) -> ReportPaths:
     """Write ``report.html``, ``report.json`` and ``junit.xml`` into a run directory, each in one atomic step.
 
-    All are rendered before the first is written. Raises the errors of `reports.loading.load_run`, and
+    All are rendered before the first is written. Raises the errors of `barrier_tck.reports.loading.load_run`, and
     ReportNotWritable.
     """
     run = load_run(run_directory)

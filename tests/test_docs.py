@@ -15,12 +15,18 @@ import msgspec
 import pytest
 import typer
 
-from conformance.clauses import CLAUSES
-from faults.vocabulary import ProtocolPoint
-from harness.cli import EXIT_CODES, app, run
-from harness.oracle.history import History, Operation
-from harness.record import CampaignRecord, FaultRecord, SnapshotRecord, TrialRecord, TrialSummary
-from harness.suts.mutants.registry import MUTANTS
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.cli.main import EXIT_CODES, app, run
+from barrier_tck.harness.record.history import History, Operation
+from barrier_tck.harness.record.records import (
+    CampaignRecord,
+    FaultRecord,
+    SnapshotRecord,
+    TrialRecord,
+    TrialSummary,
+)
+from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
 from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
 
 README = (ROOT / "README.md").read_text()
@@ -163,7 +169,7 @@ def test_planted_bugs_in_the_document_are_those_of_the_registry() -> None:
 
 
 def test_overrides_named_in_the_document_exist() -> None:
-    sources = "\n".join(path.read_text() for path in python_files("harness/suts/mutants"))
+    sources = "\n".join(path.read_text() for path in python_files("harness/reference/mutants"))
     for row in rows((ROOT / "docs" / "mutants.md").read_text(), r"[A-Z]{2}-\d+"):
         assert f"class {row[3].strip('`')}(" in sources
 
@@ -205,7 +211,7 @@ def _columns(cell: str) -> list[str]:
 
 
 def test_steps_of_the_trace_in_the_document_are_those_of_the_simulator() -> None:
-    sources = "\n".join(path.read_text() for path in python_files("harness/simulator"))
+    sources = "\n".join(path.read_text() for path in python_files("harness/reference/simulated"))
     taken = set(re.findall(r"_trace\(\"(\w+)\"", sources))
     taken |= set(re.findall(r"trace\.add\(\([^\n]*?, \"(\w+)\", ", sources))
     taken |= set(re.findall(r"\.hear\(\"(\w+)\"", sources))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.campaign.configuration import read_configuration
-from reports import ReportPaths
+from barrier_tck.harness.campaign.configuration import read_configuration
+from barrier_tck.reports import ReportPaths
 from tests.test_tidy import ROOT
 
 GITHUB = ROOT / ".github"

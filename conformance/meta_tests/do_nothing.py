@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.oracle.history import End, History
-from harness.plan import TrialPlan
-from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
-from harness.strategies import standard_subtasks
-from harness.suts.system import Capability, NemesisHooks
+from barrier_tck.harness.draw.strategies import standard_subtasks
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
 
 
 @dataclass(frozen=True, slots=True)

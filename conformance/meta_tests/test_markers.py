@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.clauses import clause
+from barrier_tck.conformance.clauses import clause
 
 SUITE = Path(__file__).parents[1]
 SUBJECTS = sorted(path.stem for path in SUITE.glob("test_*.py"))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.meta_tests.do_nothing import DoNothing
-from conformance.plans import (
+from barrier_tck.conformance.meta_tests.do_nothing import DoNothing
+from barrier_tck.conformance.plans import (
     CALM,
     SCALES,
     SIX_AIMS,
@@ -18,12 +18,12 @@ from conformance.plans import (
     varied,
     with_faults,
 )
-from conformance.trials import Trial, Trials
-from faults.schedule import validate
-from faults.vocabulary import At
-from harness.plan import TopologyPlan, TrialPlan, WorkloadPlan
-from harness.plan_io import check_values
-from harness.strategies import standard_subtasks
+from barrier_tck.conformance.trials import Trial, Trials
+from barrier_tck.faults.schedule import validate
+from barrier_tck.faults.vocabulary import At
+from barrier_tck.harness.draw.strategies import standard_subtasks
+from barrier_tck.harness.plan.reading import check_values
+from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
 
 
 @pytest.mark.parametrize("aim", SIX_AIMS)

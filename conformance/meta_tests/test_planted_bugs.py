@@ -12,13 +12,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.clauses import clause
-from conformance.trials import Trial, Trials, assert_valid
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan
-from harness.suts.mutants import MUTANTS
-from harness.suts.registry import open_system
-from harness.suts.system import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
+from barrier_tck.conformance.clauses import clause
+from barrier_tck.conformance.trials import Trial, Trials, assert_valid
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.mutants import MUTANTS
+from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.system.system_under_test import (
+    Capability,
+    NemesisHooks,
+    SystemUnderTest,
+    TrialOutcome,
+)
 
 TRIALS_MAX = 40
 """Plans after which a planted bug counts as missed."""

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from junitparser import Error, Failure, JUnitXml, TestCase
 
-from conformance.meta_tests.do_nothing import DoNothing
-from conformance.plans import SIX_AIMS
-from conformance.trials import Trials, assert_valid
-from harness.oracle.verdict import Verdict
-from harness.profiles import PROFILES
-from harness.strategies import draw_plans
+from barrier_tck.conformance.meta_tests.do_nothing import DoNothing
+from barrier_tck.conformance.plans import SIX_AIMS
+from barrier_tck.conformance.trials import Trials, assert_valid
+from barrier_tck.harness.draw.profiles import PROFILES
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.record.verdict import Verdict
 
 SUITE = Path(__file__).parents[1]
 DO_NOTHING = f"{DoNothing.__module__}:{DoNothing.__name__}"
@@ -78,6 +78,7 @@ def test_a_failed_test_shows_findings_plan_and_replay_line(tmp_path: Path) -> No
     assert "exactly-once-output (SNK-1, REC-1, SRC-1, ALN-1):" in text
     assert '"alignment_started"' in text
     assert (
-        f"barrier-tck replay {trial.plan_file} --system conformance.meta_tests.do_nothing:DoNothing" in text
+        f"barrier-tck replay {trial.plan_file} --system barrier_tck.conformance.meta_tests.do_nothing:DoNothing"
+        in text
     )
     assert trial.plan_file.exists()

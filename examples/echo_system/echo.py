@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from faults.targets import NoTargets, ProcessTarget, TargetGone
-from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
-from harness.oracle.history import End, History, Operation, Outcome, Row
-from harness.oracle.sequential_model import Aggregate, SequentialSpec
-from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
-from harness.suts.system import Capability, NemesisHooks
-from harness.trial import run_trial
-from harness.workloads.registry import register, workload_names
-from harness.workloads.workload import SplitData
+from barrier_tck.faults.targets import NoTargets, ProcessTarget, TargetGone
+from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import End, History, Operation, Outcome, Row
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
+from barrier_tck.harness.workloads.workload import SplitData
+from barrier_tck.harness.workloads.workload_names import register, workload_names
 
 # --- the workload: what the job means -----------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Disk:
 
 @dataclass
 class Worker:
-    """The process that is killed; implements ``faults.targets.ProcessTarget``."""
+    """The process that is killed; implements ``barrier_tck.faults.targets.ProcessTarget``."""
 
     number: int
     dead: bool = False
@@ -105,7 +105,7 @@ class EchoTargets(NoTargets):
 
 @dataclass(frozen=True)
 class EchoOutcome:
-    """What a run leaves; implements ``harness.suts.system.TrialOutcome``."""
+    """What a run leaves; implements ``barrier_tck.harness.system.system_under_test.TrialOutcome``."""
 
     history: History
     duration_ms: float

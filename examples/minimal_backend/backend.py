@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, UsageError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
     SnapshotFuture,
@@ -18,8 +18,8 @@ from reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from reference_impl.state.checks import refuse_overlaps, require_in_range
-from reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 Entries = dict[tuple[str, int, bytes], bytes]
 """(state name, key group, key) -> value."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from faults.injectors.injection import Heal, Injection, proved, skipped, unproved
-from faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone, Targets
-from faults.vocabulary import (
+from barrier_tck.faults.injectors.injection import Heal, Injection, proved, skipped, unproved
+from barrier_tck.faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone, Targets
+from barrier_tck.faults.vocabulary import (
     BlackHoleChannel,
     ChannelFault,
     CutChannel,

@@ -5,9 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from faults.injectors.injection import Injection, proved, skipped, unproved
-from faults.targets import StateCopies, TargetGone, Targets
-from faults.vocabulary import DamageLocalCopy, DamagePrimary, FailLocalWrites, FailPrimaryWrites, Fault
+from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
+from barrier_tck.faults.targets import StateCopies, TargetGone, Targets
+from barrier_tck.faults.vocabulary import (
+    DamageLocalCopy,
+    DamagePrimary,
+    FailLocalWrites,
+    FailPrimaryWrites,
+    Fault,
+)
 
 
 def harm_copies(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:

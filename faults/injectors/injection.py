@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from faults.targets import Targets
-from faults.vocabulary import Fault
+from barrier_tck.faults.targets import Targets
+from barrier_tck.faults.vocabulary import Fault
 
 PROOF_POLLS_MAX = 500
 """How often a target is asked for the proof before the fault counts as failed."""

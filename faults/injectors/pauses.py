@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from faults.injectors.injection import Injection, proved, skipped, unproved
-from faults.targets import PausableTarget, ProcessTarget, TargetGone, Targets
-from faults.vocabulary import Fault, PauseExecutor, PauseWorker
+from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
+from barrier_tck.faults.targets import PausableTarget, ProcessTarget, TargetGone, Targets
+from barrier_tck.faults.vocabulary import Fault, PauseExecutor, PauseWorker
 
 
 def pause_process(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:

@@ -1,6 +1,6 @@
 """Injects process faults: kills what a deployment exposes, and proves that it is dead.
 
-Knows nothing of the system but ``faults.targets``: the same code kills a simulated executor and a real one.
+Knows nothing of the system but ``barrier_tck.faults.targets``: the same code kills a simulated executor and a real one.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from faults.injectors.injection import Injection, proved, skipped, unproved
-from faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
-from faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker, LoseHost
+from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
+from barrier_tck.faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
+from barrier_tck.faults.vocabulary import CrashCoordinator, Fault, KillExecutor, KillWorker, LoseHost
 
 
 def kill_process(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:

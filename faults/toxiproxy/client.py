@@ -16,7 +16,7 @@ import requests
 from toxiproxy.api import APIConsumer
 from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 
-from faults.toxiproxy.toxics import Toxic
+from barrier_tck.faults.toxiproxy.toxics import Toxic
 
 _TIMEOUT_S = 10.0
 _NO_DETOUR = {"http": "", "all": ""}

@@ -17,8 +17,8 @@ from collections.abc import Coroutine, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from faults.toxiproxy.relay import Relay, split_address
-from faults.toxiproxy.toxics import InvalidToxic, toxic_from_json
+from barrier_tck.faults.toxiproxy.relay import Relay, split_address
+from barrier_tck.faults.toxiproxy.toxics import InvalidToxic, toxic_from_json
 
 VERSION = "embedded-1"
 _MAX_BODY_BYTES = 1 << 20

@@ -1,6 +1,7 @@
 """Runs a proxy server for as long as whoever started it holds the other end of standard input.
 
-``python -m faults.toxiproxy.leash`` runs the embedded server and prints its address as one line. With arguments it
+``python -m barrier_tck.faults.toxiproxy.leash`` runs the embedded server and prints its address as one line.
+With arguments it
 runs that command instead, and prints nothing. Either ends when standard input ends or the parent changes, so that
 Ctrl-C, a crash or SIGKILL of a harness leaves no server behind; the kernel ends the command if this process is
 killed.
@@ -16,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 
-from faults.toxiproxy.embedded import EmbeddedServer
+from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
 
 _TICK_S = 0.5
 _PR_SET_PDEATHSIG = 1

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
+from barrier_tck.faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
 
 _READ_BYTES = 256 << 10
 _QUEUE_BYTES = 32 << 20

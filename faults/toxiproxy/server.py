@@ -21,7 +21,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Protocol
 
-from faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
+import barrier_tck
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
 
 URL_VARIABLE = "TOXIPROXY_URL"
 PROGRAM = "toxiproxy-server"
@@ -125,10 +126,10 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
 
 def _leashed(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
     # This process may find the package by its working directory only.
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(barrier_tck.__file__).resolve().parents[1])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
     return subprocess.Popen(
-        [sys.executable, "-m", "faults.toxiproxy.leash", *command],
+        [sys.executable, "-m", "barrier_tck.faults.toxiproxy.leash", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL if command else subprocess.PIPE,
         stderr=subprocess.DEVNULL if errors is None else errors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.errors import UsageProblem
+from barrier_tck.harness.support.errors import UsageProblem
 
 DEFAULT_TRIALS = 200
 """Trials of a campaign that names no budget."""

@@ -14,16 +14,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from faults.vocabulary import ScheduledFault
-from harness.campaign.budget import Budget, parse_duration
-from harness.campaign.mix import FaultsSection, MixSection, check_faults, check_mix
-from harness.errors import UsageProblem
-from harness.plan import TrialPlan
-from harness.plan_io import check_values
-from harness.profiles import Profile, profile_named
-from harness.strict_input import convert, read_toml
-from harness.suts.backends import require_state_backend
-from harness.suts.registry import DEFAULT_SYSTEM, require_system
+from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.campaign.budget import Budget, parse_duration
+from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, check_faults, check_mix
+from barrier_tck.harness.draw.profiles import Profile, profile_named
+from barrier_tck.harness.plan.reading import check_values
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.state_backends import require_state_backend
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import convert, read_toml
+from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM, require_system
 
 CONFIGURATION_VERSION = 1
 
@@ -88,9 +88,9 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     version: int = CONFIGURATION_VERSION
     name: str = "standard"
     system: str = DEFAULT_SYSTEM
-    """A name in ``harness.suts.registry``."""
+    """A name in ``barrier_tck.harness.system.system_names``."""
     profile: str = "standard"
-    """A name in ``harness.profiles``, from which plans are drawn."""
+    """A name in ``barrier_tck.harness.draw.profiles``, from which plans are drawn."""
     trials: int | None = None
     budget: str | None = None
     """A duration such as ``5m``, instead of ``trials``."""

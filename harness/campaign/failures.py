@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.campaign.shrinking import RUNS_MAX, Shrunk, StillFails, shrink
-from harness.oracle.checker import Checker
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan
-from harness.record import TrialRecord
-from harness.suts.system import SystemUnderTest
-from harness.trial import run_trial
+from barrier_tck.harness.campaign.shrinking import RUNS_MAX, Shrunk, StillFails, shrink
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.trial_run import run_trial
 
 
 def failed_checker(record: TrialRecord, clause: str | None = None) -> str | None:

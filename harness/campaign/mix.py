@@ -15,12 +15,12 @@ from typing import TypeVar
 
 import msgspec
 
-from faults.packages import KINDS, PACKAGES, FaultKind
-from harness.errors import UsageProblem
-from harness.plan import TrialPlan
-from harness.profiles import Profile
-from harness.strict_input import nearest
-from harness.workloads.registry import workload_names
+from barrier_tck.faults.packages import KINDS, PACKAGES, FaultKind
+from barrier_tck.harness.draw.profiles import Profile
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.workloads.workload_names import workload_names
 
 Weights = dict[str, int]
 """Name -> weight, 0 or more; not all of them 0."""
@@ -47,7 +47,7 @@ class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_trial: tuple[int, int] = (1, 2)
     """Fewest and most, both included, each number as often as the others."""
     packages: Weights = {}
-    """Packages of ``faults.packages``; empty: kinds by the weights of the profile."""
+    """Packages of ``barrier_tck.faults.packages``; empty: kinds by the weights of the profile."""
     kinds: Weights = {}
     """Single kinds instead of packages."""
 

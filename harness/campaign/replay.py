@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from harness.campaign.run_directory import latest_run, open_run_directory, read_record, trial_directory
-from harness.errors import NondeterminismError, UsageProblem
-from harness.oracle.checker import Checker
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan
-from harness.plan_io import check_plan, read_plan
-from harness.record import TrialRecord
-from harness.suts.system import Capability, SystemUnderTest
-from harness.trial import TrialResult, digest, execute
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import TrialRecord, TrialResult
+from barrier_tck.harness.record.run_directory import (
+    latest_run,
+    open_run_directory,
+    read_record,
+    trial_directory,
+)
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import NondeterminismError, UsageProblem
+from barrier_tck.harness.system.plan_check import check_plan
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.trial.trial_run import digest, execute
 
 LIKELY_CAUSES = (
     "likely causes: the code changed since the trial was recorded; iteration over a set or over objects' "

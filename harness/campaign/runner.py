@@ -12,22 +12,22 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from harness.campaign.budget import Budget
-from harness.campaign.configuration import CampaignConfiguration
-from harness.campaign.failures import shrink_failure
-from harness.campaign.interrupts import Interrupts, caught
-from harness.campaign.plans import campaign_plans, fault_kinds_of, fault_phases_of
-from harness.campaign.progress import CampaignProgress
-from harness.campaign.run_directory import RunDirectory
-from harness.campaign.sometimes import SometimesDuplicates
-from harness.environment import environment
-from harness.oracle.checker import Checker
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TrialPlan
-from harness.record import RECORD_VERSION, CampaignRecord, TrialRecord
-from harness.suts.registry import reference_of
-from harness.suts.system import Capability, SystemUnderTest
-from harness.trial import TrialResult, execute
+from barrier_tck.harness.campaign.budget import Budget
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+from barrier_tck.harness.campaign.failures import shrink_failure
+from barrier_tck.harness.campaign.interrupts import Interrupts, caught
+from barrier_tck.harness.campaign.planned_trials import campaign_plans, fault_kinds_of, fault_phases_of
+from barrier_tck.harness.campaign.progress_bar import CampaignProgress
+from barrier_tck.harness.campaign.sometimes import SometimesDuplicates
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialResult
+from barrier_tck.harness.record.run_directory import RunDirectory
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.system.system_names import reference_of
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.trial.trial_run import execute
 
 VALID_KEPT = 5
 """Valid trials that a simulated campaign keeps in full, for a look at what goes right."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from faults.schedule import ScheduleError, validate
-from faults.vocabulary import (
+from barrier_tck.faults.schedule import ScheduleError, validate
+from barrier_tck.faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
@@ -33,7 +33,7 @@ from faults.vocabulary import (
     renamed,
     subtasks_of,
 )
-from harness.plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
 
 StillFails = Callable[[TrialPlan], bool]
 """Runs a plan and tells whether it fails in the same way."""

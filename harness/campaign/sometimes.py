@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.oracle.at_least_once_output import DUPLICATED, NAME
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import TrialRecord
+from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 @dataclass(slots=True)

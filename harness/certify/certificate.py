@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from harness.certify.properties import LEVELS, Outcome
+from barrier_tck.harness.certify.properties import LEVELS, Outcome
 
 CERTIFICATE_VERSION = 1
 PLAN_SUFFIX = ".plan.json"

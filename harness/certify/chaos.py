@@ -11,14 +11,20 @@ from dataclasses import replace
 
 import msgspec
 
-from faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
-from harness.certify import wire
-from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Pool
-from harness.certify.properties import Outcome
-from harness.errors import EnvironmentProblem
-from harness.plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.profiles import profile_named
-from harness.strategies import draw_plans
+from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateRaised, Pool
+from barrier_tck.harness.certify.properties import Outcome
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    RestartPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.support.errors import EnvironmentProblem
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +55,7 @@ _SPARK_PLANS = tuple(
 
 def require_spark() -> None:
     """Raise EnvironmentProblem, which says what to install, where Spark cannot run."""
-    from harness.cluster.java import find_java
+    from barrier_tck.harness.cluster.java import find_java
 
     try:
         find_java()

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from harness.certify import promises, wire
-from harness.certify.candidate import CandidateRaised
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify import declared_capabilities as promises
+from barrier_tck.harness.certify.pool import CandidateRaised
 
 if TYPE_CHECKING:
-    from harness.certify.session import Entries, Session
+    from barrier_tck.harness.certify.comparison import Entries, Session
 
 GROUPS = (0, 300)
 """Key groups of the store: more than a byte holds, and numbers that begin with each other."""

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from harness.certify import steps
-from harness.certify.candidate import Candidate, Pool
-from harness.certify.session import NAMES, RANGES, Session, Violation
-from harness.certify.wire import Fault
-from harness.strategies import PLAIN_BACKEND
+from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify.candidate_wire import Fault
+from barrier_tck.harness.certify.comparison import NAMES, RANGES, Session, Violation
+from barrier_tck.harness.certify.pool import Candidate, Pool
+from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
 
 SHRINK_S_MAX = 2.0
 """A failing sequence is made smaller for so long."""

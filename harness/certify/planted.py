@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.certify.candidate import Pool
-from harness.certify.certificate import Strength
-from harness.certify.properties import PROPERTIES, Outcome, check
-from harness.certify.suite import probe
+from barrier_tck.harness.certify.certificate import Strength
+from barrier_tck.harness.certify.pool import Pool
+from barrier_tck.harness.certify.properties import PROPERTIES, Outcome, check
+from barrier_tck.harness.certify.suite import probe
 
-_MODULE = "harness.suts.mutants.backends"
+_MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
 
 
 @dataclass(frozen=True, slots=True)

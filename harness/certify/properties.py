@@ -7,12 +7,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from harness.certify import steps
-from harness.certify.candidate import CandidateDied, CandidateRaised, Pool
-from harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
-from harness.certify.promises import ASYNCHRONOUS, CONCURRENT, DETERMINISTIC, LOCAL, ORDERED
-from harness.certify.session import Session, Violation
-from harness.certify.smaller import make_smaller
+from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify.comparison import Session, Violation
+from barrier_tck.harness.certify.declared_capabilities import (
+    ASYNCHRONOUS,
+    CONCURRENT,
+    DETERMINISTIC,
+    LOCAL,
+    ORDERED,
+)
+from barrier_tck.harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
+from barrier_tck.harness.certify.pool import CandidateDied, CandidateRaised, Pool
+from barrier_tck.harness.certify.smaller import make_smaller
 
 LEVELS = ("contract", "crash", "chaos")
 """Each requires the ones before it."""

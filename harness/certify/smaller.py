@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from harness.certify import steps
-from harness.certify.machine import Hunt
-from harness.certify.session import Violation
+from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify.comparison import Violation
+from barrier_tck.harness.certify.machine import Hunt
 
 Sequence = tuple[steps.AnyStep, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from harness.certify.wire import Fault
+from barrier_tck.harness.certify.candidate_wire import Fault
 
 
 class Step(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):

@@ -12,10 +12,8 @@ from typing import Any
 
 import msgspec
 
-from harness.campaign.run_directory import write_atomically
-from harness.certify import chaos
-from harness.certify.candidate import Candidate, CandidateDied, CandidateRaised, Limits, Pool
-from harness.certify.certificate import (
+from barrier_tck.harness.certify import chaos
+from barrier_tck.harness.certify.certificate import (
     CERTIFICATE_VERSION,
     PLAN_SUFFIX,
     Certificate,
@@ -24,13 +22,21 @@ from harness.certify.certificate import (
     clause_results,
     verdict_of,
 )
-from harness.certify.promises import CAPABILITIES, CONCURRENT
-from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
-from harness.environment import environment
-from harness.errors import UsageProblem
-from harness.plan import TrialPlan, to_json
-from harness.strict_input import nearest
-from harness.suts.backends import SHIPPED_BACKENDS
+from barrier_tck.harness.certify.declared_capabilities import CAPABILITIES, CONCURRENT
+from barrier_tck.harness.certify.pool import (
+    Candidate,
+    CandidateDied,
+    CandidateRaised,
+    Limits,
+    Pool,
+)
+from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.run_directory import write_atomically
+from barrier_tck.harness.reference.state_backends import SHIPPED_BACKENDS
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
 
 DEFAULT_SEED = 20_260_101
 TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_800.0}

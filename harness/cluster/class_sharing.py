@@ -3,7 +3,7 @@
 Half of the processor time that a Spark JVM takes to start goes into finding, parsing and verifying some ten
 thousand classes: a third of a campaign in which executors are killed. Java's class data sharing (JEP 350)
 saves it. The archive is made once for each Spark and each Java, by a JVM that does what drivers, executors,
-masters and workers do, and is kept in ``harness.data``'s directory. It changes no behaviour: a JVM that cannot
+masters and workers do, and is kept in the data directory. It changes no behaviour: a JVM that cannot
 use it (another Java, other jars) starts as ever.
 
 Java demands that the class path begins as it did when the archive was made. Spark begins it with the directory
@@ -28,9 +28,9 @@ from typing import Any
 
 import pyspark
 
-from harness.cluster.java import Java
-from harness.cluster.settings import import_path, spark_home
-from harness.data import data_directory, locked
+from barrier_tck.harness.cluster.java import Java
+from barrier_tck.harness.cluster.settings import import_path, spark_home
+from barrier_tck.harness.support.data_directory import data_directory, locked
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ def _gang(_rows: Any) -> Iterator[int]:
 
 def _make(archive: str, class_path: str) -> None:
     """Use Spark as a trial does; its JVM writes the archive as it ends."""
-    from harness.cluster.session import spark_session
+    from barrier_tck.harness.cluster.spark_session import spark_session
 
     settings = {
         "spark.master": "local[2]",

@@ -1,4 +1,4 @@
-"""The harness's end of the pipe to the guard process of a cluster (`harness.cluster.guard`)."""
+"""The harness's end of the pipe to the guard process of a cluster (`barrier_tck.harness.cluster.guard`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from harness.cluster import guard
-from harness.cluster.json_lines import JsonLines
-from harness.cluster.processes import ProcessIdentity
+from barrier_tck.harness.cluster import guard
+from barrier_tck.harness.cluster.json_lines import JsonLines
+from barrier_tck.harness.cluster.process_identity import ProcessIdentity
 
 _END_TIMEOUT_S = 20.0
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import JavaMissing, JavaTooOld
+from barrier_tck.harness.support.errors import JavaMissing, JavaTooOld
 
 #: Spark 4 needs at least this Java feature release.
 OLDEST_JAVA = 17

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from harness.errors import InternalError, OperatingError
+from barrier_tck.harness.support.errors import InternalError, OperatingError
 
 
 class JsonLines:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+import barrier_tck
+
 if TYPE_CHECKING:
-    from harness.cluster.class_sharing import SharedClasses
+    from barrier_tck.harness.cluster.class_sharing import SharedClasses
 
 #: The address of master and driver; workers have one each, from 127.0.0.2 on.
 MASTER_HOST = "127.0.0.1"
@@ -104,7 +106,7 @@ def import_path() -> str:
     """
     installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
     chosen: list[str] = []
-    for entry in [str(Path(__file__).resolve().parents[2]), *sys.path]:
+    for entry in [str(Path(barrier_tck.__file__).parents[1]), *sys.path]:
         path = Path(entry or os.curdir).resolve()
         if path.is_dir() and not any(path.is_relative_to(place) for place in installed):
             chosen.append(str(path))

@@ -35,15 +35,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.examples import chosen
-from harness.oracle.history import End, Row
-from harness.oracle.progress import declined_cleanly
-from harness.oracle.recoveries import Cut, attempts_that_ran, cut_of, fell_back, restored_checkpoints
-from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
-from harness.oracle.sequential_model import Key
-from harness.oracle.trial_input import InputRecord, TrialInput
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.progress import declined_cleanly
+from barrier_tck.harness.oracle.recoveries import (
+    Cut,
+    attempts_that_ran,
+    cut_of,
+    fell_back,
+    restored_checkpoints,
+)
+from barrier_tck.harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
+from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
+from barrier_tck.harness.record.history import End, Row
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.sequential_model import Key
 
 VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
 """Counts that are a violation at any time; ``lost`` is one only if the job finished."""

@@ -25,11 +25,11 @@ from typing import Any
 
 import msgspec
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.history import SnapshotView
-from harness.oracle.recoveries import Cut, cut_of, restored_checkpoints, state_of
-from harness.oracle.sequential_model import Key
-from harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.recoveries import Cut, cut_of, restored_checkpoints, state_of
+from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.workloads.sequential_model import Key
 
 COMBINATIONS_MAX = 100_000
 """Most sums of prefixes that are listed to explain one surplus."""

@@ -7,11 +7,11 @@ replays in order what it replays. Between splits any order is right.
 
 from __future__ import annotations
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.examples import chosen
-from harness.oracle.sequential_model import Key, values_of
-from harness.oracle.trial_input import InputRecord, TrialInput
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 
 class ChannelOrder:

@@ -13,11 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from faults.vocabulary import ScheduledFault
-from harness.oracle.history import History
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TrialPlan, to_builtins
-from harness.record import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
+from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TrialContext:
     duration_ms: float = 0.0
     """Length of the run on its own clock."""
     capabilities: frozenset[str] = frozenset()
-    """Names of ``harness.suts.system.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
+    """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
 
     @property
     def planned_faults(self) -> tuple[ScheduledFault, ...]:

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from faults.vocabulary import CrashCoordinator
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import damaged_primaries
-from harness.oracle.examples import chosen
-from harness.oracle.history import Operation, Outcome
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.faults.vocabulary import CrashCoordinator
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.record.history import Operation, Outcome
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
 

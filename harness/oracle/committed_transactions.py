@@ -8,11 +8,11 @@ or not: at-least-once mode lets records count twice, and not transactions show t
 
 from __future__ import annotations
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.examples import chosen
-from harness.oracle.history import Outcome
-from harness.oracle.recoveries import fell_back, restored_checkpoints
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.recoveries import fell_back, restored_checkpoints
+from barrier_tck.harness.record.history import Outcome
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class CommittedTransactions:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from faults.vocabulary import DamagePrimary
-from harness.oracle.checker import TrialContext
+from barrier_tck.faults.vocabulary import DamagePrimary
+from barrier_tck.harness.oracle.checker import TrialContext
 
 _SEPARATORS = re.compile(r"[\s,:]+")
 

@@ -14,14 +14,14 @@ from operator import add
 from types import NoneType
 from typing import Any
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.examples import chosen
-from harness.oracle.history import End, Row
-from harness.oracle.progress import declined_cleanly
-from harness.oracle.recoveries import fell_back
-from harness.oracle.sequential_model import Key, values_of
-from harness.oracle.trial_input import TrialInput
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.progress import declined_cleanly
+from barrier_tck.harness.oracle.recoveries import fell_back
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.record.history import End, Row
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 LOSSES = ("lost",)
 """Counts that are a violation only if the job finished: what is not committed yet may be missing."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from faults.vocabulary import duration_of
-from harness.oracle.checker import TrialContext
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import FaultRecord
+from barrier_tck.faults.vocabulary import duration_of
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 def _sentence(fault: FaultRecord) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     Damage,
     DamageLocalCopy,
     FailLocalWrites,
@@ -15,13 +15,13 @@ from faults.vocabulary import (
     KillExecutor,
     LoseHost,
 )
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import damaged_primaries
-from harness.oracle.examples import chosen
-from harness.oracle.history import Operation, Outcome
-from harness.oracle.progress import NO_CHECKPOINT, declined_cleanly
-from harness.oracle.recoveries import restored_checkpoints
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.progress import NO_CHECKPOINT, declined_cleanly
+from barrier_tck.harness.oracle.recoveries import restored_checkpoints
+from barrier_tck.harness.record.history import Operation, Outcome
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 PRIMARY, SECONDARY = "primary", "secondary"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import damaged_primaries
-from harness.oracle.examples import chosen
-from harness.oracle.history import End, Outcome, StorageView
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.record.history import End, Outcome, StorageView
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class NoGarbage:

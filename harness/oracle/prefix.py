@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.oracle.sequential_model import Key, SequentialSpec, Totals
-from harness.workloads.workload import SplitData, split_files, split_name
+from barrier_tck.harness.workloads.sequential_model import Key, SequentialSpec, Totals
+from barrier_tck.harness.workloads.workload import SplitData, split_files, split_name
 
 Integers = npt.NDArray[np.int64]
 

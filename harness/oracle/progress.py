@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     BlackHoleChannel,
     CutChannel,
     DamageLocalCopy,
@@ -21,14 +21,14 @@ from faults.vocabulary import (
     ThrottleChannel,
     duration_of,
 )
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import damaged_primaries
-from harness.oracle.examples import chosen
-from harness.oracle.history import End, Operation, Outcome
-from harness.oracle.trial_input import TrialInput
-from harness.oracle.verdict import Finding, Verdict
-from harness.suts.system import Capability
-from harness.workloads.workload import split_name
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.record.history import End, Operation, Outcome
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload import split_name
 
 _MAY_CUT_OFF_ALL = (
     PauseExecutor,

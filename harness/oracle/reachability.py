@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import blames_what_was_harmed
-from harness.oracle.examples import chosen
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import blames_what_was_harmed
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class Reachability:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import damaged_primaries
-from harness.oracle.history import History, Outcome, SnapshotView
-from harness.oracle.sequential_model import Key, Totals
-from harness.oracle.snapshot_formula import key_of_text
-from harness.oracle.trial_input import InputRecord, TrialInput
-from harness.workloads.workload import split_name
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.snapshot_formula import key_of_text
+from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
+from barrier_tck.harness.record.history import History, Outcome, SnapshotView
+from barrier_tck.harness.workloads.sequential_model import Key, Totals
+from barrier_tck.harness.workloads.workload import split_name
 
 
 @dataclass(frozen=True, slots=True)

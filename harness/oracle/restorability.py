@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from faults.vocabulary import duration_of
-from harness.oracle.checker import TrialContext
-from harness.oracle.examples import chosen
-from harness.oracle.history import History, Outcome
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.faults.vocabulary import duration_of
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.record.history import History, Outcome
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 FAILURES_IN_A_ROW = 3
 """So many attempts from one checkpoint, none of which came to run, are no accident."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from operator import sub
 from typing import Any, NamedTuple
 
-from harness.oracle.recoveries import Cut
-from harness.oracle.trial_input import InputRecord
+from barrier_tck.harness.oracle.recoveries import Cut
+from barrier_tck.harness.oracle.trial_input import InputRecord
 
 STEPS_MAX = 200_000
 """Most rows that are tried for one chain; far above what repeated rows of one key can ask for."""

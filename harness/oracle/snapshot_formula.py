@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from harness.oracle.checker import TrialContext
-from harness.oracle.damage import blames_what_was_harmed
-from harness.oracle.examples import chosen
-from harness.oracle.history import Outcome, SnapshotView
-from harness.oracle.sequential_model import Key, Totals, same_accumulators
-from harness.oracle.trial_input import TrialInput
-from harness.oracle.verdict import Finding, Verdict
-from harness.workloads.workload import split_name
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import blames_what_was_harmed
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.record.history import Outcome, SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.sequential_model import Key, Totals, same_accumulators
+from barrier_tck.harness.workloads.workload import split_name
 
 
 class SnapshotFormula:

@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from harness.oracle.sequential_model import SequentialSpec
-from harness.workloads.workload import split_name
+from barrier_tck.harness.workloads.sequential_model import SequentialSpec
+from barrier_tck.harness.workloads.workload import split_name
 
 EXAMPLES_MAX = 10
 SHUFFLE_PARTITIONS = 4

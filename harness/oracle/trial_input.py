@@ -6,10 +6,10 @@ from functools import cached_property
 
 import msgspec
 
-from harness.oracle.prefix import Extent, ParquetPrefix, PrefixFold, RowsPrefix
-from harness.oracle.sequential_model import Key, SequentialSpec, Totals
-from harness.plan import TrialPlan
-from harness.workloads.workload import SplitData, Workload, read_splits
+from barrier_tck.harness.oracle.prefix import Extent, ParquetPrefix, PrefixFold, RowsPrefix
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.sequential_model import Key, SequentialSpec, Totals
+from barrier_tck.harness.workloads.workload import SplitData, Workload, read_splits
 
 
 class InputRecord(msgspec.Struct, frozen=True):

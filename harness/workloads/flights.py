@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.data import data_directory, locked
-from harness.errors import EnvironmentProblem, OperatingError
-from harness.oracle.sequential_model import Aggregate, SequentialSpec
-from harness.plan import TrialPlan
-from harness.workloads.workload import SplitData
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.data_directory import data_directory, locked
+from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError
+from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
+from barrier_tck.harness.workloads.workload import SplitData
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

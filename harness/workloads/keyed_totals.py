@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from harness.oracle.sequential_model import Aggregate, SequentialSpec
-from harness.plan import TrialPlan, WorkloadPlan
-from harness.workloads.workload import SplitData
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
+from barrier_tck.harness.workloads.workload import SplitData
 
 ID_STRIDE = 1_000_000
 """Ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``: an id tells its split and offset."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from harness.oracle.sequential_model import Aggregate, SequentialSpec
-from harness.plan import TrialPlan
-from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
-from harness.workloads.workload import SplitData
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
+from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
+from barrier_tck.harness.workloads.workload import SplitData
 
 
 class Passthrough:

@@ -15,9 +15,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.oracle.history import Row
-from harness.oracle.sequential_model import SequentialSpec
-from harness.plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.sequential_model import SequentialSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reference_impl.errors import ProtocolError
-from reference_impl.ids import CheckpointId
-from reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext
-from reference_impl.operators.functions import Aggregate, Emission
-from reference_impl.protocol.messages import OperatorSnapshot, StateHandle
-from reference_impl.runtime.ports import Payload
-from reference_impl.state.backend import KeyedStateStore, SnapshotFuture
-from reference_impl.state.snapshots import CompositeSnapshot
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.functions import Aggregate, Emission
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
+from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot
 
 AGGREGATE_STATE = "aggregate"
 """Name of the state in the store: encoded key to encoded accumulator (``operators.encoding``)."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
-from reference_impl.runtime.ports import Payload
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
     StateBackend,
@@ -21,7 +21,7 @@ from reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
 class SnapshotWriterFactory(Protocol):

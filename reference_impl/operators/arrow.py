@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
-from reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
-from reference_impl.operators.functions import Row, Vectorized
-from reference_impl.operators.graph import owner_of
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
+from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
+from barrier_tck.reference_impl.operators.functions import Row, Vectorized
+from barrier_tck.reference_impl.operators.graph import owner_of
 
 _ROW_GROUP_ROWS = 1 << 17
 _FEW_RECEIVERS = 8

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.encoding import (
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.encoding import (
     GOLDEN_GAMMA,
     INT64_MAX,
     INT64_MIN,
@@ -29,7 +29,7 @@ from reference_impl.operators.encoding import (
     encode_key,
     group_of_encoded,
 )
-from reference_impl.operators.functions import missing_column
+from barrier_tck.reference_impl.operators.functions import missing_column
 
 Ints = npt.NDArray[np.int64]
 Column = Any

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.arrow_keys import (
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.arrow_keys import (
     BatchKeys,
     Column,
     GenericKeyIndex,
@@ -27,7 +27,7 @@ from reference_impl.operators.arrow_keys import (
     columns_of,
     stable_order,
 )
-from reference_impl.operators.encoding import (
+from barrier_tck.reference_impl.operators.encoding import (
     INT64_MAX,
     INT64_MIN,
     Key,
@@ -35,7 +35,14 @@ from reference_impl.operators.encoding import (
     decode_accumulator,
     decode_key,
 )
-from reference_impl.operators.functions import Aggregate, Count, CountIf, FloatSum, Sum, not_an_integer
+from barrier_tck.reference_impl.operators.functions import (
+    Aggregate,
+    Count,
+    CountIf,
+    FloatSum,
+    Sum,
+    not_an_integer,
+)
 
 Numbers = npt.NDArray[Any]
 """int64 or float64."""

@@ -23,8 +23,8 @@ from zlib import crc32
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, UsageError
-from reference_impl.ids import KeyGroup
+from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.ids import KeyGroup
 
 Scalar = None | bool | int | float | str
 """What a key column may hold."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from reference_impl.errors import UsageError
+from barrier_tck.reference_impl.errors import UsageError
 
 Row = dict[str, Any]
 """A record: column name to None, bool, int, float or str."""

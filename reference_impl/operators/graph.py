@@ -7,9 +7,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Protocol
 
-from reference_impl.errors import UsageError
-from reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
-from reference_impl.operators.api import DataPlane, Operator, Source
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
 
 
 class OperatorSpec(Protocol):

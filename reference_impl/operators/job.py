@@ -21,14 +21,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.aggregate import AggregateSpec
-from reference_impl.operators.api import Source
-from reference_impl.operators.encoding import AGGREGATES_MAX
-from reference_impl.operators.functions import Aggregate, Emission, merging_aggregates
-from reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
-from reference_impl.operators.process import KeyedFunction, KeyedProcess
-from reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
+from barrier_tck.reference_impl.operators.api import Source
+from barrier_tck.reference_impl.operators.encoding import AGGREGATES_MAX
+from barrier_tck.reference_impl.operators.functions import Aggregate, Emission, merging_aggregates
+from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+from barrier_tck.reference_impl.operators.keyed_process import KeyedFunction, KeyedProcess
+from barrier_tck.reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
 
 
 @dataclass(frozen=True, slots=True)

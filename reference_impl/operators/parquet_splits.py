@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from reference_impl.errors import StorageError, UsageError
+from barrier_tck.reference_impl.errors import StorageError, UsageError
 
 
 class ParquetSplits:

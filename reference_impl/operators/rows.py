@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from reference_impl.operators.encoding import (
+from barrier_tck.reference_impl.operators.encoding import (
     Key,
     decode_accumulator,
     decode_key,
@@ -19,8 +19,8 @@ from reference_impl.operators.encoding import (
     encode_key,
     group_of_encoded,
 )
-from reference_impl.operators.functions import Aggregate, Row, Vectorized, missing_column
-from reference_impl.operators.graph import owner_of
+from barrier_tck.reference_impl.operators.functions import Aggregate, Row, Vectorized, missing_column
+from barrier_tck.reference_impl.operators.graph import owner_of
 
 Rows = list[Row]
 """The payload of this plane."""

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from reference_impl.errors import CorruptStateError, StorageError, UsageError
-from reference_impl.ids import CheckpointId
-from reference_impl.operators.api import DataPlane, OperatorContext, RowEncoder
-from reference_impl.protocol.messages import OperatorSnapshot, TransactionFile, TransactionHandle
-from reference_impl.runtime.ports import Payload
-from reference_impl.state.backend import SnapshotFuture
-from reference_impl.state.snapshots import FinishedSnapshot
-from reference_impl.storage.filesystem import FileSystem, OutputStream
-from reference_impl.storage.paths import DirectorySync
+from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, RowEncoder
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, TransactionFile, TransactionHandle
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.state.backend import SnapshotFuture
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.paths import DirectorySync
 
 _PENDING = "_pending"
 _DEFAULT_BUFFER_RECORDS = 4096

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from reference_impl.errors import RestoreError, UsageError
-from reference_impl.operators.api import DataPlane
-from reference_impl.operators.functions import Row
-from reference_impl.protocol.messages import SplitPosition
-from reference_impl.runtime.ports import Payload
-from reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.errors import RestoreError, UsageError
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.functions import Row
+from barrier_tck.reference_impl.protocol.messages import SplitPosition
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
 class SplitFormat(Protocol):
@@ -233,7 +233,7 @@ def _parquet_splits(
     files: dict[str, Path], columns: tuple[str, ...] | None, batch_rows: int, start_offset: int
 ) -> SplitFormat:
     # Imported on use: the simulator runs without Arrow, and importing it takes longer than a thousand steps.
-    from reference_impl.operators.parquet_splits import ParquetSplits
+    from barrier_tck.reference_impl.operators.parquet_splits import ParquetSplits
 
     return ParquetSplits(files, columns, batch_rows, start_offset, _require_within)
 

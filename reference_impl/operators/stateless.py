@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reference_impl.ids import CheckpointId
-from reference_impl.operators.api import DataPlane, OperatorContext
-from reference_impl.operators.functions import Aggregate
-from reference_impl.protocol.messages import OperatorSnapshot
-from reference_impl.runtime.ports import Payload
-from reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.functions import Aggregate
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 
 class StatelessOperator:

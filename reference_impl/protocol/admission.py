@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from reference_impl.config import CheckpointConfig
+from barrier_tck.reference_impl.config import CheckpointConfig
 
 
 class Admit(msgspec.Struct, frozen=True):

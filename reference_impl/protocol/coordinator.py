@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from reference_impl.config import JobConfig
-from reference_impl.errors import ProtocolError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.protocol.admission import Admit, CheckpointAdmission, WaitUntil
-from reference_impl.protocol.coordinator_events import (
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.admission import Admit, CheckpointAdmission, WaitUntil
+from barrier_tck.reference_impl.protocol.coordinator_events import (
     AcknowledgeReceived,
     AttemptFailed,
     AttemptStopped,
@@ -55,9 +55,9 @@ from reference_impl.protocol.coordinator_events import (
     TimerFired,
     WriteMetadata,
 )
-from reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
-from reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
-from reference_impl.protocol.recovery import RecoveryPlan, RestartStrategy, plan_recovery
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
+from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, RestartStrategy, plan_recovery
 
 Commands = tuple[CoordinatorCommand, ...]
 

@@ -6,8 +6,8 @@ from enum import Enum
 
 import msgspec
 
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, SnapshotMetrics, SubtaskSnapshot
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SnapshotMetrics, SubtaskSnapshot
 
 
 class JobState(Enum):

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 
 # --- elements of a data channel -----------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
 
 
 class AcknowledgeResult(Enum):

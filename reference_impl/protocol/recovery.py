@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from reference_impl.config import OnUnreadable, RestartConfig
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.config import OnUnreadable, RestartConfig
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 
 
 class RecoveryPlan(msgspec.Struct, frozen=True):

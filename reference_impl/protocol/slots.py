@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from reference_impl.errors import UsageError
-from reference_impl.ids import SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy
 
 
 class Slot(msgspec.Struct, frozen=True, order=True):

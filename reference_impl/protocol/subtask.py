@@ -24,18 +24,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from reference_impl.config import CheckpointMode
-from reference_impl.errors import ProtocolError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.alignment import (
+from barrier_tck.reference_impl.config import CheckpointMode
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentAbandoned,
     AlignmentCompleted,
     AlignmentOutcome,
     AlignmentStarted,
     BarrierAligner,
 )
-from reference_impl.protocol.messages import CheckpointBarrier
-from reference_impl.protocol.tracking import BarrierTracker
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 
 # --- events -------------------------------------------------------------------------------------------------
 

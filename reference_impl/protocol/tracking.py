@@ -30,16 +30,16 @@ counts as obsolete.
 
 from __future__ import annotations
 
-from reference_impl.errors import ProtocolError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.alignment import (
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentAbandoned,
     AlignmentCompleted,
     AlignmentOutcome,
     AlignmentPhase,
     AlignmentStarted,
 )
-from reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
 
 TRACKED_MAX = 64
 """Most checkpoints that are counted at once, and most aborts that are remembered; far above what is in flight."""

@@ -9,16 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from reference_impl.operators.api import DataPlane, Operator, SourceReader
-from reference_impl.operators.graph import OperatorSpec
-from reference_impl.protocol.coordinator import CoordinatorMachine
-from reference_impl.protocol.heartbeats import FailureDetector
-from reference_impl.protocol.subtask import SubtaskMachine
-from reference_impl.state.backend import StateBackend
-from reference_impl.state.heap import HeapStateBackend
-from reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
-from reference_impl.storage.filesystem import FileSystem
-from reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore
+from barrier_tck.reference_impl.operators.api import DataPlane, Operator, SourceReader
+from barrier_tck.reference_impl.operators.graph import OperatorSpec
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
+from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.state.backend import StateBackend
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore
 
 
 def build_operator(spec: OperatorSpec, plane: DataPlane) -> Operator:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from reference_impl.config import JobConfig
-from reference_impl.errors import OperatingError, ProtocolError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.coordinator import CoordinatorMachine
-from reference_impl.protocol.coordinator_events import (
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.errors import OperatingError, ProtocolError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_events import (
     AcknowledgeReceived,
     AttemptFailed,
     AttemptStopped,
@@ -38,7 +38,7 @@ from reference_impl.protocol.coordinator_events import (
     TimerFired,
     WriteMetadata,
 )
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
     DeclineCheckpoint,
@@ -53,9 +53,9 @@ from reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
-from reference_impl.protocol.slots import Placement
-from reference_impl.runtime.components import Components
-from reference_impl.runtime.ports import (
+from barrier_tck.reference_impl.protocol.slots import Placement
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import (
     BackgroundExecutor,
     Clock,
     Deployer,
@@ -64,7 +64,7 @@ from reference_impl.runtime.ports import (
     SubtaskDirectory,
     Timers,
 )
-from reference_impl.storage.checkpoint_storage import CheckpointStorage
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 
 class CoordinatorObserver(Protocol):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Protocol
 
-from reference_impl.ids import CheckpointId, SubtaskId
-from reference_impl.protocol.messages import ChannelControl
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import ChannelControl
 
 Payload = Any
 """A batch of records, opaque to protocol and shell: an Arrow record batch on Spark, a list of rows simulated."""

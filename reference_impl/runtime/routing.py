@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from reference_impl.ids import SubtaskId
-from reference_impl.operators.api import DataPlane
-from reference_impl.operators.graph import Edge, JobGraph, Partitioning
-from reference_impl.protocol.messages import ChannelControl
-from reference_impl.runtime.ports import ChannelOutput, Payload
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning
+from barrier_tck.reference_impl.protocol.messages import ChannelControl
+from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Payload
 
 
 class Router:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from reference_impl.errors import SnapshotCancelled
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.errors import SnapshotCancelled
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import (
     LocalCopyReport,
     OperatorSnapshot,
     SnapshotMetrics,
     StateHandle,
 )
-from reference_impl.state.backend import SnapshotFuture
+from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
 
 class SnapshotInProgress:

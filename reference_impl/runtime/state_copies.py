@@ -7,25 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.operators.api import Operator, OperatorContext
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.operators.api import Operator, OperatorContext
+from barrier_tck.reference_impl.protocol.messages import (
     LocalCopyReport,
     OperatorSnapshot,
     StateRestored,
     SubtaskFailed,
 )
-from reference_impl.runtime.components import Components
-from reference_impl.runtime.snapshotting import SnapshotInProgress
-from reference_impl.state.backend import StateReader, StateWriter
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.copying_writer import CopyingWriter
-from reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore, require_one_file_system
-from reference_impl.storage.restore import RestoreReader
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
+from barrier_tck.reference_impl.state.backend import StateReader, StateWriter
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
+from barrier_tck.reference_impl.storage.local_recovery import (
+    LocalScope,
+    TaskLocalStateStore,
+    require_one_file_system,
+)
+from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 if TYPE_CHECKING:
-    from reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskPorts
+    from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskPorts
 
 
 class StateCopies:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from reference_impl.config import CheckpointMode, JobConfig, OnUnreadable
-from reference_impl.errors import OperatingError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.operators.api import DataPlane, OperatorContext
-from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.config import CheckpointMode, JobConfig, OnUnreadable
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CancelSubtask,
     ChannelControl,
@@ -36,7 +36,7 @@ from reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
-from reference_impl.protocol.subtask import (
+from barrier_tck.reference_impl.protocol.subtask import (
     Abort,
     AbortReceived,
     BarrierArrived,
@@ -58,8 +58,9 @@ from reference_impl.protocol.subtask import (
     TakeSnapshot,
     TriggerReceived,
 )
-from reference_impl.runtime.components import Components
-from reference_impl.runtime.ports import (
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.kept_promises import Promises
+from barrier_tck.reference_impl.runtime.ports import (
     RECORDS_PROCESSED,
     BackgroundExecutor,
     ChannelOutput,
@@ -69,14 +70,13 @@ from reference_impl.runtime.ports import (
     Probe,
     ProtocolPoint,
 )
-from reference_impl.runtime.promises import Promises
-from reference_impl.runtime.routing import Router
-from reference_impl.runtime.snapshotting import SnapshotInProgress
-from reference_impl.runtime.state_copies import StateCopies
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.checkpoint_storage import CheckpointStorage
-from reference_impl.storage.filesystem import FileSystem
-from reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.runtime.routing import Router
+from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
+from barrier_tck.reference_impl.runtime.state_copies import StateCopies
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.local_recovery import (
     FILES_WANTED,
 )
 

@@ -15,12 +15,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from reference_impl.errors import OperatingError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import CancelSubtask
-from reference_impl.runtime.ports import Clock, ProtocolPoint
-from reference_impl.spark.handshake import Claim, introduce
-from reference_impl.spark.link_messages import (
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask
+from barrier_tck.reference_impl.runtime.ports import Clock, ProtocolPoint
+from barrier_tck.reference_impl.spark.control_wire import (
+    ConnectionLost,
+    WireError,
+    decode,
+    encode,
+    receive_frame,
+    send_frame,
+)
+from barrier_tck.reference_impl.spark.handshake import Claim, introduce
+from barrier_tck.reference_impl.spark.link_messages import (
     DeploySubtask,
     FirstRecords,
     Heartbeat,
@@ -28,9 +36,8 @@ from reference_impl.spark.link_messages import (
     Resume,
     SlotOffer,
 )
-from reference_impl.spark.listening import bound_sends, shut
-from reference_impl.spark.mailbox import SubtaskCancelled
-from reference_impl.spark.wire import ConnectionLost, WireError, decode, encode, receive_frame, send_frame
+from barrier_tck.reference_impl.spark.listening import bound_sends, shut
+from barrier_tck.reference_impl.spark.mailbox import SubtaskCancelled
 
 _JOIN_TIMEOUT_S = 2.0
 _log = logging.getLogger(__name__)

@@ -16,13 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from reference_impl.errors import OperatingError
-from reference_impl.ids import SubtaskId
-from reference_impl.protocol.heartbeats import FailureDetector
-from reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer
-from reference_impl.spark.link_messages import Heartbeat, SlotOffer, SubtaskLeft
-from reference_impl.spark.listening import Listener, bound_sends, shut
-from reference_impl.spark.wire import (
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
+from barrier_tck.reference_impl.spark.control_wire import (
     ConnectionLost,
     WireError,
     decode,
@@ -30,6 +27,9 @@ from reference_impl.spark.wire import (
     receive_frame,
     send_frame,
 )
+from barrier_tck.reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer
+from barrier_tck.reference_impl.spark.link_messages import Heartbeat, SlotOffer, SubtaskLeft
+from barrier_tck.reference_impl.spark.listening import Listener, bound_sends, shut
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 
-from reference_impl.spark.import_path import prefer_installed
+from barrier_tck.reference_impl.spark.import_path import prefer_installed
 
 prefer_installed()  # before anything of PySpark is imported
 
@@ -27,9 +27,9 @@ import pyarrow.parquet
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import reference_impl.operators.arrow
-import reference_impl.operators.job
-import reference_impl.spark.subtask_process  # noqa: F401
+import barrier_tck.reference_impl.operators.arrow
+import barrier_tck.reference_impl.operators.job
+import barrier_tck.reference_impl.spark.subtask_process  # noqa: F401
 
 # What Arrow looks up once, at its first conversion.
 pyarrow.array([0]).to_pylist()

@@ -23,22 +23,22 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from reference_impl.config import JobConfig
-from reference_impl.errors import StorageError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.operators.api import DataPlane
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, FromSubtask
-from reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
-from reference_impl.runtime.components import Components
-from reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
-from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
-from reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
-from reference_impl.spark.handshake import new_secret
-from reference_impl.spark.link_messages import (
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.errors import StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, FromSubtask
+from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
+from barrier_tck.reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
+from barrier_tck.reference_impl.spark.handshake import new_secret
+from barrier_tck.reference_impl.spark.link_messages import (
     DeploySubtask,
     FirstRecords,
     PointReached,
@@ -46,15 +46,15 @@ from reference_impl.spark.link_messages import (
     SlotOffer,
     WatchedPoint,
 )
-from reference_impl.spark.observer import JobObserver, SubtaskProcess
-from reference_impl.spark.options import SparkOptions
-from reference_impl.spark.placing import addresses, deployment_of, process_of
-from reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
-from reference_impl.spark.stage import BarrierStage, StageOutcome
-from reference_impl.spark.subtask_process import SubtaskProgram
-from reference_impl.spark.warming import ExecutorWarmer
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
+from barrier_tck.reference_impl.spark.placing import addresses, deployment_of, process_of
+from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions
+from barrier_tck.reference_impl.spark.stage import BarrierStage, StageOutcome
+from barrier_tck.reference_impl.spark.subtask_process import SubtaskProgram
+from barrier_tck.reference_impl.spark.warming import ExecutorWarmer
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 _log = logging.getLogger(__name__)
 _CANCEL_AGAIN_MS = 200.0

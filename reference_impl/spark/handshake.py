@@ -24,8 +24,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from reference_impl.errors import OperatingError
-from reference_impl.spark.wire import ConnectionLost, WireError, send_frame
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.spark.control_wire import ConnectionLost, WireError, send_frame
 
 SECRET_BYTES = 32
 HANDSHAKE_TIMEOUT_S = 10.0

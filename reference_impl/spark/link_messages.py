@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reference_impl.ids import ChannelId, SubtaskId
-from reference_impl.protocol.messages import LocalCopy
-from reference_impl.runtime.subtask_driver import SubtaskDeployment
+from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import LocalCopy
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Callable
 
-from reference_impl.spark.wire import ConnectionLost
+from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
 
 _MOST_UNPROVEN_PEERS = 64
 _ACCEPT_AGAIN_S = 0.1

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.errors import OperatingError
 
 Call = Callable[[], None]
 

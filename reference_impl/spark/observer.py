@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reference_impl.ids import SubtaskId
-from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import AcknowledgeCheckpoint, CompletedCheckpoint, StateRestored
-from reference_impl.protocol.slots import Placement
-from reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    StateRestored,
+)
+from barrier_tck.reference_impl.protocol.slots import Placement
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reference_impl.config import JobConfig
-from reference_impl.ids import AttemptNumber, SubtaskId
-from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import CompletedCheckpoint
-from reference_impl.runtime.subtask_driver import SubtaskDeployment
-from reference_impl.spark.link_messages import ChannelAddress, SlotOffer
-from reference_impl.spark.observer import SubtaskProcess
-from reference_impl.spark.routes import ChannelEnds, Routes
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment
+from barrier_tck.reference_impl.spark.link_messages import ChannelAddress, SlotOffer
+from barrier_tck.reference_impl.spark.observer import SubtaskProcess
+from barrier_tck.reference_impl.spark.routes import ChannelEnds, Routes
 
 
 def addresses(

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from reference_impl.spark.handshake import HandshakeRefused, NotAdmitted
-from reference_impl.spark.wire import ConnectionLost
+from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
+from barrier_tck.reference_impl.spark.handshake import HandshakeRefused, NotAdmitted
 
 _PAUSE_S = 0.1
 

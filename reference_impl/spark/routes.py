@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from reference_impl.ids import AttemptNumber, ChannelId
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId
 
 Address = tuple[str, int]
 """Host and port."""

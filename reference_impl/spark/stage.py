@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark import InheritableThread, SparkContext
 
-from reference_impl.spark.subtask_process import StatusRow, SubtaskProgram
+from barrier_tck.reference_impl.spark.subtask_process import StatusRow, SubtaskProgram
 
 _MESSAGE_LINES = 2
 _log = logging.getLogger(__name__)

@@ -20,33 +20,38 @@ from typing import Any
 
 import psutil
 
-from reference_impl.errors import OperatingError
-from reference_impl.ids import AttemptNumber
-from reference_impl.operators.api import DataPlane
-from reference_impl.operators.graph import JobGraph
-from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
-from reference_impl.runtime.components import Components
-from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.runtime.state_copies import failure_of
-from reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
-from reference_impl.spark.control_link import ControlLink, SlotProbe
-from reference_impl.spark.event_loop import LoopBackground, MonotonicClock
-from reference_impl.spark.handshake import Claim, NotAdmitted, Unanswered
-from reference_impl.spark.link_messages import ChannelAddress, DeploySubtask, SlotOffer, SubtaskLeft
-from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from reference_impl.spark.options import SparkOptions
-from reference_impl.spark.reaching import reach
-from reference_impl.spark.routes import CoordinatorAddress
-from reference_impl.spark.transport import (
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.ids import AttemptNumber
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.state_copies import failure_of
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
+from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
+from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
+from barrier_tck.reference_impl.spark.event_loop import LoopBackground, MonotonicClock
+from barrier_tck.reference_impl.spark.handshake import Claim, NotAdmitted, Unanswered
+from barrier_tck.reference_impl.spark.link_messages import (
+    ChannelAddress,
+    DeploySubtask,
+    SlotOffer,
+    SubtaskLeft,
+)
+from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.spark.reaching import reach
+from barrier_tck.reference_impl.spark.routes import CoordinatorAddress
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions
+from barrier_tck.reference_impl.spark.transport import (
     ChannelSender,
     ChannelServer,
     OpenConnections,
     TcpOutput,
     connect_channel,
 )
-from reference_impl.spark.wire import ConnectionLost
-from reference_impl.storage.filesystem import LocalFileSystem
-from reference_impl.storage.local_recovery import copies_on, local_root
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.local_recovery import copies_on, local_root
 
 _SYMPTOM_GRACE_S = 0.05
 _log = logging.getLogger(__name__)

@@ -21,13 +21,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from reference_impl.errors import OperatingError, UsageError
-from reference_impl.ids import AttemptNumber, ChannelId
-from reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
-from reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer, introduce
-from reference_impl.spark.listening import Listener, shut
-from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from reference_impl.spark.wire import ConnectionLost, WireError, decode, encode, receive_exactly
+from barrier_tck.reference_impl.errors import OperatingError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId
+from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.spark.control_wire import (
+    ConnectionLost,
+    WireError,
+    decode,
+    encode,
+    receive_exactly,
+)
+from barrier_tck.reference_impl.spark.handshake import (
+    Claim,
+    HandshakeRefused,
+    accept_peer,
+    describe_peer,
+    introduce,
+)
+from barrier_tck.reference_impl.spark.listening import Listener, shut
+from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
 
 MAX_BATCH_BYTES = 1 << 30
 MAX_SCHEMA_BYTES = 16 << 20

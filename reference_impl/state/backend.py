@@ -23,9 +23,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.checks import require_same_length
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.checks import require_same_length
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from reference_impl.errors import CorruptStateError, UsageError
-from reference_impl.ids import KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.ids import KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
 
 
 def refuse_overlaps(handles: Sequence[StateHandle]) -> None:

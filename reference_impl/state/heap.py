@@ -29,10 +29,10 @@ from threading import Lock
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
     StateCapability,
@@ -40,8 +40,8 @@ from reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
-from reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
+from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 
 Table = dict[bytes, bytes]
 """The entries of one state in one key group."""

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, UsageError
-from reference_impl.state.backend import KeyedStateStore
+from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.state.backend import KeyedStateStore
 
 ValueT = TypeVar("ValueT")
 KeyT = TypeVar("KeyT")

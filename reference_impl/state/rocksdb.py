@@ -30,10 +30,10 @@ from threading import Lock
 import msgspec
 from rocksdict import Checkpoint, Rdict, WriteBatch
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     LinkingStateWriter,
     LocalStateReader,
@@ -43,8 +43,8 @@ from reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
-from reference_impl.state.rocksdb_library import (
+from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
+from barrier_tck.reference_impl.state.rocksdb_library import (
     Failures,
     close_database,
     entries_from,
@@ -52,8 +52,8 @@ from reference_impl.state.rocksdb_library import (
     make_directory,
     open_database,
 )
-from reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
-from reference_impl.state.working_directory import remove_tree
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
+from barrier_tck.reference_impl.state.working_directory import remove_tree
 
 _MAGIC = b"rockssnp"
 _VERSION = 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocksdict import Options, Rdict, RdictIter, WriteOptions
 
-from reference_impl.errors import CorruptStateError, StorageError, UsageError
+from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
 
 
 class Failures:

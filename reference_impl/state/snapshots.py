@@ -13,8 +13,8 @@ from enum import Enum
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from reference_impl.errors import SnapshotCancelled, UsageError
-from reference_impl.state.backend import SnapshotFuture
+from barrier_tck.reference_impl.errors import SnapshotCancelled, UsageError
+from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)

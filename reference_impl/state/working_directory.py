@@ -6,9 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from reference_impl.errors import StorageError
-from reference_impl.state.backend import StateBackend, StateCapability
-from reference_impl.storage.paths import safe_name
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.state.backend import StateBackend, StateCapability
+from barrier_tck.reference_impl.storage.paths import safe_name
 
 PREFIX = "barrier-tck-state-"
 """What the names of working directories begin with."""

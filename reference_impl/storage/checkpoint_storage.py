@@ -21,13 +21,13 @@ from typing import Protocol
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
-from reference_impl.state.backend import StateWriter
-from reference_impl.storage import metadata
-from reference_impl.storage.filesystem import FileSystem, OutputStream
-from reference_impl.storage.paths import DirectorySync, join, parent, safe_name
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from barrier_tck.reference_impl.state.backend import StateWriter
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.paths import DirectorySync, join, parent, safe_name
 
 _METADATA = "_metadata"
 _TEMPORARY = ".tmp"

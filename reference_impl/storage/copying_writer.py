@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from reference_impl.errors import OperatingError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import StateWriter
-from reference_impl.storage.filesystem import OutputStream
-from reference_impl.storage.local_recovery import CopiedFile, LinkingFileSystem, TaskLocalStateStore
-from reference_impl.storage.paths import safe_name
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import StateWriter
+from barrier_tck.reference_impl.storage.filesystem import OutputStream
+from barrier_tck.reference_impl.storage.local_recovery import (
+    CopiedFile,
+    LinkingFileSystem,
+    TaskLocalStateStore,
+)
+from barrier_tck.reference_impl.storage.paths import safe_name
 
 
 class CopyingWriter:

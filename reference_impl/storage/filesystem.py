@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import IO, Protocol
 
-from reference_impl.errors import StorageError
+from barrier_tck.reference_impl.errors import StorageError
 
 
 class OutputStream(Protocol):

@@ -29,13 +29,13 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from reference_impl.errors import CorruptStateError, OperatingError, StorageError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage import metadata
-from reference_impl.storage.filesystem import FileSystem
-from reference_impl.storage.paths import join, safe_name
+from barrier_tck.reference_impl.errors import CorruptStateError, OperatingError, StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.paths import join, safe_name
 
 LOCAL = "barrier-tck-local"
 """Directory of all jobs' local copies, below a host's directory for local files."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from urllib.parse import quote
 
-from reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
 @lru_cache(maxsize=4096)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reference_impl.errors import OperatingError, StorageError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.errors import OperatingError, StorageError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import (
     LocalCopy,
     RestoredFile,
     ServedBy,
     StateHandle,
     SubtaskSnapshot,
 )
-from reference_impl.state.backend import StateReader
-from reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.state.backend import StateReader
+from barrier_tck.reference_impl.storage.local_recovery import (
     LinkingFileSystem,
     Manifest,
     TaskLocalStateStore,

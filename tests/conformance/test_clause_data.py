@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.clauses import CLAUSES, SOURCES, UnknownClause, as_markdown, clause
+from barrier_tck.conformance.clauses import CLAUSES, SOURCES, UnknownClause, as_markdown, clause
 
 PAGE = Path(__file__).parents[2] / "docs" / "clauses.md"
 COUNTS = {
@@ -27,7 +27,9 @@ def test_the_page_has_the_same_ids_and_texts() -> None:
 
 
 def test_the_page_is_the_generated_one() -> None:
-    assert PAGE.read_text() == as_markdown(), "run: python -m conformance.clauses > docs/clauses.md"
+    assert PAGE.read_text() == as_markdown(), (
+        "run: python -m barrier_tck.conformance.clauses > docs/clauses.md"
+    )
 
 
 def test_the_page_has_one_title() -> None:

@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from faults.injectors import connections, injection, pauses, processes
-from faults.injectors.copies import harm_copies
-from faults.packages import KILL, KINDS, PACKAGES, Aim, inject, kind_of, tag_of
-from faults.targets import Impairment, ImpairmentKind, ProcessTarget
-from faults.vocabulary import (
+from barrier_tck.faults.injectors import connections, injection, pauses, processes
+from barrier_tck.faults.injectors.copies import harm_copies
+from barrier_tck.faults.packages import KILL, KINDS, PACKAGES, Aim, inject, kind_of, tag_of
+from barrier_tck.faults.targets import Impairment, ImpairmentKind, ProcessTarget
+from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     BlackHoleChannel,
     CrashCoordinator,

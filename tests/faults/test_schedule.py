@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from faults.schedule import ScheduleError, validate
-from faults.vocabulary import (
+from barrier_tck.faults.schedule import ScheduleError, validate
+from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     After,
     At,

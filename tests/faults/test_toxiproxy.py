@@ -18,10 +18,10 @@ import psutil
 import pytest
 import requests
 
-from faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem, parse_url
-from faults.toxiproxy.embedded import EmbeddedServer
-from faults.toxiproxy.server import ServerChoice, ServerKind, choose_server, proxy_server
-from faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem, parse_url
+from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
+from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, choose_server, proxy_server
+from barrier_tck.faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
 
 _PROGRAM = shutil.which("toxiproxy-server")
 
@@ -330,7 +330,7 @@ def test_a_server_ends_with_the_process_that_started_it(client: ToxiproxyClient)
     kind = ServerKind.EMBEDDED if client.version().startswith("embedded") else ServerKind.PROGRAM
     code = (
         "import sys, time\n"
-        "from faults.toxiproxy.server import ServerChoice, ServerKind, proxy_server\n"
+        "from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, proxy_server\n"
         f"with proxy_server(ServerChoice(ServerKind.{kind.name}, {_PROGRAM or ''!r})) as client:\n"
         "    print(client.url, flush=True)\n"
         "    time.sleep(60)\n"
@@ -415,7 +415,7 @@ def test_an_embedded_server_that_ends_at_once_is_said_with_its_reason(
     with open(program, "w") as file:
         file.write("#!/bin/sh\necho 'ImportError: nothing there' >&2\nexit 3\n")
     os.chmod(program, 0o755)
-    monkeypatch.setattr("faults.toxiproxy.server.sys.executable", program)
+    monkeypatch.setattr("barrier_tck.faults.toxiproxy.server.sys.executable", program)
     with (
         pytest.raises(ToxiproxyProblem, match="ended with code 3: ImportError: nothing there"),
         proxy_server(ServerChoice(ServerKind.EMBEDDED)),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from faults.triggers import OccurrenceCounter, describe, matches, ordinal
-from faults.vocabulary import After, At, ProtocolPoint
+from barrier_tck.faults.triggers import OccurrenceCounter, describe, matches, ordinal
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
 
 TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from reference_impl.errors import UsageError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     StateCapability,
     StateReader,
     StateScope,
 )
-from reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
 
 Entries = Iterator[tuple[bytes, bytes]]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import SnapshotFuture, StateScope, StateWriter
-from reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateScope, StateWriter
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
 
 
 class _DeafSnapshot:

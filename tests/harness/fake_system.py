@@ -7,15 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faults.targets import Impairment, LinkTarget, NoTargets, ProcessTarget, StateCopies, TargetGone
-from faults.vocabulary import After, Damage, Peers, ProtocolPoint
-from harness.oracle.checker import Checker, TrialContext
-from harness.oracle.history import End, History
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TrialPlan
-from harness.record import AttemptRecord, CheckpointRecord, SnapshotRecord
-from harness.strategies import standard_subtasks
-from harness.suts.system import Capability, NemesisHooks
+from barrier_tck.faults.targets import (
+    Impairment,
+    LinkTarget,
+    NoTargets,
+    ProcessTarget,
+    StateCopies,
+    TargetGone,
+)
+from barrier_tck.faults.vocabulary import After, Damage, Peers, ProtocolPoint
+from barrier_tck.harness.draw.strategies import standard_subtasks
+from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
 
 
 class FakeProcess:

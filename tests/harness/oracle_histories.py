@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from faults.vocabulary import At, CrashCoordinator, KillExecutor, ScheduledFault
-from harness.oracle.checker import TrialContext
-from harness.oracle.history import End, History, Operation, Outcome, SnapshotView, StorageView
-from harness.oracle.trial_input import TrialInput
-from harness.plan import RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.faults.vocabulary import At, CrashCoordinator, KillExecutor, ScheduledFault
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.trial_plan import RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import End, History, Operation, Outcome, SnapshotView, StorageView
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 
 SUBTASKS = ("source[0]", "source[1]", "totals[0]", "totals[1]", "sink[0]")
 INVOKE, OK, FAIL, INFO = Outcome.INVOKE, Outcome.OK, Outcome.FAIL, Outcome.INFO

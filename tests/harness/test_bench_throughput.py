@@ -17,6 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barrier_tck.harness.cli.bench import BENCHMARKS, run_benchmark
+from barrier_tck.harness.support.errors import EnvironmentProblem
 from benchmarks import recovery, state_backends
 from benchmarks.throughput import (
     AIMED_SECONDS,
@@ -37,8 +39,6 @@ from benchmarks.throughput_data import (
     write_input,
 )
 from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, seconds_of
-from harness.bench import BENCHMARKS, run_benchmark
-from harness.errors import EnvironmentProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

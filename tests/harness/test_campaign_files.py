@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from faults.packages import PACKAGES, tag_of
-from faults.vocabulary import After, KillExecutor
-from harness.campaign.configuration import configuration_from, read_configuration
-from harness.campaign.plans import campaign_plans
-from harness.plan import TrialPlan
-from harness.plan_io import check_plan
-from harness.suts.registry import open_system
+from barrier_tck.faults.packages import PACKAGES, tag_of
+from barrier_tck.faults.vocabulary import After, KillExecutor
+from barrier_tck.harness.campaign.configuration import configuration_from, read_configuration
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.plan_check import check_plan
+from barrier_tck.harness.system.system_names import open_system
 from tests.test_tidy import ROOT
 
 FILES = sorted((ROOT / "campaigns").glob("*.toml"))

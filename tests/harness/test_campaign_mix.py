@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from faults.packages import KINDS
-from harness.campaign.budget import Budget
-from harness.campaign.configuration import configuration_from
-from harness.campaign.mix import FaultsSection, MixSection, deal
-from harness.campaign.plans import campaign_plans
-from harness.campaign.runner import run_campaign
-from harness.errors import UsageProblem
-from harness.plan import TrialPlan, to_json
-from harness.plan_io import plan_from
-from harness.strict_input import read_json
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.suts.system import Capability
+from barrier_tck.faults.packages import KINDS
+from barrier_tck.harness.campaign.budget import Budget
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, deal
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import read_json
+from barrier_tck.harness.system.system_under_test import Capability
 from tests.harness.fake_system import TABLE, FakeSystem
 
 MIX = {

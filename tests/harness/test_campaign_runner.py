@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
-from harness.campaign.configuration import CampaignConfiguration, configuration_from
-from harness.campaign.interrupts import Interrupts
-from harness.campaign.replay import first_difference, replay, sources_of
-from harness.campaign.run_directory import open_run_directory
-from harness.campaign.runner import VALID_KEPT, run_campaign, without_unreachable_faults
-from harness.errors import NondeterminismError, OperatingError, UsageProblem
-from harness.oracle.checker import TrialContext, compose
-from harness.oracle.faults_fired import FaultsFired
-from harness.oracle.history import End, History
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan
-from harness.plan_io import read_plan
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
+from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration, configuration_from
+from barrier_tck.harness.campaign.interrupts import Interrupts
+from barrier_tck.harness.campaign.replay import first_difference, replay, sources_of
+from barrier_tck.harness.campaign.runner import VALID_KEPT, run_campaign, without_unreachable_faults
+from barrier_tck.harness.oracle.checker import TrialContext, compose
+from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.run_directory import open_run_directory
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import NondeterminismError, OperatingError, UsageProblem
+from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.fake_system import TABLE, CrashingChecker, FakeSystem, TableChecker, interrupting, slowly
 
 

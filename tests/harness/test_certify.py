@@ -18,22 +18,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.certify import steps, wire
-from harness.certify.candidate import MARK, Candidate, CandidateDied, CandidateRaised, Limits, Pool
-from harness.certify.certificate import Strength, achieved, clause_results, verdict_of
-from harness.certify.machine import Hunt
-from harness.certify.planted import BACKEND_MUTANTS, BackendMutant, hunt_planted
-from harness.certify.promises import CAPABILITIES
-from harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
-from harness.certify.session import NAMES
-from harness.certify.smaller import make_smaller
-from harness.certify.suite import certify, probe, read_failure, replay, seed_of
-from harness.cli import run
-from harness.errors import UsageProblem
-from reports.certificate import render_certificate
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify.certificate import Strength, achieved, clause_results, verdict_of
+from barrier_tck.harness.certify.comparison import NAMES
+from barrier_tck.harness.certify.declared_capabilities import CAPABILITIES
+from barrier_tck.harness.certify.machine import Hunt
+from barrier_tck.harness.certify.planted import BACKEND_MUTANTS, BackendMutant, hunt_planted
+from barrier_tck.harness.certify.pool import MARK, Candidate, CandidateDied, CandidateRaised, Limits, Pool
+from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
+from barrier_tck.harness.certify.smaller import make_smaller
+from barrier_tck.harness.certify.suite import certify, probe, read_failure, replay, seed_of
+from barrier_tck.harness.cli.main import run
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.reports.certificate_page import render_certificate
 from tests.test_tidy import ROOT
 
-BAD = "harness.suts.mutants.misbehaving"
+BAD = "barrier_tck.harness.certify.candidate.misbehaving"
 QUICK = Limits(call_s=8.0)
 ALL = CAPABILITIES
 
@@ -202,7 +203,11 @@ def test_a_planted_backend_bug_is_caught_and_its_sequence_replays(
     ("name", "capability", "said"),
     [
         ("NotAsynchronous", "asynchronous-snapshots", "wrote to storage before it returned"),
-        ("NotConcurrent", "concurrent-snapshots", "raised reference_impl.errors.SnapshotCancelled"),
+        (
+            "NotConcurrent",
+            "concurrent-snapshots",
+            "raised barrier_tck.reference_impl.errors.SnapshotCancelled",
+        ),
         ("NotOrdered", "ordered-scan", "gave the keys in the order"),
         ("NotLocal", "local-files", "lie outside of the working directory"),
         ("NotDeterministic", "deterministic-files", "wrote different files"),
@@ -483,7 +488,7 @@ def test_planted_backend_bugs_in_the_guide_are_those_of_the_registry() -> None:
 
 
 def test_each_property_has_a_conformance_test_with_its_clauses() -> None:
-    suite = importlib.import_module("conformance.test_state_backend")
+    suite = importlib.import_module("barrier_tck.conformance.test_state_backend")
     for one in PROPERTIES:
         function = getattr(suite, f"test_{one.name.replace('-', '_')}")
         (mark,) = [mark for mark in function.pytestmark if mark.name == "clause"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.certify import wire
-from harness.certify.candidate import Pool
-from harness.certify.properties import PROPERTIES, check
-from harness.certify.session import Session
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify.comparison import Session
+from barrier_tck.harness.certify.pool import Pool
+from barrier_tck.harness.certify.properties import PROPERTIES, check
 
 
 def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.certify.candidate import Pool
-from harness.certify.properties import PROPERTIES, Outcome, check
-from harness.certify.suite import probe
+from barrier_tck.harness.certify.pool import Pool
+from barrier_tck.harness.certify.properties import PROPERTIES, Outcome, check
+from barrier_tck.harness.certify.suite import probe
 
 APART, LEFT, ORDERED = "what-differs-stays-apart", "nothing-is-left-behind", "scans-are-ordered"
 

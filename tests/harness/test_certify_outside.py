@@ -13,7 +13,7 @@ import pytest
 
 from tests.test_tidy import ROOT
 
-BAD = "harness.suts.mutants.misbehaving"
+BAD = "barrier_tck.harness.certify.candidate.misbehaving"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def certify_outside(
     target: str, environment: dict[str, str], out: Path, *options: str
 ) -> tuple[int, dict[str, Any]]:
-    command = [sys.executable, "-m", "harness.cli", "certify", target, "--out", str(out), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "barrier_tck.harness.cli.main",
+        "certify",
+        target,
+        "--out",
+        str(out),
+        "--json",
+    ]
     command += ["--no-strength", *options]
     finished = subprocess.run(
         command, cwd=out, env=environment, capture_output=True, text=True, timeout=300, check=False
@@ -70,7 +79,7 @@ def test_the_naive_backend_fails_with_clause_sequence_and_replay_line(
     command, *words = found["replay_line"].split()
     assert command == "barrier-tck"
     repeated = subprocess.run(
-        [sys.executable, "-m", "harness.cli", *words],
+        [sys.executable, "-m", "barrier_tck.harness.cli.main", *words],
         env=installed,
         capture_output=True,
         text=True,
@@ -94,7 +103,7 @@ def test_pytest_conformance_certifies_a_third_partys_backend(tmp_path: Path) -> 
         "-k",
         "snapshots_are_isolated",
     ]
-    command += ["--state-backend", "harness.suts.mutants.backends:SnapshotsLiveTables"]
+    command += ["--state-backend", "barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables"]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert finished.returncode == pytest.ExitCode.TESTS_FAILED, finished.stdout + finished.stderr
     assert "repeat: barrier-tck certify --replay" in finished.stdout

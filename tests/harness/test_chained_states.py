@@ -12,34 +12,34 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from faults.vocabulary import After, KillExecutor, ScheduledFault
-from faults.vocabulary import ProtocolPoint as FaultPoint
-from harness.cluster.local import LocalCluster, LocalClusterConfig
-from harness.cluster.session import spark_session
-from harness.nemesis import Nemesis
-from harness.plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan
-from harness.simulator.world import SimulatedWorld
-from harness.suts.reference_jobs import job_config
-from harness.suts.reference_simulated import committed_rows
-from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
-from reference_impl.errors import UsageError
-from reference_impl.ids import SubtaskId
-from reference_impl.operators.api import Source
-from reference_impl.operators.graph import JobGraph
-from reference_impl.operators.job import KeyedStream, StreamJob
-from reference_impl.operators.process import Row
-from reference_impl.operators.rows import RowPlane
-from reference_impl.operators.sinks import FileSink
-from reference_impl.operators.sources import CollectionSource, ParquetSource
-from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import CompletedCheckpoint
-from reference_impl.runtime.components import Components
-from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.spark.deployment import JobEnd, SparkJobRunner
-from reference_impl.spark.observer import JobObserver
-from reference_impl.spark.options import session_settings
-from reference_impl.state.keyed import KeyedStates
-from reference_impl.state.registry import backend_named
+from barrier_tck.faults.vocabulary import After, KillExecutor, ScheduledFault
+from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
+from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan
+from barrier_tck.harness.reference.jobs import job_config
+from barrier_tck.harness.reference.simulated.simulated_system import committed_rows
+from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.operators.api import Source
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.job import KeyedStream, StreamJob
+from barrier_tck.reference_impl.operators.keyed_process import Row
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from barrier_tck.reference_impl.spark.observer import JobObserver
+from barrier_tck.reference_impl.spark.spark_options import session_settings
+from barrier_tck.reference_impl.state.backend_names import backend_named
+from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 KEYS, FILES = 11, 2
 BACKENDS = ("heap", "rocksdb")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.cluster import class_sharing
-from harness.cluster.class_sharing import SharedClasses, existing_classes, shared_classes
-from harness.cluster.java import Java
-from harness.data import DATA_VARIABLE
+from barrier_tck.harness.cluster import class_sharing
+from barrier_tck.harness.cluster.class_sharing import SharedClasses, existing_classes, shared_classes
+from barrier_tck.harness.cluster.java import Java
+from barrier_tck.harness.support.data_directory import DATA_VARIABLE
 
 JAVA = Java(Path("/usr/bin/java"), 17, "17.0.1")
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import harness.trial
-from harness import cli
-from harness.errors import OperatingError
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan, write
-from harness.suts import registry
-from harness.suts.system import SystemUnderTest
+import barrier_tck.harness.trial.trial_run
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.plan.trial_plan import TrialPlan, write
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.system import system_names as registry
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from tests.harness.fake_system import TABLE, Behaviour, FakeSystem, interrupting
 
 
@@ -26,7 +26,9 @@ def use(monkeypatch: pytest.MonkeyPatch, system: FakeSystem) -> FakeSystem:
         return system
 
     monkeypatch.setattr(registry, "open_system", opened)
-    monkeypatch.setattr(harness.trial, "standard_checkers", lambda plan, deployed: TABLE)
+    monkeypatch.setattr(
+        barrier_tck.harness.trial.trial_run, "standard_checkers", lambda plan, deployed: TABLE
+    )
     return system
 
 
@@ -139,7 +141,7 @@ def test_a_failing_trial_leaves_one_line_that_repeats_it(
 def test_a_trial_of_a_system_from_elsewhere_is_repeated_on_that_system(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    system = "conformance.meta_tests.do_nothing:DoNothing"
+    system = "barrier_tck.conformance.meta_tests.do_nothing:DoNothing"
     assert cli.run(["campaign", "--system", system, "--trials", "1", "--out", str(tmp_path)]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("repeat trial 0:")]
     assert cli.run([*line.partition("barrier-tck ")[2].partition("   (")[0].split()]) == 1
@@ -165,7 +167,7 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_command_starts_without_pyspark_or_hypothesis() -> None:
     code = (
-        "import sys, harness.cli, harness.pytest_plugin; "
+        "import sys, barrier_tck.harness.cli.main, barrier_tck.harness.pytest_plugin; "
         "print('pyspark' in sys.modules, 'hypothesis' in sys.modules)"
     )
     found = subprocess.run(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness import cli
-from harness.campaign.budget import DEFAULT_TRIALS, Budget, parse_duration
-from harness.campaign.configuration import configuration_from, read_configuration
-from harness.campaign.plans import campaign_plans
-from harness.errors import UsageProblem
+from barrier_tck.harness.campaign.budget import DEFAULT_TRIALS, Budget, parse_duration
+from barrier_tck.harness.campaign.configuration import configuration_from, read_configuration
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.support.errors import UsageProblem
 from tests.harness.fake_system import FakeSystem
 
 AIMED = """
@@ -79,7 +79,10 @@ def test_a_budget_of_trials_counts_and_a_budget_of_time_measures() -> None:
         ({"mix": {"mode": {"exactly_once": -2}}}, ["mix.mode.exactly_once is -2"]),
         ({"mix": {"mode": {"exactly_once": 1}}, "checkpoints": {"mode": "at_least_once"}}, ["keep one"]),
         ({"mix": {"state_backend": {"heap": 1}}, "state_backend": "rocksdb"}, ["keep one"]),
-        ({"faults": {"packages": {"delays": 1}}}, ["'faults.packages.delays'", "did you mean 'delay'"]),
+        (
+            {"faults": {"packages": {"delays": 1}}},
+            ["'faults.packages.delays'", "did you mean 'delay'"],
+        ),
         ({"faults": {"kinds": {"executer": 1}}}, ["'faults.kinds.executer'", "did you mean 'executor'"]),
         ({"faults": {"kinds": {"executor": 0}}}, ["every weight of faults.kinds is 0"]),
         ({"faults": {"kinds": {"executor": 1}, "packages": {"kill": 1}}}, ["keep one"]),

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.toxiproxy.server import ServerChoice, ServerKind
-from harness.cluster.java import find_java, java_executable, parse_feature_release
-from harness.doctor import (
+from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind
+from barrier_tck.harness.cli.doctor import (
     Finding,
     FindingStatus,
     check_cores,
@@ -24,7 +23,8 @@ from harness.doctor import (
     diagnose,
     release_numbers,
 )
-from harness.errors import EnvironmentProblem, JavaMissing, JavaTooOld
+from barrier_tck.harness.cluster.java import find_java, java_executable, parse_feature_release
+from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
 
 DEBIAN_17 = """openjdk version "17.0.15" 2025-04-15
 OpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Verdict
 from examples.echo_system.echo import CALM, WITH_KILL, EchoSystem, LossyEchoSystem, judge, main
-from harness.oracle.verdict import Verdict
-from harness.record import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "echo_system" / "echo.py"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import OperatingError
-from harness.suts import reference_spark
-from harness.suts.reference_spark import ReferenceSpark
+from barrier_tck.harness.reference.spark import spark_system as reference_spark
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
+from barrier_tck.harness.support.errors import OperatingError
 
 
 def test_a_session_that_fails_to_start_takes_its_cluster_and_its_judge_along(

@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.cluster.local import LocalCluster, LocalClusterConfig
-from harness.cluster.processes import command_line, marked_processes
-from harness.cluster.session import spark_session
-from harness.cluster.settings import bind_problem, import_path, write_properties
-from harness.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
+from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
+from barrier_tck.harness.cluster.process_identity import command_line, marked_processes
+from barrier_tck.harness.cluster.settings import bind_problem, import_path, write_properties
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.support.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
 
 SMALL = LocalClusterConfig(
     workers=2, cores_per_worker=1, memory_per_worker_mb=512, startup_timeout_s=120, quick_start=True
@@ -230,8 +230,8 @@ def driver_jvms() -> list[int]:
 CHILD = """
 import sys, time
 from pathlib import Path
-from harness.cluster.local import LocalCluster, LocalClusterConfig
-from harness.cluster.session import spark_session
+from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
+from barrier_tck.harness.cluster.spark_session import spark_session
 cluster = LocalCluster(LocalClusterConfig(workers=1, cores_per_worker=1, memory_per_worker_mb=512, quick_start=True))
 cluster.start()
 with spark_session(cluster, "orphan") as spark:

@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from conformance.clauses import CLAUSES
-from harness.campaign.mutants import hunt
-from harness.errors import UsageProblem
-from harness.oracle.registry import checkers_for
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan
-from harness.suts.mutants import MUTANTS, Mutant, components_of
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.harness.campaign.mutant_hunt import hunt
+from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.mutants import MUTANTS, Mutant, components_of
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.trial.trial_run import run_trial
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
 NEVER_INVALID = ("faults-fired",)

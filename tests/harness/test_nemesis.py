@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from faults.injectors.injection import Injection
-from faults.targets import Targets
-from faults.vocabulary import (
+from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.targets import Targets
+from barrier_tck.faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
@@ -18,8 +18,8 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
-from harness.oracle.history import Outcome
+from barrier_tck.harness.record.history import Outcome
+from barrier_tck.harness.trial.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
 from tests.harness.fake_system import FakeTargets
 
 TAKEN = ProtocolPoint.SNAPSHOT_TAKEN

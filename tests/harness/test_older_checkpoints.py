@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     After,
     Damage,
     DamageLocalCopy,
@@ -16,11 +16,11 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.oracle.verdict import Verdict
-from harness.plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
-from harness.record import TrialRecord
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
 
 FAILED = After(ProtocolPoint.ATTEMPT_FAILED)
 COMPLETED = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)

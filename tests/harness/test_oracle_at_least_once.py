@@ -11,19 +11,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
-from harness.oracle.at_least_once_output import AtLeastOnceOutput
-from harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots, add_up
-from harness.oracle.checker import TrialContext
-from harness.oracle.history import End, History, Operation, SnapshotView
-from harness.oracle.registry import checkers_for
-from harness.oracle.trial_input import TrialInput
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.suts.system import Capability
-from harness.trial import execute
-from harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.oracle.at_least_once_output import AtLeastOnceOutput
+from barrier_tck.harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots, add_up
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    NetworkPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.record.history import End, History, Operation, SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 
 Output = list[dict[str, Any]]
 

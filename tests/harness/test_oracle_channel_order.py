@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from harness.oracle.channel_order import ChannelOrder
-from harness.oracle.registry import checkers_for
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import CheckpointPlan, WorkloadPlan
-from harness.suts.system import Capability
-from harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.oracle.channel_order import ChannelOrder
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, WorkloadPlan
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import a_context, a_plan, input_of, right_output
 
 PLAN = a_plan(workload=WorkloadPlan(batches=4, batch_records=2, keys=1))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import CRASH, KILL, OK, SUBTASKS, Book, a_context, a_plan
 
 

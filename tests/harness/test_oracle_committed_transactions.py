@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.oracle.committed_transactions import CommittedTransactions
-from harness.oracle.history import StorageView, Transaction
-from harness.oracle.verdict import Finding, Verdict
-from harness.suts.mutants import MUTANTS
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
+from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.record.history import StorageView, Transaction
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.mutants import MUTANTS
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.oracle_histories import Book, a_context, a_plan
 
 RECOVERED = Book().attempt(1).checkpoint(1).triggered(2).attempt_failed(1).attempt(2, 1).checkpoint(3, 2)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.oracle.exactly_once_output import ExactlyOnceOutput
-from harness.oracle.history import End
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TopologyPlan, TrialPlan, WorkloadPlan
-from harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
+from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import KILL, Book, a_context, a_plan, input_of, restarts, right_output
 
 PLAN = a_plan()

@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from faults.vocabulary import At, PauseWorker, ScheduledFault
-from harness.oracle.faults_fired import FaultsFired
-from harness.oracle.verdict import Verdict
-from harness.record import FaultRecord
+from barrier_tck.faults.vocabulary import At, PauseWorker, ScheduledFault
+from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.verdict import Verdict
 from tests.harness.oracle_histories import KILL, a_context, a_plan
 
 PAUSE = ScheduledFault(PauseWorker("totals[0]", 20), At(10))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     After,
     Damage,
     DamageLocalCopy,
@@ -15,11 +15,11 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.oracle.checker import TrialContext
-from harness.oracle.history import SnapshotView
-from harness.oracle.local_recovery import LocalRecovery, own_key_groups
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import FaultRecord
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.local_recovery import LocalRecovery, own_key_groups
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import OK, Book, a_context, a_plan
 
 WHO, HOME, AWAY = "totals[0]", "host-0", "host-1"
@@ -158,7 +158,7 @@ def test_a_damage_that_no_restore_met_shows_nothing() -> None:
 
 
 def test_the_judge_reckons_with_the_key_groups_of_the_runtime() -> None:
-    from reference_impl.operators.graph import key_group_range
+    from barrier_tck.reference_impl.operators.graph import key_group_range
 
     for width in (1, 2, 3, 5):
         plan = msgspec.structs.replace(

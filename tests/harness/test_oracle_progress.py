@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from faults.vocabulary import At, CutChannel, Damage, DamageLocalCopy, PauseWorker, ScheduledFault
-from harness.oracle.history import End, Outcome
-from harness.oracle.progress import Progress
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import CheckpointPlan, LimitsPlan
-from harness.record import FaultRecord
+from barrier_tck.faults.vocabulary import At, CutChannel, Damage, DamageLocalCopy, PauseWorker, ScheduledFault
+from barrier_tck.harness.oracle.progress import Progress
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
+from barrier_tck.harness.record.history import End, Outcome
+from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import (
     KILL,
     Book,

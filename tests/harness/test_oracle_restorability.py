@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from faults.vocabulary import At, PauseExecutor, ScheduledFault
-from harness.oracle.restorability import Restorability
-from harness.oracle.verdict import Finding, Verdict
+from barrier_tck.faults.vocabulary import At, PauseExecutor, ScheduledFault
+from barrier_tck.harness.oracle.restorability import Restorability
+from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import INFO, INVOKE, KILL, OK, Book, a_context, a_plan
 
 PAUSE = ScheduledFault(PauseExecutor("sink[0]", 500), At(10))

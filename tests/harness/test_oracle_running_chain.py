@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.oracle import running_chain
-from harness.oracle.recoveries import Cut
-from harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
-from harness.oracle.trial_input import InputRecord
+from barrier_tck.harness.oracle import running_chain
+from barrier_tck.harness.oracle.recoveries import Cut
+from barrier_tck.harness.oracle.running_chain import ChainTooAmbiguous, OutputRow, chain_of, output_row
+from barrier_tck.harness.oracle.trial_input import InputRecord
 
 ZERO = (0, 0)
 

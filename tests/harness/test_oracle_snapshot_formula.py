@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.oracle.history import SnapshotView
-from harness.oracle.snapshot_formula import SnapshotFormula
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TrialPlan, WorkloadPlan
-from harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import (
     SUBTASKS,
     Book,

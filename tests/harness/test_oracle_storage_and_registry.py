@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from faults.vocabulary import At, DamagePrimary, ScheduledFault
-from harness.errors import UsageError
-from harness.oracle.history import End, StorageView
-from harness.oracle.no_garbage import NoGarbage
-from harness.oracle.reachability import Reachability
-from harness.oracle.registry import checkers_for
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from harness.record import FaultRecord
-from harness.suts.system import Capability
+from barrier_tck.faults.vocabulary import At, DamagePrimary, ScheduledFault
+from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.oracle.no_garbage import NoGarbage
+from barrier_tck.harness.oracle.reachability import Reachability
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import End, StorageView
+from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.harness.system.system_under_test import Capability
 from tests.harness.oracle_histories import Book, a_context, a_plan
 
 ALL = frozenset(Capability)

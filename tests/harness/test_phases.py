@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from faults.vocabulary import PHASE_OF_POINT, After, KillWorker, Phase, ProtocolPoint, ScheduledFault
-from harness.phases import Course, phase_of
-from harness.plan import TrialPlan
-from harness.record import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
+from barrier_tck.faults.vocabulary import (
+    PHASE_OF_POINT,
+    After,
+    KillWorker,
+    Phase,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.phases import Course, phase_of
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
 
 COURSE = Course(
     attempts=(

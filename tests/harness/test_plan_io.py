@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from harness.errors import UsageProblem
-from harness.plan import PLAN_VERSION, TrialPlan, to_builtins, write
-from harness.plan_io import check_plan, plan_from, read_plan
-from harness.profiles import profile_named
-from harness.strategies import trial_plans
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import trial_plans
+from barrier_tck.harness.plan.reading import plan_from, read_plan
+from barrier_tck.harness.plan.trial_plan import PLAN_VERSION, TrialPlan, to_builtins, write
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.plan_check import check_plan
 from tests.harness.fake_system import FakeSystem
 
 

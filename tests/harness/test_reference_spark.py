@@ -10,21 +10,21 @@ import msgspec
 import psutil
 import pytest
 
-from faults.targets import PausableTarget, TargetGone
-from faults.vocabulary import (
+from barrier_tck.faults.targets import PausableTarget, TargetGone
+from barrier_tck.faults.vocabulary import (
     After,
     DelayChannel,
     PauseWorker,
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.oracle.history import End
-from harness.oracle.verdict import Verdict
-from harness.plan import CheckpointPlan
-from harness.suts.mutants import MUTANTS
-from harness.suts.reference_spark import ReferenceSpark, SparkOutcome
-from harness.suts.spark_targets import LostHost, SignalledProcess
-from harness.trial import run_trial
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.mutants import MUTANTS
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark, SparkOutcome
+from barrier_tck.harness.reference.spark.spark_targets import LostHost, SignalledProcess
+from barrier_tck.harness.trial.trial_run import run_trial
 
 
 @pytest.fixture(scope="module")

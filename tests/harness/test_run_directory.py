@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.campaign.configuration import configuration_from
-from harness.campaign.replay import sources_of
-from harness.campaign.run_directory import (
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.replay import sources_of
+from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.record.run_directory import (
     RunDirectory,
     latest_run,
     new_run_path,
     open_run_directory,
     write_atomically,
 )
-from harness.campaign.runner import run_campaign
-from harness.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from tests.harness.fake_system import TABLE, FakeSystem
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
@@ -17,10 +17,10 @@ from faults.vocabulary import (
     duration_of,
     subtasks_of,
 )
-from harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
-from harness.plan import NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.profiles import profile_named
-from harness.strategies import draw_plans, standard_subtasks
+from barrier_tck.harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plans, standard_subtasks
+from barrier_tck.harness.plan.trial_plan import NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
 
 AIM = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[2]", nth=3)
 BIG = TrialPlan(

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from faults.targets import Impairment, ImpairmentKind
-from faults.vocabulary import (
+from barrier_tck.faults.targets import Impairment, ImpairmentKind
+from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     After,
     At,
@@ -29,22 +29,28 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.nemesis import Nemesis
-from harness.oracle.history import End
-from harness.oracle.verdict import Verdict
-from harness.plan import LimitsPlan, TrialPlan, WorkloadPlan
-from harness.record import TrialRecord
-from harness.simulator.heartbeats import HEARTBEAT_TIMEOUT_MS
-from harness.simulator.hosts import LocalDisk
-from harness.simulator.network import MESSAGE_BYTES, ChannelBroken, DataChannel, Disturbance, Link
-from harness.simulator.scheduler import Scheduler
-from harness.simulator.targets import _LinkTarget
-from harness.simulator.world import SimulatedWorld
-from harness.suts import reference_simulated
-from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
-from harness.trial import run_trial
-from reference_impl.protocol.heartbeats import FailureDetector
-from reference_impl.runtime.components import Components
+from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated import simulated_system as reference_simulated
+from barrier_tck.harness.reference.simulated.hosts import LocalDisk
+from barrier_tck.harness.reference.simulated.network import (
+    MESSAGE_BYTES,
+    ChannelBroken,
+    DataChannel,
+    Disturbance,
+    Link,
+)
+from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedOutcome
+from barrier_tck.harness.reference.simulated.simulated_targets import _LinkTarget
+from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
+from barrier_tck.reference_impl.runtime.components import Components
 
 TAKEN = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)
 PLAN = TrialPlan(workload=WorkloadPlan(batches=60, records_per_second=600))

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     After,
     At,
     CrashCoordinator,
@@ -25,23 +25,23 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from harness.nemesis import Nemesis
-from harness.oracle.history import End
-from harness.oracle.verdict import Verdict
-from harness.plan import TrialPlan, to_json
-from harness.plan_io import read_plan
-from harness.simulator.coordinator import SimulatedCoordinator
-from harness.simulator.network import DataChannel, Disturbance
-from harness.simulator.process import STEP_MS_MAX, SimulatedSubtask
-from harness.simulator.randomness import stream
-from harness.simulator.scheduler import Scheduler
-from harness.simulator.storage import SimulatedDisk
-from harness.simulator.trace import Trace
-from harness.simulator.world import COORDINATOR_RESTART_MS, SimulatedWorld
-from harness.suts.reference_simulated import ReferenceSimulated, SimulatedOutcome
-from harness.trial import run_trial
-from reference_impl.errors import StorageError
-from reference_impl.ids import SubtaskId
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
+from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
+from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance
+from barrier_tck.harness.reference.simulated.randomness import stream
+from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedOutcome
+from barrier_tck.harness.reference.simulated.subtask_processes import STEP_MS_MAX, SimulatedSubtask
+from barrier_tck.harness.reference.simulated.trace import Trace
+from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS, SimulatedWorld
+from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import SubtaskId
 
 PLANS = Path(__file__).parents[1] / "plans"
 KILL = ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"))
@@ -96,8 +96,9 @@ def test_the_trace_is_the_same_under_any_hash_seed(tmp_path: Path, hash_seed: st
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(to_json(PLAN))
     program = (
-        "import sys; from pathlib import Path; from harness.plan_io import read_plan;"
-        "from harness.trial import run_trial; from harness.suts.reference_simulated import ReferenceSimulated;"
+        "import sys; from pathlib import Path; from barrier_tck.harness.plan.reading import read_plan;"
+        "from barrier_tck.harness.trial.trial_run import run_trial;"
+        "from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated;"
         "print(run_trial(read_plan(Path(sys.argv[1])), ReferenceSimulated(), Path(sys.argv[1]).parent).trace_digest)"
     )
     found = subprocess.run(

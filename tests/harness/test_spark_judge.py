@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.errors import OperatingError
-from harness.plan import TrialPlan, WorkloadPlan
-from harness.suts import spark_judge
-from harness.suts.spark_judge import SparkJudge
-from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
-from harness.workloads.workload import write_splits
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.reference.spark import judge as spark_judge
+from barrier_tck.harness.reference.spark.judge import SparkJudge
+from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
+from barrier_tck.harness.workloads.workload import write_splits
 
 pytestmark = pytest.mark.spark
 PLAN = TrialPlan(seed=3, workload=WorkloadPlan(name="keyed-totals", batches=4, batch_records=3, keys=2))
@@ -84,7 +84,7 @@ def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_trial(
 def test_it_goes_with_a_killed_harness(tmp_path: Path) -> None:
     script = f"""
 import pathlib
-from harness.suts.spark_judge import SparkJudge
+from barrier_tck.harness.reference.spark.judge import SparkJudge
 judge = SparkJudge(pathlib.Path({str(tmp_path)!r}))
 try:
     judge.judge("keyed-totals", pathlib.Path("/nowhere"), pathlib.Path("/nowhere"), 0)

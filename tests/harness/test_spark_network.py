@@ -6,18 +6,26 @@ from collections.abc import Iterator
 
 import pytest
 
-from faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone
-from faults.toxiproxy.client import ToxiproxyClient
-from faults.toxiproxy.embedded import EmbeddedServer
-from faults.vocabulary import At, CutChannel, DelayChannel, Direction, KillWorker, Peers, ScheduledFault
-from harness.errors import EnvironmentProblem
-from harness.plan import TrialPlan
-from harness.suts.reference_spark import ReferenceSpark
-from harness.suts.spark_network import ProxiedLink, ProxyNetwork, toxics_of
-from harness.suts.spark_proxies import disturbs_connections
-from reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
-from reference_impl.spark.observer import SubtaskProcess
-from reference_impl.spark.routes import Address, ChannelEnds
+from barrier_tck.faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
+from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
+from barrier_tck.faults.vocabulary import (
+    At,
+    CutChannel,
+    DelayChannel,
+    Direction,
+    KillWorker,
+    Peers,
+    ScheduledFault,
+)
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork, toxics_of
+from barrier_tck.harness.reference.spark.proxies import disturbs_connections
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
+from barrier_tck.harness.support.errors import EnvironmentProblem
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from barrier_tck.reference_impl.spark.observer import SubtaskProcess
+from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
 
 SOURCE, TOTALS, SINK = SubtaskId("source", 0), SubtaskId("totals", 0), SubtaskId("sink", 0)
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")

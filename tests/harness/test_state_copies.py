@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from faults.targets import TargetGone
-from faults.vocabulary import Damage
-from harness.suts.state_copies import LocalCopies, is_intact
-from reference_impl.errors import StorageError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import LocalCopy
-from reference_impl.storage import metadata
-from reference_impl.storage.filesystem import LocalFileSystem
-from reference_impl.storage.local_recovery import (
+from barrier_tck.faults.targets import TargetGone
+from barrier_tck.faults.vocabulary import Damage
+from barrier_tck.harness.reference.state_copies import LocalCopies, is_intact
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import LocalCopy
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.local_recovery import (
     MANIFEST,
     CopiedFile,
     Manifest,

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from faults.schedule import validate
-from faults.vocabulary import ChannelFault, duration_of
-from harness.errors import UsageProblem
-from harness.oracle.recoveries import restored_checkpoints
-from harness.oracle.trial_input import TrialInput
-from harness.plan import TrialPlan
-from harness.plan_io import check_values
-from harness.profiles import PROFILES, Profile, profile_named
-from harness.strategies import RESTARTS_PER_FAULT, draw_plans, standard_subtasks
-from harness.suts.reference_jobs import build_graph, channel_names, collection_source
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import execute
-from harness.workloads.registry import workload_named
+from barrier_tck.faults.schedule import validate
+from barrier_tck.faults.vocabulary import ChannelFault, duration_of
+from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans, standard_subtasks
+from barrier_tck.harness.oracle.recoveries import restored_checkpoints
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.reading import check_values
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.jobs import build_graph, channel_names, collection_source
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 STANDARD = draw_plans(5, 400, profile_named("standard"))
 
@@ -47,8 +47,8 @@ def test_the_same_seed_draws_the_same_plans_and_another_seed_others() -> None:
 
 def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> None:
     code = (
-        "import hashlib\nfrom harness.strategies import draw_plans\n"
-        "from harness.profiles import profile_named\n"
+        "import hashlib\nfrom barrier_tck.harness.draw.strategies import draw_plans\n"
+        "from barrier_tck.harness.draw.profiles import profile_named\n"
         "print(hashlib.sha256(repr(draw_plans(5, 400, profile_named('standard'))).encode()).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(Path(__file__).parents[2])}

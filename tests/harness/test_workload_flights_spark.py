@@ -14,16 +14,23 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from harness.cluster.session import spark_session
-from harness.data import DATA_VARIABLE, locked
-from harness.errors import EnvironmentProblem, OperatingError
-from harness.oracle.prefix import ParquetPrefix
-from harness.oracle.spark_batch import judge_output
-from harness.plan import TrialPlan, WorkloadPlan
-from harness.workloads import flights
-from harness.workloads.flights import FLIGHTS, Flights, is_prepared, prepare, read_manifest, source_file
-from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
-from harness.workloads.workload import write_splits
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.oracle.prefix import ParquetPrefix
+from barrier_tck.harness.oracle.spark_batch import judge_output
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.support.data_directory import DATA_VARIABLE, locked
+from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError
+from barrier_tck.harness.workloads import flights
+from barrier_tck.harness.workloads.flights import (
+    FLIGHTS,
+    Flights,
+    is_prepared,
+    prepare,
+    read_manifest,
+    source_file,
+)
+from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
+from barrier_tck.harness.workloads.workload import write_splits
 
 Output = list[dict[str, Any]]
 

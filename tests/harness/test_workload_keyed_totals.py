@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.oracle.prefix import ParquetPrefix, RowsPrefix
-from harness.oracle.sequential_model import Aggregate, SequentialSpec, same_accumulators
-from harness.plan import TopologyPlan, TrialPlan, WorkloadPlan
-from harness.workloads.keyed_totals import SCHEMA, KeyedTotals
-from harness.workloads.registry import register, workload_named, workload_names
-from harness.workloads.workload import SplitData, read_splits, write_splits
+from barrier_tck.harness.oracle.prefix import ParquetPrefix, RowsPrefix
+from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
+from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec, same_accumulators
+from barrier_tck.harness.workloads.workload import SplitData, read_splits, write_splits
+from barrier_tck.harness.workloads.workload_names import register, workload_named, workload_names
 
 
 def splits(seed: int = 0, sources: int = 2, **workload: Any) -> tuple[SplitData, ...]:

@@ -7,18 +7,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.oracle.exactly_once_output import ExactlyOnceOutput
-from harness.oracle.trial_input import TrialInput
-from harness.oracle.verdict import Verdict
-from harness.plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
-from harness.profiles import profile_named
-from harness.strategies import draw_plans
-from harness.suts.reference_jobs import build_graph, collection_source
-from harness.suts.reference_simulated import ReferenceSimulated
-from harness.trial import run_trial
-from harness.workloads.passthrough import Passthrough
-from harness.workloads.registry import workload_named
-from reference_impl.operators.graph import Partitioning
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.jobs import build_graph, collection_source
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.passthrough import Passthrough
+from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.reference_impl.operators.graph import Partitioning
 from tests.harness.oracle_histories import a_context
 
 PLAN = TrialPlan(

@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from reference_impl.errors import StorageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
-from reference_impl.state.registry import backend_named
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
+from barrier_tck.reference_impl.state.backend_names import backend_named
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
 from tests.reference_impl.storage_fakes import MemoryFileSystem
 
 ALL = KeyGroupRange(0, 8)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from reference_impl.errors import StorageError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     OperatorSnapshot,
     SplitPosition,
     StateHandle,
     SubtaskSnapshot,
 )
-from reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 
 ResultT = TypeVar("ResultT")
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.errors import ProtocolError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.alignment import (
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentAbandoned,
     AlignmentCompleted,
     AlignmentPhase,
     AlignmentStarted,
     BarrierAligner,
 )
-from reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
 
 
 def barrier(checkpoint: int) -> CheckpointBarrier:

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
-from reference_impl.storage import metadata
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from reference_impl.storage.filesystem import FileSystem, LocalFileSystem
-from reference_impl.storage.paths import safe_name
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
+from barrier_tck.reference_impl.storage.paths import safe_name
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
 from tests.reference_impl.storage_fakes import completed_checkpoint as completed_of
 
@@ -315,7 +315,7 @@ def test_metadata_of_another_checkpoint_in_its_place_is_noticed() -> None:
 
 def test_metadata_is_the_same_in_every_process() -> None:
     program = (
-        "import sys; from reference_impl.storage import metadata; "
+        "import sys; from barrier_tck.reference_impl.storage import metadata; "
         "from tests.reference_impl.storage_fakes import completed_checkpoint; "
         "sys.stdout.buffer.write(metadata.encode(completed_checkpoint(3)))"
     )

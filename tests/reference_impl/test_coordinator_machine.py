@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from reference_impl.config import CheckpointConfig, JobConfig, OnUnreadable, RestartConfig
-from reference_impl.errors import ProtocolError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol import coordinator_events as ev
-from reference_impl.protocol.coordinator import CoordinatorMachine
-from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import (
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, OnUnreadable, RestartConfig
+from barrier_tck.reference_impl.errors import ProtocolError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol import coordinator_events as ev
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     OperatorSnapshot,
     SnapshotMetrics,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference_impl.errors import CorruptStateError, StorageError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.operators.api import DataPlane, OperatorContext
-from reference_impl.operators.sinks import FileSink, TransactionalFileSink
-from reference_impl.protocol.messages import OperatorSnapshot
-from reference_impl.state.heap import HeapStateBackend
-from reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
 
 

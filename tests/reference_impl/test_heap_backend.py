@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import StateScope
-from reference_impl.state.heap import HeapStateBackend, HeapStateStore, serialised
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import StateScope
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, serialised
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.state_worlds import ALL, CancelAfterFirstChunk, Model, StateWorld, content
 from tests.reference_impl.storage_fakes import FailingFileSystem
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference_impl.errors import CorruptStateError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.operators.api import OperatorContext
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
-from reference_impl.operators.process import KeyedProcess, Row
-from reference_impl.operators.rows import RowPlane
-from reference_impl.protocol.messages import OperatorSnapshot
-from reference_impl.state.backend import KeyedStateStore
-from reference_impl.state.keyed import AggregatingCell, KeyedStates, NamedState
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.operators.api import OperatorContext
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
+from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess, Row
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.state.backend import KeyedStateStore
+from barrier_tck.reference_impl.state.keyed import AggregatingCell, KeyedStates, NamedState
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 from tests.reference_impl.state_worlds import ALL, StateWorld
 
 BACKENDS = ("heap", "rocksdb")

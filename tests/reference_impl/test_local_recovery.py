@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from reference_impl.errors import SnapshotCancelled, StorageError, UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import OperatorSnapshot, ServedBy, StateHandle, SubtaskSnapshot
-from reference_impl.state.heap import HeapStateBackend
-from reference_impl.state.rocksdb import RocksDBStateBackend
-from reference_impl.state.working_directory import WorkingDirectory
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from reference_impl.storage.copying_writer import CopyingWriter
-from reference_impl.storage.filesystem import FileSystem, LocalFileSystem
-from reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.errors import SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import (
+    OperatorSnapshot,
+    ServedBy,
+    StateHandle,
+    SubtaskSnapshot,
+)
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
+from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
+from barrier_tck.reference_impl.storage.local_recovery import (
     MANIFEST,
     LocalScope,
     TaskLocalStateStore,
@@ -25,7 +30,7 @@ from reference_impl.storage.local_recovery import (
     local_root,
     require_one_file_system,
 )
-from reference_impl.storage.restore import RestoreReader
+from barrier_tck.reference_impl.storage.restore import RestoreReader
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
 
 SUBTASK, GROUPS = SubtaskId("count", 0), KeyGroupRange(0, 4)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from reference_impl.errors import ProtocolError, SnapshotCancelled
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec, KeyedAggregate
-from reference_impl.operators.api import OperatorContext
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.encoding import decode_accumulator, decode_key
-from reference_impl.operators.functions import Count, Emission, Sum
-from reference_impl.operators.rows import RowPlane
-from reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
-from reference_impl.protocol.messages import OperatorSnapshot, StateHandle
-from reference_impl.state.backend import StateScope
-from reference_impl.state.heap import HeapStateBackend
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.errors import ProtocolError, SnapshotCancelled
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec, KeyedAggregate
+from barrier_tck.reference_impl.operators.api import OperatorContext
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.encoding import decode_accumulator, decode_key
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
+from barrier_tck.reference_impl.state.backend import StateScope
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 GROUPS = KeyGroupRange(0, 8)
 FIRST = CheckpointId(1)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.rows import RowPlane
-from reference_impl.operators.sources import CollectionSource
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.sources import CollectionSource
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 ROWS: list[dict[str, Any]] = [{"k": "a", "n": 1}, {"k": None, "n": -2}]
 
@@ -79,7 +79,7 @@ def test_a_collection_feeds_both_planes(tmp_path: Path) -> None:
 
 def test_the_row_plane_and_the_job_api_import_neither_arrow_nor_numpy() -> None:
     script = (
-        "import sys, reference_impl.operators.rows, reference_impl.operators.job;"
+        "import sys, barrier_tck.reference_impl.operators.rows, barrier_tck.reference_impl.operators.job;"
         "print([name for name in ('pyarrow', 'numpy') if name in sys.modules])"
     )
     root = Path(__file__).parents[2]

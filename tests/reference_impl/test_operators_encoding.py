@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.errors import CorruptStateError, UsageError
-from reference_impl.operators.arrow_keys import encode_int_keys, groups_of_ints, stable_order
-from reference_impl.operators.encoding import (
+from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.operators.arrow_keys import encode_int_keys, groups_of_ints, stable_order
+from barrier_tck.reference_impl.operators.encoding import (
     accumulator_header,
     decode_accumulator,
     decode_key,

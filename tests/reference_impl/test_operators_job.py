@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.aggregate import AggregateSpec
-from reference_impl.operators.functions import Count, Emission, Sum
-from reference_impl.operators.graph import Partitioning
-from reference_impl.operators.job import Stream, StreamJob
-from reference_impl.operators.sources import CollectionSource
-from reference_impl.operators.stateless import Map
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
+from barrier_tck.reference_impl.operators.graph import Partitioning
+from barrier_tck.reference_impl.operators.job import Stream, StreamJob
+from barrier_tck.reference_impl.operators.sources import CollectionSource
+from barrier_tck.reference_impl.operators.stateless import Map
 
 
 def begin(parallelism: int = 2) -> Stream:

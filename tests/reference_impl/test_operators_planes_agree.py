@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.errors import UsageError
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.encoding import Key, encode_key, key_group_of
-from reference_impl.operators.functions import (
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.encoding import Key, encode_key, key_group_of
+from barrier_tck.reference_impl.operators.functions import (
     Aggregate,
     Count,
     CountIf,
@@ -23,7 +23,7 @@ from reference_impl.operators.functions import (
     Vectorized,
     merging_aggregates,
 )
-from reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.rows import RowPlane
 
 ROWS, ARROW = RowPlane(), ArrowPlane()
 GROUPS = 16

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.errors import RestoreError, UsageError
-from reference_impl.operators.arrow import ArrowPlane
-from reference_impl.operators.rows import RowPlane
-from reference_impl.operators.sources import CollectionSource, ParquetSource, SplitReader
-from reference_impl.protocol.messages import SplitPosition
-from reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.errors import RestoreError, UsageError
+from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource, SplitReader
+from barrier_tck.reference_impl.protocol.messages import SplitPosition
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 FILES = LocalFileSystem("unused")
 LENGTHS = {"a.parquet": 10, "b.parquet": 0, "c.parquet": 7}

@@ -6,10 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, SubtaskSnapshot
-from reference_impl.runtime.promises import Promises
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    OperatorSnapshot,
+    SubtaskSnapshot,
+)
+from barrier_tck.reference_impl.runtime.kept_promises import Promises
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.storage_fakes import MemoryFileSystem
 
 SUBTASK = SubtaskId("count", 0)

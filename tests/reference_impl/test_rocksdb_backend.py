@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state import rocksdb
-from reference_impl.state.backend import StateScope
-from reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
-from reference_impl.state.working_directory import WorkingDirectory
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state import rocksdb
+from barrier_tck.reference_impl.state.backend import StateScope
+from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from tests.reference_impl.state_worlds import ALL, StateWorld, content
 
 ONE = CheckpointId(1)

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from reference_impl.errors import SnapshotCancelled, StorageError, UsageError
-from reference_impl.state.snapshots import CompositeSnapshot, DeferredSnapshot, FinishedSnapshot
+from barrier_tck.reference_impl.errors import SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot, DeferredSnapshot, FinishedSnapshot
 
 
 def fail() -> int:

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from reference_impl.ids import AttemptNumber, SubtaskId
-from reference_impl.protocol.messages import CancelSubtask, FinishSubtask, InputConsumed
-from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.spark.control_link import ControlLink, SlotProbe
-from reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
-from reference_impl.spark.event_loop import MonotonicClock
-from reference_impl.spark.handshake import Claim, HandshakeRefused, introduce, new_secret
-from reference_impl.spark.link_messages import (
+from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask, FinishSubtask, InputConsumed
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
+from barrier_tck.reference_impl.spark.control_wire import encode, receive_frame, send_frame
+from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
+from barrier_tck.reference_impl.spark.event_loop import MonotonicClock
+from barrier_tck.reference_impl.spark.handshake import Claim, HandshakeRefused, introduce, new_secret
+from barrier_tck.reference_impl.spark.link_messages import (
     FirstRecords,
     Heartbeat,
     PointReached,
@@ -26,8 +27,7 @@ from reference_impl.spark.link_messages import (
     SlotOffer,
     SubtaskLeft,
 )
-from reference_impl.spark.mailbox import SubtaskCancelled
-from reference_impl.spark.wire import encode, receive_frame, send_frame
+from barrier_tck.reference_impl.spark.mailbox import SubtaskCancelled
 
 SECRET = new_secret()
 OFFER = SlotOffer(0, "127.0.0.1", 1, 2, 3, "0")
@@ -194,7 +194,9 @@ def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
 
 def test_silence_says_nothing_after_the_driver_itself_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = {"now": 100.0}
-    monkeypatch.setattr("reference_impl.spark.coordinator_service.time.monotonic", lambda: clock["now"])
+    monkeypatch.setattr(
+        "barrier_tck.reference_impl.spark.coordinator_service.time.monotonic", lambda: clock["now"]
+    )
     driver = Driver(heartbeat_timeout_ms=1000)
     raw = registered(driver)
     send_frame(raw, encode(OFFER))

@@ -14,23 +14,23 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from harness.cluster.local import LocalCluster, LocalClusterConfig
-from harness.cluster.session import spark_session
-from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
-from reference_impl.ids import AttemptNumber, SubtaskId
-from reference_impl.operators.functions import Count, Emission, Sum
-from reference_impl.operators.graph import JobGraph
-from reference_impl.operators.job import StreamJob
-from reference_impl.operators.sinks import FileSink
-from reference_impl.operators.sources import ParquetSource
-from reference_impl.protocol.coordinator_events import JobState
-from reference_impl.protocol.messages import CompletedCheckpoint
-from reference_impl.runtime.ports import ProtocolPoint
-from reference_impl.spark.deployment import JobEnd, SparkJobRunner
-from reference_impl.spark.observer import JobObserver
-from reference_impl.spark.options import SparkOptions, session_settings
-from reference_impl.spark.routes import Address, ChannelEnds, DirectRoutes
-from reference_impl.spark.transport import ChannelServer
+from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import ParquetSource
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from barrier_tck.reference_impl.spark.observer import JobObserver
+from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds, DirectRoutes
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
+from barrier_tck.reference_impl.spark.transport import ChannelServer
 
 pytestmark = pytest.mark.spark
 

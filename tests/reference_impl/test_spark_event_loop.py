@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
+from barrier_tck.reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
 
 
 def run(schedule: Callable[[EventLoop, MonotonicClock, list[str]], None], wanted: int) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import pytest
 
-from reference_impl.spark.handshake import (
+from barrier_tck.reference_impl.spark.handshake import (
     Claim,
     HandshakeRefused,
     accept_peer,

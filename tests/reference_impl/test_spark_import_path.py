@@ -11,7 +11,7 @@ import py4j
 import pyspark
 import pytest
 
-from reference_impl.spark.import_path import prefer_installed
+from barrier_tck.reference_impl.spark.import_path import prefer_installed
 
 INSTALLED = Path(pyspark.__file__).parent
 LIB = INSTALLED / "python" / "lib"
@@ -22,7 +22,7 @@ PYSPARK = str(LIB / "pyspark.zip")
 
 def test_a_daemon_imports_what_is_installed_although_an_executor_puts_archives_first() -> None:
     script = (
-        "import reference_impl.spark.daemon, pyspark, py4j, sys; print(pyspark.__file__, py4j.__file__);"
+        "import barrier_tck.reference_impl.spark.daemon, pyspark, py4j, sys; print(pyspark.__file__, py4j.__file__);"
         "print([path for path in sys.path_importer_cache if path.endswith(('.zip', '.jar')) and 'spark' in path])"
     )
     path = os.pathsep.join([PYSPARK, PY4J, JAR, *sys.path])

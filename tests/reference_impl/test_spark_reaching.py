@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from faults.toxiproxy.client import ToxiproxyClient
-from faults.toxiproxy.embedded import EmbeddedServer
-from reference_impl.errors import UsageError
-from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import DeclineCheckpoint
-from reference_impl.spark.control_link import ControlLink
-from reference_impl.spark.coordinator_service import CoordinatorService
-from reference_impl.spark.handshake import (
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
+from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import DeclineCheckpoint
+from barrier_tck.reference_impl.spark.control_link import ControlLink
+from barrier_tck.reference_impl.spark.control_wire import ConnectionLost, encode, receive_frame, send_frame
+from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService
+from barrier_tck.reference_impl.spark.handshake import (
     Claim,
     HandshakeRefused,
     NotAdmitted,
@@ -25,13 +26,12 @@ from reference_impl.spark.handshake import (
     accept_peer,
     new_secret,
 )
-from reference_impl.spark.link_messages import Heartbeat
-from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from reference_impl.spark.options import SparkOptions
-from reference_impl.spark.reaching import reach
-from reference_impl.spark.routes import CoordinatorAddress, DirectRoutes
-from reference_impl.spark.transport import ChannelServer, OpenConnections, connect_channel
-from reference_impl.spark.wire import ConnectionLost, encode, receive_frame, send_frame
+from barrier_tck.reference_impl.spark.link_messages import Heartbeat
+from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.spark.reaching import reach
+from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions
+from barrier_tck.reference_impl.spark.transport import ChannelServer, OpenConnections, connect_channel
 
 SECRET = new_secret()
 CHANNEL = ChannelId(SubtaskId("source", 0), SubtaskId("totals", 0))

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from reference_impl.config import JobConfig
-from reference_impl.spark import deployment
-from reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.spark import deployment
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 
 
 class Machine:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.errors import UsageError
-from reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy, SubtaskSnapshot
-from reference_impl.protocol.slots import Slot, assign, homes_of
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy, SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of
 
 WORKERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 

@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
-from reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
-from reference_impl.spark.handshake import HandshakeRefused, new_secret
-from reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from reference_impl.spark.transport import (
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
+from barrier_tck.reference_impl.spark.handshake import HandshakeRefused, new_secret
+from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.spark.transport import (
     BatchSerializer,
     ChannelSender,
     ChannelServer,
     TcpOutput,
     connect_channel,
 )
-from reference_impl.spark.wire import ConnectionLost
 
 SECRET = new_secret()
 CHANNELS = [ChannelId(SubtaskId("source", i), SubtaskId("totals", 0)) for i in range(2)]

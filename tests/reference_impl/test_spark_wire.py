@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
-from reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
-from reference_impl.protocol import messages
-from reference_impl.runtime.subtask_driver import SubtaskDeployment
-from reference_impl.spark import link_messages, wire
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol import messages
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment
+from barrier_tck.reference_impl.spark import control_wire as wire
+from barrier_tck.reference_impl.spark import link_messages
 
 SUBTASK = SubtaskId("totals", 1)
 ATTEMPT = AttemptNumber(2)

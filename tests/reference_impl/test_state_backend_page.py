@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reference_impl.state.backend import KeyedStateStore, StateCapability
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateCapability
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "guide" / "state-backend.md").read_text()

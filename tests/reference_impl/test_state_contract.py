@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 from msgspec.structs import replace
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import SnapshotFuture, StateCapability
-from reference_impl.state.heap import HeapStateStore
-from reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateCapability
+from barrier_tck.reference_impl.state.heap import HeapStateStore
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.state_worlds import (
     CancelAfterFirstChunk,
     FullDisk,

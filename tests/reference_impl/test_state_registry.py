@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from reference_impl.errors import StorageError, UsageError
-from reference_impl.state.heap import HeapStateBackend
-from reference_impl.state.registry import SHIPPED, backend_named
-from reference_impl.state.rocksdb import RocksDBStateBackend
-from reference_impl.state.working_directory import WorkingDirectory, remove_tree
+from barrier_tck.reference_impl.errors import StorageError, UsageError
+from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
+from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend
+from barrier_tck.reference_impl.state.working_directory import WorkingDirectory, remove_tree
 
 HERE = __name__
 
@@ -44,7 +44,7 @@ def broken() -> None:
 def test_shipped_backends_are_found_by_their_names() -> None:
     assert backend_named("heap") is HeapStateBackend
     assert {name: backend_named(name)().name for name in SHIPPED} == {name: name for name in SHIPPED}
-    assert backend_named("reference_impl.state.heap:HeapStateBackend") is HeapStateBackend
+    assert backend_named("barrier_tck.reference_impl.state.heap:HeapStateBackend") is HeapStateBackend
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_shipped_backends_are_found_by_their_names() -> None:
         ("", "is not known"),
         ("a b:c", "is not known"),
         ("no_such_module_anywhere:Backend", "does not import"),
-        ("reference_impl.state.heap:HeapStateBakend", "did you mean 'HeapStateBackend'"),
-        ("reference_impl.state.heap:_VERSION", "no callable"),
+        ("barrier_tck.reference_impl.state.heap:HeapStateBakend", "did you mean 'HeapStateBackend'"),
+        ("barrier_tck.reference_impl.state.heap:_VERSION", "no callable"),
         (f"{HERE}:broken", "RuntimeError: no licence"),
         (f"{HERE}:Nameless", "has no name"),
         (f"{HERE}:Closed", "no method open"),

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_impl.config import CheckpointMode
-from reference_impl.errors import ProtocolError
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import CheckpointBarrier
-from reference_impl.protocol.subtask import (
+from barrier_tck.reference_impl.config import CheckpointMode
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.subtask import (
     AbortReceived,
     BarrierArrived,
     CancelSnapshot,

@@ -12,7 +12,7 @@ from random import Random
 
 import msgspec
 
-from faults.vocabulary import (
+from barrier_tck.faults.vocabulary import (
     PHASE_OF_POINT,
     After,
     At,
@@ -23,10 +23,9 @@ from faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from faults.vocabulary import label as fault_label
-from harness.oracle.verdict import Finding, Verdict
-from harness.plan import TopologyPlan, TrialPlan, WorkloadPlan
-from harness.record import (
+from barrier_tck.faults.vocabulary import label as fault_label
+from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.records import (
     AttemptRecord,
     CampaignRecord,
     CheckpointRecord,
@@ -35,6 +34,7 @@ from harness.record import (
     TrialRecord,
     summary_of,
 )
+from barrier_tck.harness.record.verdict import Finding, Verdict
 
 SUBTASKS = ("flights[0]", "flights[1]", "totals[0]", "totals[1]", "committed[0]")
 POINTS = (

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness import cli
-from harness.oracle.verdict import Finding, Verdict
-from reports.github import ANNOTATIONS_MAX, error_lines, step_summary
-from reports.loading import Run, load_run
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.reports.github import ANNOTATIONS_MAX, error_lines, step_summary
+from barrier_tck.reports.loading import Run, load_run
 from tests.reports.synthetic_run import record_of, spark_campaign, write_run
 
 HOSTILE = "a|b\n::error::owned <script>`x` %0A [link](http://x) | @everyone"

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.errors import UsageError
-from harness.oracle.verdict import Verdict
-from reports.loading import (
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.reports.loading import (
     RunDirectoryCorrupt,
     RunDirectoryMissing,
     RunDirectoryNewer,

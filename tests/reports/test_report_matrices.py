@@ -8,12 +8,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.clauses import CLAUSES
-from faults.vocabulary import Phase
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import FaultRecord, TrialSummary, summary_of
-from reports.loading import load_run
-from reports.matrix import (
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.faults.vocabulary import Phase
+from barrier_tck.harness.record.records import FaultRecord, TrialSummary, summary_of
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.reports.loading import load_run
+from barrier_tck.reports.matrix import (
     TIMED,
     Cell,
     clause_matrix,
@@ -21,7 +21,7 @@ from reports.matrix import (
     point_fault_matrix,
     unchecked_clauses,
 )
-from reports.ranking import TIMELINES_MAX, ranked_findings, timeline_trials
+from barrier_tck.reports.ranking import TIMELINES_MAX, ranked_findings, timeline_trials
 from tests.reports.synthetic_run import POINTS, campaign_of, record_of, spark_campaign, write_run
 
 RECORDS = [record_of(trial) for trial in range(12)]

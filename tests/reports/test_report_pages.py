@@ -14,12 +14,12 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from harness.oracle.verdict import Finding, Verdict
-from harness.record import TrialRecord
-from reports import html, print_summary, write_reports
-from reports.loading import load_run
-from reports.machine_readable import as_junit, as_object
-from reports.write import ReportNotWritable
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.reports import html, print_summary, write_reports
+from barrier_tck.reports.loading import load_run
+from barrier_tck.reports.machine_readable import as_junit, as_object
+from barrier_tck.reports.write import ReportNotWritable
 from tests.reports.synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x00"
@@ -351,7 +351,7 @@ def test_nothing_is_written_if_rendering_fails(tmp_path: Path, monkeypatch: pyte
     def broken(run: Any) -> str:
         raise RuntimeError("no page")
 
-    monkeypatch.setattr("reports.write.render", broken)
+    monkeypatch.setattr("barrier_tck.reports.write.render", broken)
     with pytest.raises(RuntimeError, match="no page"):
         write_reports(run_directory)
     assert sorted(run_directory.rglob("*")) == before

@@ -9,11 +9,11 @@ import msgspec
 import plotly.graph_objects
 import pytest
 
-from faults.vocabulary import At, DelayChannel, PauseWorker, ScheduledFault
-from harness.record import RestoreRecord, TrialRecord
-from reports.charts import histogram
-from reports.intervals import Series, recoveries, series_of
-from reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
+from barrier_tck.faults.vocabulary import At, DelayChannel, PauseWorker, ScheduledFault
+from barrier_tck.harness.record.records import RestoreRecord, TrialRecord
+from barrier_tck.reports.charts import histogram
+from barrier_tck.reports.intervals import Series, recoveries, series_of
+from barrier_tck.reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
 from tests.reports.synthetic_run import SUBTASKS, record_of
 
 TWO_FAULTS = record_of(2)

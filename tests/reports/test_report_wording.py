@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import wording
+from barrier_tck.reports import wording
 
 
 @pytest.mark.parametrize(

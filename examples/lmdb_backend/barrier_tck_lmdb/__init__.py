@@ -17,10 +17,10 @@ from threading import Lock
 import lmdb
 import msgspec
 
-from reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
-from reference_impl.ids import CheckpointId, KeyGroupRange
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
     SnapshotFuture,

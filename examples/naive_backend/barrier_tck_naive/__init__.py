@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 
-from reference_impl.ids import CheckpointId
-from reference_impl.protocol.messages import StateHandle
-from reference_impl.state.backend import (
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
     SnapshotFuture,
@@ -16,7 +16,7 @@ from reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from reference_impl.state.snapshots import DeferredSnapshot
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 
 class NaiveStateBackend:

@@ -1,0 +1,147 @@
+"""Runs planted bugs until a checker says INVALID; shrinks, saves and replays the plan (CER-2)."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from barrier_tck.harness.campaign.failures import failed_checker, fails_likewise, shrink_failure
+from barrier_tck.harness.campaign.replay import Source, replay
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.run_directory import write_atomically
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.trial.trial_run import execute
+
+
+class PlantedBug(Protocol):
+    """What this module needs of a ``barrier_tck.harness.reference.mutants`` entry."""
+
+    @property
+    def id(self) -> str:
+        """Return the bug's id, for instance ``AL-01``."""
+
+    @property
+    def clause(self) -> str:
+        """Return the clause that the bug violates."""
+
+    @property
+    def description(self) -> str:
+        """Return a sentence on what is wrong."""
+
+    @property
+    def worlds(self) -> Sequence[str]:
+        """Return the worlds in which the bug can be shown."""
+
+    @property
+    def plans(self) -> Callable[[str], Iterator[TrialPlan]]:
+        """Return a function of the world that yields plans likely to show the bug."""
+
+
+class MutantResult(msgspec.Struct, frozen=True):
+    """What became of one planted bug."""
+
+    id: str
+    caught: bool
+    clause: str
+    """The clause that the bug violates; it is caught when a checker that speaks for this clause says INVALID."""
+    trials: int
+    seconds: float
+    checker: str | None = None
+    """The first checker that said INVALID and speaks for the clause."""
+    plan: str | None = None
+    """Path of the smallest plan that shows the bug, relative to the run directory."""
+    faults: int | None = None
+    """Faults in that plan."""
+    shrinking_runs: int = 0
+    replays: bool | None = None
+    """Whether the saved plan gave INVALID again, from the same checker."""
+
+
+def choose(mutants: dict[str, PlantedBug], only: Sequence[str], world: str) -> tuple[PlantedBug, ...]:
+    """Return the bugs to run; raises UsageProblem for an unknown id, or one that the world cannot show."""
+    for name in only:
+        if name not in mutants:
+            raise UsageProblem(f"there is no planted bug {name!r}{nearest(name, mutants)}")
+        if world not in mutants[name].worlds:
+            worlds = ", ".join(mutants[name].worlds)
+            raise UsageProblem(f"{name} cannot be shown in the world {world!r}; it can in: {worlds}")
+    names = only or [name for name, mutant in mutants.items() if world in mutant.worlds]
+    return tuple(mutants[name] for name in dict.fromkeys(names))
+
+
+def hunt(
+    mutant: PlantedBug,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None = None,
+) -> MutantResult:
+    """Run a planted bug's plans until one is INVALID by the bug's clause; shrink that plan, save it, replay it.
+
+    A trial that is INVALID only for another reason does not count: the suite is to see the bug for what it is.
+    """
+    started = time.monotonic()
+    trials, failing = _first_invalid(mutant, system, directory, checkers)
+    if failing is None:
+        return MutantResult(mutant.id, False, mutant.clause, trials, time.monotonic() - started)
+    plan, runs = failing.plan, 0
+    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+        smallest = shrink_failure(failing, system, directory, checkers, clause=mutant.clause)
+        if smallest is not None:
+            plan, runs = smallest.plan, smallest.runs
+    checker = failed_checker(failing, mutant.clause) or ""
+    note = f"{mutant.id}: {mutant.description} Caught by {checker}."
+    plan = msgspec.structs.replace(plan, note=note)
+    path = directory / f"{mutant.id}.json"
+    write_atomically(path, to_json(plan).encode())
+    return MutantResult(
+        id=mutant.id,
+        caught=True,
+        clause=mutant.clause,
+        trials=trials,
+        seconds=time.monotonic() - started,
+        checker=checker,
+        plan=path.name,
+        faults=len(plan.faults),
+        shrinking_runs=runs,
+        replays=_replays(path, plan, checker, system, directory, checkers),
+    )
+
+
+def _first_invalid(
+    mutant: PlantedBug,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+) -> tuple[int, TrialRecord | None]:
+    trials = 0
+    for plan in mutant.plans(system.world):
+        planted = msgspec.structs.replace(plan, mutant=mutant.id)
+        with tempfile.TemporaryDirectory(dir=directory, prefix="trial-") as scratch:
+            record = execute(planted, system, Path(scratch), checkers, trials).record
+        trials += 1
+        if failed_checker(record, mutant.clause) is not None:
+            return trials, record
+    return trials, None
+
+
+def _replays(
+    path: Path,
+    plan: TrialPlan,
+    checker: str,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+) -> bool:
+    """Tell whether the saved plan fails again; in a deterministic system by the same steps, twice."""
+    if Capability.DETERMINISTIC_REPLAY in system.capabilities:
+        replay(Source(path, plan), system, checkers)
+    return fails_likewise(system, checker, directory, checkers)(plan)

@@ -1,0 +1,201 @@
+"""Candidates that misbehave as a process: a certifier must survive each and say what it did."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateCapability,
+    StateReader,
+    StateScope,
+    StateWriter,
+)
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+
+no_backend = 7
+"""What is no backend at all."""
+
+
+class RaisesWhenMade(HeapStateBackend):
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        """Raise."""
+        raise RuntimeError("no licence key found")
+
+
+class ExitsWhenMade(HeapStateBackend):
+    """Ends its process."""
+
+    def __init__(self) -> None:
+        """Exit."""
+        sys.exit(7)
+
+
+class HangsWhenOpened(HeapStateBackend):
+    """Never returns."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Wait for what never comes."""
+        threading.Event().wait()
+        raise AssertionError("unreachable")
+
+
+class EatsMemory(HeapStateBackend):
+    """Asks for more than a process may have."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Take 64 GiB, in pieces."""
+        eaten = [bytearray(1 << 26) for _ in range(1024)]
+        raise AssertionError(f"got {len(eaten)} pieces")
+
+
+class ForksAndPrints(HeapStateBackend):
+    """Is right, but noisy, and a fork of it goes on as if it were the one."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Print, fork, go on in both."""
+        sys.stdout.write("opening " * 1000)
+        sys.stdout.flush()
+        os.write(1, b"\xff\x00 raw bytes on standard output")
+        if os.fork() == 0:
+            # The copy believes itself to be the process; it has no connection any more.
+            return HeapStateStore(scope)
+        return super().open(scope, restore, reader)
+
+
+class LeavesAProcess(HeapStateBackend):
+    """Starts a helper in a session of its own, and never ends it."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Start the helper."""
+        subprocess.Popen(
+            [sys.executable, "-c", "import threading; threading.Event().wait()"], start_new_session=True
+        )
+        return super().open(scope, restore, reader)
+
+
+class HasNoOpen:
+    """Is no backend."""
+
+    name = "no-open"
+
+
+class ExitsWhileWriting(HeapStateBackend):
+    """Ends its process in the middle of a life."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that exits."""
+        return _ExitingStore(scope)
+
+
+class _ExitingStore(HeapStateStore):
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        os._exit(0)
+
+
+class HangsWhenMade(HeapStateBackend):
+    """Never gets ready."""
+
+    def __init__(self) -> None:
+        """Wait for what never comes."""
+        threading.Event().wait()
+
+
+class DeclaresNonsense(HeapStateBackend):
+    """Declares what is no capability."""
+
+    capabilities = frozenset({"very fast"})  # type: ignore[arg-type]
+
+
+# --- what is declared and not so ------------------------------------------------------------------------------
+
+
+class _Liar(HeapStateBackend):
+    declared: frozenset[StateCapability]
+
+    @property
+    def capabilities(self) -> frozenset[StateCapability]:
+        """Return what it declares."""
+        return self.declared
+
+
+class NotAsynchronous(_Liar):
+    """Writes in the synchronous part."""
+
+    declared = frozenset({StateCapability.ASYNCHRONOUS_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that cannot wait."""
+        return _EagerStore(scope)
+
+
+class _EagerStore(HeapStateStore):
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        return FinishedSnapshot(super().snapshot(checkpoint, writer).run())
+
+
+class NotConcurrent(_Liar):
+    """Forgets a snapshot that is not finished when the next one begins."""
+
+    declared = frozenset({StateCapability.CONCURRENT_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that does one thing at a time."""
+        return _SingleStore(scope)
+
+
+class _SingleStore(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._latest: SnapshotFuture[tuple[StateHandle, ...]] | None = None
+
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        if self._latest is not None:
+            self._latest.cancel()
+        self._latest = super().snapshot(checkpoint, writer)
+        return self._latest
+
+
+class NotOrdered(_Liar):
+    """Scans in the order of insertion."""
+
+    declared = frozenset({StateCapability.ORDERED_SCAN})
+
+
+class NotLocal(_Liar):
+    """Keeps a file beside its working directory."""
+
+    declared = frozenset({StateCapability.LOCAL_FILES})
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        """Leave a file in the temporary directory."""
+        descriptor, _ = tempfile.mkstemp()
+        os.close(descriptor)
+        return super().open(scope, restore, reader)
+
+
+class NotDeterministic(_Liar):
+    """Writes a number into its files that differs from time to time."""
+
+    declared = frozenset({StateCapability.DETERMINISTIC_FILES})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store with a state that nobody asked for."""
+        store = HeapStateStore(scope)
+        store.put("opened", scope.key_groups.start, b"nonce", os.urandom(8))
+        return store

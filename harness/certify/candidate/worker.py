@@ -1,0 +1,442 @@
+"""The process of a candidate backend: obeys the certifier's requests. Run as ``python -m``, never imported by it.
+
+The candidate may print, fork, exit, eat memory or hang: its output goes to a pipe that the certifier drains, a
+forked copy loses the connection, memory and file sizes are limited, and the certifier ends the whole session.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import hashlib
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify.candidate.faulty_storage import TroubledFiles
+from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
+    KeyedStateStore,
+    SnapshotFuture,
+    StateBackend,
+    StateCapability,
+    StateScope,
+)
+from barrier_tck.reference_impl.state.backend_names import SHIPPED
+from barrier_tck.reference_impl.state.working_directory import remove_tree
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+
+JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
+_PR_SET_PDEATHSIG = 1
+THREADS_END_S = 2.0
+"""A thread that was asked to end may take this long before it counts as left behind."""
+_ERRORS: tuple[tuple[type[Exception], str], ...] = (
+    (SnapshotCancelled, "cancelled"),
+    (CorruptStateError, "corrupt"),
+    (StorageError, "storage"),
+    (UsageError, "usage"),
+)
+_OPEN = ("name", "open", "capabilities")
+_STORE = (
+    *("get", "put", "delete", "scan", "get_many", "put_many"),
+    *("snapshot", "confirm", "abort", "close"),
+)
+
+
+class _Refused(Exception):
+    """The target is not what it should be; ``kind`` is that of the reply."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Taken:
+    """A snapshot whose synchronous part is done."""
+
+    def __init__(self, future: SnapshotFuture[tuple[StateHandle, ...]], files: TroubledFiles) -> None:
+        self.future = future
+        self.files = files
+        self.result: tuple[StateHandle, ...] | None = None
+        self.error: BaseException | None = None
+        self.thread: threading.Thread | None = None
+        self.ended = threading.Event()
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, name="asynchronous part", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.result = self.future.run()
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that asks for the result
+            self.error = error
+        finally:
+            self.ended.set()
+            self.files.standing.set()
+
+    def join(self) -> tuple[StateHandle, ...]:
+        assert self.thread is not None
+        self.thread.join()
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        assert self.result is not None or not self.error
+        return self.result  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A store that is open, and the directory that it got for itself."""
+
+    store: KeyedStateStore
+    scope: StateScope
+
+    def close(self, times: int = 1) -> None:
+        """Close the store, then remove its directory: in this order, as the runtime does."""
+        for _ in range(times):
+            self.store.close()
+        if self.scope.working_directory is not None:
+            remove_tree(Path(self.scope.working_directory))
+
+
+class Worker:
+    """Holds the backend and its stores, and answers one request at a time."""
+
+    def __init__(self) -> None:
+        """Start with nothing loaded."""
+        self._make: Callable[[], StateBackend] | None = None
+        self._backend: StateBackend | None = None
+        self._storage = ""
+        self._work = ""
+        self._stores: dict[int, _Opened] = {}
+        self._taken: dict[tuple[int, int], _Taken] = {}
+
+    def answer(self, request: wire.AnyRequest) -> wire.Reply:
+        """Do what is asked; errors of the candidate become replies."""
+        try:
+            return getattr(self, f"_do_{type(request).__struct_config__.tag}")(request)  # type: ignore[no-any-return]
+        except _Refused as error:
+            return wire.Reply(error=error.kind, message=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
+            kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
+            text = "".join(traceback.format_exception_only(error)).strip()
+            if kind == "other":
+                text += _where(error)
+            return wire.Reply(error=kind, message=text)
+
+    def _do_load(self, request: wire.Load) -> wire.Reply:
+        self._make = _imported(request.target)
+        backend = self._make()
+        _require(backend, _OPEN, f"{request.target} gives {backend!r}, which is no state backend")
+        self._backend = backend
+        return wire.Reply({"name": str(backend.name), "capabilities": _declared(request.target, backend)})
+
+    def _do_reset(self, request: wire.Reset) -> wire.Reply:
+        for number in sorted(self._stores):
+            self._stores.pop(number).close()
+        self._taken.clear()
+        self._storage, self._work = request.storage, request.work
+        os.environ["TMPDIR"] = tempfile.tempdir = request.work
+        os.chdir(request.work)
+        return wire.Reply()
+
+    def _do_open(self, request: wire.Open) -> wire.Reply:
+        assert self._backend is not None
+        groups = KeyGroupRange(request.start, request.end)
+        scope = StateScope(
+            *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups), self._working_directory()
+        )
+        handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
+        store = self._backend.open(scope, handles, self._checkpoints(TroubledFiles(self._storage)))
+        _require(store, _STORE, f"open() gives {store!r}, which is no keyed state store")
+        self._stores[request.store] = _Opened(store, scope)
+        return wire.Reply()
+
+    def _working_directory(self) -> str | None:
+        """Make a directory for one store, if the backend declares that it keeps files."""
+        assert self._backend is not None
+        if StateCapability.LOCAL_FILES not in self._backend.capabilities:
+            return None
+        return tempfile.mkdtemp(prefix=wire.STORE_PREFIX, dir=self._work)
+
+    def _do_get(self, request: wire.Get) -> wire.Reply:
+        return wire.Reply(_bytes_or_none(self._store(request).get(request.name, request.group, request.key)))
+
+    def _do_put(self, request: wire.Put) -> wire.Reply:
+        self._store(request).put(request.name, request.group, request.key, request.value)
+        return wire.Reply()
+
+    def _do_delete(self, request: wire.Delete) -> wire.Reply:
+        self._store(request).delete(request.name, request.group, request.key)
+        return wire.Reply()
+
+    def _do_scan(self, request: wire.Scan) -> wire.Reply:
+        entries = self._store(request).scan(request.name, request.group)
+        return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in entries])
+
+    def _do_disturbed_scan(self, request: wire.DisturbedScan) -> wire.Reply:
+        store, name, group = self._store(request), request.name, request.group
+        entries = iter(store.scan(name, group))
+        first = next(entries, None)
+        store.put(name, group, request.added, b"added while a scan was read")
+        store.put(name, group, request.changed, b"changed while a scan was read")
+        store.delete(name, group, request.deleted)
+        found = ([] if first is None else [first]) + list(entries)
+        return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in found])
+
+    def _do_get_many(self, request: wire.GetMany) -> wire.Reply:
+        found = self._store(request).get_many(request.name, list(request.groups), list(request.keys))
+        return wire.Reply([_bytes_or_none(value) for value in found])
+
+    def _do_put_many(self, request: wire.PutMany) -> wire.Reply:
+        groups, keys, values = list(request.groups), list(request.keys), list(request.values)
+        self._store(request).put_many(request.name, groups, keys, values)
+        return wire.Reply()
+
+    def _do_snapshot(self, request: wire.Snapshot) -> wire.Reply:
+        opened = self._stores[request.store]
+        store, scope = opened.store, opened.scope
+        files = TroubledFiles(self._storage, request.fault)
+        attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(VERTEX, scope.subtask_index)
+        checkpoint = CheckpointId(request.checkpoint)
+        writer = self._checkpoints(files).writer(checkpoint, attempt, subtask, OPERATOR)
+        future = store.snapshot(checkpoint, writer)
+        self._taken[request.store, request.checkpoint] = _Taken(future, files)
+        return wire.Reply({"done": bool(future.done), "operations": files.operations})
+
+    def _do_run(self, request: wire.Run) -> wire.Reply:
+        taken = self._taken[request.store, request.checkpoint]
+        taken.start()
+        return self._ended(taken)
+
+    def _do_start(self, request: wire.Start) -> wire.Reply:
+        taken = self._taken[request.store, request.checkpoint]
+        taken.files.stand_still_at(request.stop_at)
+        taken.start()
+        taken.files.standing.wait()
+        return wire.Reply(not taken.ended.is_set())
+
+    def _do_finish(self, request: wire.Finish) -> wire.Reply:
+        taken = self._taken[request.store, request.checkpoint]
+        taken.files.go_on()
+        return self._ended(taken)
+
+    def _ended(self, taken: _Taken) -> wire.Reply:
+        try:
+            handles = taken.join()
+        except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
+            reply = self._failed(error)
+            return msgspec.structs.replace(reply, fault_fired=taken.files.fault_fired)
+        ran = wire.Ran(tuple(_packed(handle) for handle in handles), taken.files.fault_fired)
+        return wire.Reply(ran)
+
+    def _failed(self, error: Exception) -> wire.Reply:
+        kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
+        return wire.Reply(error=kind, message="".join(traceback.format_exception_only(error)).strip())
+
+    def _do_notify(self, request: wire.Notify) -> wire.Reply:
+        checkpoint = CheckpointId(request.checkpoint)
+        if request.what == "cancel":
+            self._taken[request.store, request.checkpoint].future.cancel()
+        elif request.what == "confirm":
+            self._stores[request.store].store.confirm(checkpoint)
+        else:
+            self._stores[request.store].store.abort(checkpoint)
+        return wire.Reply()
+
+    def _do_digest(self, request: wire.Digest) -> wire.Reply:
+        handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
+        content = self._checkpoints(TroubledFiles(self._storage)).read(handle)
+        return wire.Reply(f"{len(content)} bytes with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}")
+
+    def _do_discard(self, request: wire.Discard) -> wire.Reply:
+        subtask = self._stores[request.store].scope.subtask_index
+        mine = f"/chk-{request.checkpoint}/{VERTEX}-{subtask}-"
+        files = TroubledFiles(self._storage)
+        for path in self._checkpoints(files).files():
+            if mine in path:
+                files.delete(path)
+        self._taken.pop((request.store, request.checkpoint), None)
+        return wire.Reply()
+
+    def _do_close(self, request: wire.Close) -> wire.Reply:
+        opened = self._stores.pop(request.store)
+        for key in [key for key in self._taken if key[0] == request.store]:
+            del self._taken[key]
+        opened.close(request.times)
+        return wire.Reply()
+
+    def _do_resources(self, request: wire.Resources) -> wire.Reply:
+        gc.collect()
+        process = psutil.Process()
+        ours = threading.active_count()
+        threads = _settled(process)
+        memory = process.memory_info()
+        held = wire.Held(
+            descriptors=_descriptors(),
+            threads=max(threads, ours),
+            children=len(process.children(recursive=True)),
+            memory_bytes=memory.rss - memory.shared,
+            work_files=_files_below(self._work),
+            storage_files=tuple(self._checkpoints(TroubledFiles(self._storage)).files()),
+        )
+        return wire.Reply(held)
+
+    def _do_trial(self, request: wire.Trial) -> wire.Reply:
+        from barrier_tck.harness.certify.candidate.candidate_trials import judge_trial
+
+        assert self._make is not None
+        return wire.Reply(judge_trial(request, self._make))
+
+    def _do_close_systems(self, request: wire.CloseSystems) -> wire.Reply:
+        from barrier_tck.harness.certify.candidate.candidate_trials import close_systems
+
+        close_systems()
+        return wire.Reply()
+
+    def _store(self, request: Any) -> KeyedStateStore:
+        return self._stores[request.store].store
+
+    def _checkpoints(self, files: TroubledFiles) -> FileCheckpointStorage:
+        return FileCheckpointStorage(files, JOB)
+
+
+def _where(error: Exception) -> str:
+    """Return the innermost line of the candidate's traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def _imported(target: str) -> Callable[[], StateBackend]:
+    module, _, name = SHIPPED.get(target, target).partition(":")
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:
+        text = "".join(traceback.format_exception_only(error)).strip()
+        raise _Refused("import", f"{target!r} cannot be imported: {text}") from error
+    try:
+        made = getattr(found, name)
+    except AttributeError as error:
+        raise _Refused("import", f"{target!r} cannot be imported: {module} has no {name!r}") from error
+    if not callable(made):
+        kind = type(made).__name__
+        raise _Refused("no-backend", f"{target} is a {kind}; name a class or a function without arguments")
+    return made  # type: ignore[no-any-return]
+
+
+def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
+    missing = [name for name in names if not hasattr(value, name)]
+    if missing:
+        raise _Refused("no-backend", f"{sentence}: it has no {', '.join(missing)}")
+
+
+def _declared(target: str, backend: StateBackend) -> list[str]:
+    """Return the names of the declared capabilities, in order; refuses what is none."""
+    declared: object = backend.capabilities
+    if not isinstance(declared, frozenset | set):
+        raise _Refused(
+            "no-backend", f"the capabilities of {target} are {declared!r}, not a frozenset of StateCapability"
+        )
+    names = []
+    for capability in declared:
+        if not isinstance(capability, StateCapability):
+            known = ", ".join(known.name for known in StateCapability)
+            raise _Refused(
+                "no-backend", f"{target} declares {capability!r}, which is no StateCapability; known: {known}"
+            )
+        names.append(capability.value)
+    return sorted(names)
+
+
+def _packed(handle: StateHandle) -> wire.Handle:
+    if not isinstance(handle, StateHandle):
+        raise TypeError(f"a snapshot consists of the handles that the writer gave, not of {handle!r}")
+    return wire.Handle(handle.path, handle.size, msgspec.msgpack.encode(handle))
+
+
+def _a_bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"keys and values are bytes, not {type(value).__name__}: {value!r}")
+    return value
+
+
+def _bytes_or_none(value: object) -> bytes | None:
+    return None if value is None else _a_bytes(value)
+
+
+def _descriptors() -> tuple[str, ...]:
+    found = []
+    for name in sorted(os.listdir("/proc/self/fd"), key=int):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:
+            continue  # the directory's own descriptor, closed by now
+    return tuple(sorted(path for path in found if not path.startswith("/proc/")))
+
+
+def _settled(process: psutil.Process) -> int:
+    """Return the number of threads, once threads that are about to end have ended."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(THREADS_END_S)
+    return int(process.num_threads())
+
+
+def _files_below(directory: str) -> tuple[str, ...]:
+    root = Path(directory)
+    return tuple(sorted(str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()))
+
+
+def _die_with_parent() -> None:
+    """A certifier that is killed takes a candidate that hangs with it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _limit(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory_bytes:
+        # Data and not address space: a backend may map a large file, and use little of it.
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2 * memory_bytes, 2 * memory_bytes))
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the socket whose descriptor is the first argument; the second limits memory, in bytes."""
+    link = socket.socket(fileno=int(arguments[0]))
+    link.set_inheritable(False)
+    _die_with_parent()
+    _limit(int(arguments[1]))
+    # A forked copy of this process must neither answer nor hear requests.
+    os.register_at_fork(after_in_child=link.close)
+    worker = Worker()
+    while True:
+        try:
+            body = wire.receive(link)
+        except wire.Disconnected:
+            os._exit(0)
+        reply = worker.answer(wire.decode_request(body))
+        try:
+            wire.send(link, reply)
+        except wire.Disconnected:
+            os._exit(0)  # a forked copy comes here, too
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,259 @@
+"""The candidate's process, seen from the certifier: requests with time limits, and an end that always comes.
+
+Nothing that the candidate does (hang, fork, print, exit, eat memory) may take the certifier down: the process has
+a session of its own, which is killed as a whole; its output is drained and bounded; each call and all calls
+together have a time limit.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import psutil
+
+from barrier_tck.harness.certify import candidate_wire as wire
+
+WORKER = "barrier_tck.harness.certify.candidate.worker"
+MARK = "BARRIER_TCK_CANDIDATE"
+"""Environment variable by which runaway children of a candidate are found."""
+_DIRECTORIES = "barrier-tck-certify-"
+LOG_BYTES = 16 * 1024
+"""How much of the candidate's output is kept: the end of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a candidate process may use."""
+
+    call_s: float = 20.0
+    """Seconds for one call."""
+    trial_s: float = 120.0
+    """Seconds for one trial of the reference runtime."""
+    memory_bytes: int = 3 << 30
+    """Private memory; 0: unlimited (a trial on Spark starts a JVM)."""
+
+
+class CandidateError(Exception):
+    """Base of what a call to a candidate can raise."""
+
+
+class CandidateDied(CandidateError):
+    """The process is gone, hung, or spoke nonsense; it was killed. The message says what happened."""
+
+    def __init__(self, message: str, hung: bool = False) -> None:
+        """Take what happened, and whether a time limit was used up."""
+        super().__init__(message)
+        self.hung = hung
+
+
+class CandidateRaised(CandidateError):
+    """The call raised; ``kind`` is that of `wire.Reply`."""
+
+    def __init__(self, kind: str, message: str, fault_fired: bool = False) -> None:
+        """Take what the reply said."""
+        super().__init__(message)
+        self.kind = kind
+        self.fault_fired = fault_fired
+
+
+class Candidate:
+    """One process with one backend in it. Not started twice; ``kill`` is final and harmless twice."""
+
+    def __init__(self, target: str, limits: Limits | None = None) -> None:
+        """Start the process; nothing of the candidate is imported before ``load``."""
+        self.target = target
+        self.limits = limits or Limits()
+        self._mark = secrets.token_hex(8)
+        ours, theirs = socket.socketpair()
+        self._link = ours
+        environment = os.environ | {MARK: self._mark, "PYTHONHASHSEED": "0"}
+        # What can be imported here can be imported there; an empty entry is the current directory, which changes.
+        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+        with theirs:
+            command = [sys.executable, "-m", WORKER, str(theirs.fileno()), str(self.limits.memory_bytes)]
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env=environment,
+            )
+        self._log: collections.deque[bytes] = collections.deque()
+        assert self._process.stdout is not None
+        self._drain = threading.Thread(target=self._keep_log, args=(self._process.stdout,), daemon=True)
+        self._drain.start()
+
+    @property
+    def pid(self) -> int:
+        """Return the process id."""
+        return self._process.pid
+
+    def log(self) -> str:
+        """Return the end of what the candidate printed."""
+        return b"".join(list(self._log))[-LOG_BYTES:].decode(errors="replace")
+
+    def load(self) -> dict[str, Any]:
+        """Import the target and make the backend; returns its name and capabilities."""
+        loaded: dict[str, Any] = self.call(wire.Load(self.target))
+        return loaded
+
+    def call(self, request: wire.AnyRequest) -> Any:
+        """Send a request and return the reply's value.
+
+        Raises CandidateRaised if the candidate raised, CandidateDied if there is no answer in time or at all.
+        """
+        self.post(request)
+        reply = self._reply(self._name(request))
+        if reply.error is not None:
+            raise CandidateRaised(reply.error, reply.message, reply.fault_fired)
+        return reply.value
+
+    def run(self, request: wire.Run | wire.Finish) -> wire.Ran:
+        """Do or finish an asynchronous part."""
+        return msgspec.convert(self.call(request), wire.Ran)
+
+    def resources(self) -> wire.Held:
+        """Count what the process holds."""
+        return msgspec.convert(self.call(wire.Resources()), wire.Held)
+
+    def post(self, request: wire.AnyRequest) -> None:
+        """Send a request without waiting; the next thing to do is ``kill``, or to wait for the reply."""
+        long = isinstance(request, wire.Trial | wire.CloseSystems)
+        limit = self.limits.trial_s if long else self.limits.call_s
+        try:
+            self._link.settimeout(limit)
+            wire.send(self._link, request)
+        except (wire.Disconnected, OSError) as error:
+            raise self._died(self._name(request), error) from error
+
+    def kill(self) -> None:
+        """Kill the process with all that it started; returns when it is gone."""
+        self._link.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
+        for runaway in self._runaways():
+            with contextlib.suppress(psutil.Error):
+                runaway.kill()
+        # A copy that left the session may have held the pipe until just now.
+        self._drain.join(1.0)
+
+    def _reply(self, asked: str) -> wire.Reply:
+        try:
+            return wire.decode_reply(wire.receive(self._link))
+        except (wire.Disconnected, TimeoutError, msgspec.DecodeError) as error:
+            raise self._died(asked, error) from error
+
+    def _died(self, asked: str, error: Exception) -> CandidateDied:
+        if isinstance(error, TimeoutError):
+            said = f"{asked} did not return within {self._link.gettimeout():g} s; the process was killed"
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2.0)
+            code = self._process.returncode
+            if code is None:
+                said = f"{asked}: the connection was closed or misused ({error}); the process was killed"
+            elif code < 0:
+                said = f"{asked} ended the process with {signal.Signals(-code).name}"
+            else:
+                said = f"{asked} ended the process with exit code {code}"
+        self.kill()
+        printed = self.log().strip()[-600:]
+        said = f"{said}; the end of its output:\n{printed}" if printed else said
+        return CandidateDied(said, hung=isinstance(error, TimeoutError))
+
+    def _runaways(self) -> list[psutil.Process]:
+        """Return processes that carry the candidate's mark and are not its own: they left the session."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.pid != os.getpid() and process.environ().get(MARK) == self._mark:
+                    found.append(process)
+        return found
+
+    def _keep_log(self, pipe: IO[bytes]) -> None:
+        kept = 0
+        with pipe:
+            while part := os.read(pipe.fileno(), 65536):
+                self._log.append(part[-LOG_BYTES:])
+                kept += len(self._log[-1])
+                while kept - len(self._log[0]) > LOG_BYTES:
+                    kept -= len(self._log.popleft())
+
+    @staticmethod
+    def _name(request: wire.AnyRequest) -> str:
+        return f"{type(request).__struct_config__.tag}()"
+
+
+def _sweep() -> None:
+    """Remove the directories of certifiers that were killed; their names hold the process id."""
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_DIRECTORIES}*")):
+        owner = path.name.removeprefix(_DIRECTORIES).partition("-")[0]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class Pool:
+    """Starts candidates, one ahead of time, within a total time; ``close`` kills every one of them."""
+
+    def __init__(self, target: str, limits: Limits | None = None, total_s: float = 600.0) -> None:
+        """Take the target and the limits; ``total_s`` bounds the time until ``remaining`` is used up."""
+        self.target = target
+        self.limits = limits or Limits()
+        self._deadline = time.monotonic() + total_s
+        _sweep()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORIES}{os.getpid()}-"))
+        """Holds the directories of all sessions; removed by ``close``."""
+        self._started: list[Candidate] = []
+        self._spare: Candidate | None = None
+        self.log = ""
+        """The end of what the last candidate printed that was given back."""
+
+    @property
+    def remaining_s(self) -> float:
+        """Return the seconds left."""
+        return self._deadline - time.monotonic()
+
+    def take(self) -> Candidate:
+        """Return a process with the backend loaded; the caller gives it back."""
+        candidate = self._spare or self._start()
+        self._spare = self._start()
+        candidate.load()
+        return candidate
+
+    def give_back(self, candidate: Candidate) -> None:
+        """Kill a process."""
+        candidate.kill()
+        self.log = candidate.log() or self.log
+        if candidate in self._started:
+            self._started.remove(candidate)
+
+    def close(self) -> None:
+        """Kill all."""
+        for candidate in list(self._started):
+            self.give_back(candidate)
+        self._spare = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _start(self) -> Candidate:
+        candidate = Candidate(self.target, self.limits)
+        self._started.append(candidate)
+        return candidate

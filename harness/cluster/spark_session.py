@@ -1,0 +1,176 @@
+"""A Spark session in this process that can be opened and closed again and again.
+
+PySpark keeps the driver's JVM for the life of the Python process, and with it the settings that are read
+when a JVM starts (memory, log configuration, secrets). A harness runs many clusters in one process, so
+`spark_session` ends that JVM too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from barrier_tck.harness.cluster.class_sharing import existing_classes
+from barrier_tck.harness.cluster.java import find_java
+from barrier_tck.harness.cluster.local_cluster import LocalCluster
+from barrier_tck.harness.cluster.settings import (
+    driver_conf,
+    import_path,
+    java_options,
+    spark_home,
+    write_properties,
+)
+from barrier_tck.harness.support.errors import UsageError
+
+_JVM_END_TIMEOUT_S = 10.0
+
+_LOG4J2 = """\
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@contextlib.contextmanager
+def spark_session(
+    cluster: LocalCluster | None,
+    app_name: str,
+    extra: Mapping[str, str] | None = None,
+    *,
+    log_file: Path | None = None,
+    quick_start: bool = False,
+    share_classes: bool = True,
+    end_timeout_s: float = _JVM_END_TIMEOUT_S,
+) -> Iterator[SparkSession]:
+    """A session against `cluster`, or in local mode on all cores if there is none; ended at exit.
+
+    `extra` is added to the cluster's settings and wins over them. The driver's log goes to `log_file`, by
+    default `driver.log` in the cluster's directory (in local mode it is dropped with the session).
+    `quick_start` is as in the cluster's configuration, for a session without a cluster. With
+    `share_classes` its JVM starts with the archive of classes, if there is one; it is killed if it has not
+    ended `end_timeout_s` after the session.
+
+    Raises:
+        UsageError: this process has a Spark session already.
+        JavaMissing, JavaTooOld: no Java that Spark can use.
+    """
+    if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
+        raise UsageError("This process has a Spark session already; stop it (and its JVM) first.")
+    java = find_java()
+    # In the cluster's directory, which its guard removes even if this process is killed.
+    parent = None if cluster is None else cluster.directory
+    scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-", dir=parent))
+    try:
+        base = _local_mode_conf(scratch) if cluster is None else cluster.spark_conf()
+        classes = existing_classes(java) if share_classes else None
+        quick = quick_start or (cluster is not None and cluster.config.quick_start)
+        options = java_options(scratch / "tmp", quick, classes)
+        shared = classes.settings if classes is not None else {}
+        own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": options, **shared}
+        write_properties(scratch / "spark-defaults.conf", {**base, **own, **(extra or {})})
+        if log_file is None:
+            log_file = (scratch if cluster is None else cluster.directory) / "driver.log"
+        level = "warn" if cluster is None else cluster.config.log_level
+        (scratch / "log4j2.properties").write_text(_LOG4J2.format(level=level, log=log_file.absolute()))
+        (scratch / "tmp").mkdir()
+        with _environment(scratch, java.executable):
+            try:
+                _start_jvm(log_file)
+                yield SparkSession.builder.getOrCreate()
+            finally:
+                _end_driver(end_timeout_s)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _local_mode_conf(scratch: Path) -> dict[str, str]:
+    return {"spark.master": "local[*]", **driver_conf(1024, scratch / "local")}
+
+
+@contextlib.contextmanager
+def _environment(conf_directory: Path, java: Path) -> Iterator[None]:
+    """Set what PySpark reads from the environment, and put everything back afterwards.
+
+    The settings travel in a file in SPARK_CONF_DIR: as builder options PySpark would put them, and the
+    secret among them, on the JVM's command line.
+    """
+    ours = {
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_CONF_DIR": str(conf_directory),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+        # The one that counts for functions sent to executors; the setting of that name does not.
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": import_path(),
+        "PATH": f"{java.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
+    before = {
+        name: value
+        for name, value in os.environ.items()
+        if name in ours or name.startswith(("SPARK_", "PYSPARK_"))
+    }
+    for name in before:
+        del os.environ[name]
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
+        os.environ.update(before)
+
+
+def _start_jvm(log_file: Path) -> None:
+    """Start the driver's JVM; what it prints goes to its log, not to the harness's terminal."""
+    with open(log_file, "ab") as log:
+        gateway = launch_gateway(None, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _end_driver(timeout_s: float) -> None:
+    """Stop the active session if there is one, then end the driver's JVM and make PySpark forget it."""
+    gateway: Any = SparkContext._gateway
+    try:
+        active = SparkSession._instantiatedSession
+        context = SparkContext._active_spark_context
+        if active is not None:
+            active.stop()
+        elif context is not None:
+            context.stop()
+    finally:
+        SparkSession._instantiatedSession = None
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+        if gateway is not None:
+            _end_jvm(gateway, timeout_s)
+
+
+def _end_jvm(gateway: Any, timeout_s: float) -> None:
+    jvm: subprocess.Popen[bytes] = gateway.proc
+    try:
+        gateway.shutdown()
+    finally:
+        # The JVM ends at the end of its input.
+        if jvm.stdin is not None:
+            jvm.stdin.close()
+        try:
+            jvm.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            jvm.kill()
+            jvm.wait()

@@ -1,0 +1,203 @@
+"""Named profiles: from which ranges a campaign draws its plans. Frozen values, printed by campaigns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+
+Range = tuple[int, int]
+"""Smallest and largest value, both included."""
+
+_SUBTASK_POINTS = (
+    ProtocolPoint.RECORDS_PROCESSED,
+    ProtocolPoint.BARRIER_RECEIVED,
+    ProtocolPoint.ALIGNMENT_STARTED,
+    ProtocolPoint.ALIGNMENT_COMPLETED,
+    ProtocolPoint.SNAPSHOT_TAKEN,
+    ProtocolPoint.BARRIER_FORWARDED,
+    ProtocolPoint.SNAPSHOT_STORED,
+    ProtocolPoint.ACKNOWLEDGED,
+    ProtocolPoint.COMPLETION_NOTIFIED,
+    ProtocolPoint.TRANSACTIONS_COMMITTED,
+    ProtocolPoint.RESTORE_STARTED,
+    ProtocolPoint.RESTORED,
+)
+_COORDINATOR_POINTS = (
+    ProtocolPoint.CHECKPOINT_TRIGGERED,
+    ProtocolPoint.ALL_ACKNOWLEDGED,
+    ProtocolPoint.CHECKPOINT_COMPLETED,
+    ProtocolPoint.ATTEMPT_RUNNING,
+)
+_KILLS = (("executor", 3), ("worker", 3), ("coordinator", 2))
+_ALL_KINDS = (
+    *_KILLS,
+    ("host", 1),
+    *(("pause-worker", 1), ("pause-executor", 1)),
+    *(("delay", 1), ("throttle", 1), ("cut", 1), ("black-hole", 1)),
+    *(("partition-executor", 1), ("partition-halves", 1)),
+    *(("zombie-paused", 1), ("zombie-partitioned", 1)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Ranges and choices for generated plans. Times in milliseconds, ranges with both ends included."""
+
+    name: str
+    description: str
+    sources: Range = (1, 3)
+    keyed: Range = (1, 3)
+    sinks: Range = (1, 3)
+    executors: Range = (1, 3)
+    batches: Range = (1, 24)
+    batch_records: Range = (1, 4)
+    keys: Range = (1, 8)
+    start_offset: Range = (0, 5)
+    tiny_inputs_per_mille: int = 80
+    """How many plans have an input of no record or of exactly one."""
+    records_per_second: tuple[int | None, ...] = (None, 300, 300, 600)
+    """Rates of a source. Without one, all input is read before the first barrier: nothing is left to replay."""
+    modes: tuple[str, ...] = ("exactly_once",)
+    """Checkpointing modes."""
+    max_concurrent: Range = (1, 3)
+    """Most checkpoints in flight at once (BAR-4)."""
+    interval_ms: Range = (6, 60)
+    timeouts_ms: tuple[int, ...] = (150, 400, 2_000)
+    min_pause_ms: tuple[int, ...] = (0, 0, 10, 50)
+    retained: Range = (1, 3)
+    async_ms_max: Range = (0, 40)
+    late_async_per_mille: int = 150
+    """How many plans have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
+    latency_ms_max: Range = (0, 10)
+    slow_channel_per_mille: int = 200
+    slow_channel_into_keyed: bool = False
+    """Whether the slow channel is always one of those between sources and keyed subtasks."""
+    slow_factors: tuple[int, ...] = (5, 20)
+    channel_capacities: tuple[int, ...] = (1, 2, 8, 32)
+    restart_delay_ms: Range = (0, 40)
+    faults: Range = (0, 4)
+    kinds: tuple[tuple[str, int], ...] = _ALL_KINDS
+    """Fault kinds of ``barrier_tck.faults.packages`` with their weights."""
+    points: tuple[ProtocolPoint, ...] = _SUBTASK_POINTS + _COORDINATOR_POINTS
+    restore_per_mille: int = 350
+    """How many plans with several faults begin with one after which a checkpoint is restored."""
+    timed_per_mille: int = 250
+    """How many faults are timed and not aimed at a protocol point."""
+    timed_ms: Range = (0, 25)
+    own_target_per_mille: int = 700
+    """How many aimed faults hit the subtask that stands at the point, and not another."""
+    lose_unsynced_per_mille: int = 250
+    """How many executor kills and coordinator crashes take the unsynced writes of their host with them."""
+    unreadable_per_mille: int = 200
+    """How many coordinator crashes leave storage unreadable for a time when it starts again."""
+    duration_ms: Range = (5, 120)
+    """How long a fault lasts that is to be over before the coordinator takes a silent subtask for lost."""
+    zombie_ms: Range = (200, 400)
+    """How long one lasts that is not: well beyond the heartbeat timeout (150 ms in the simulator)."""
+    latency_ms: Range = (1, 60)
+    """Latency of a delayed connection."""
+    bytes_per_second: tuple[int, ...] = (2_000, 10_000, 50_000)
+    """Rate of a throttled connection; a row counts 64 bytes in the simulator."""
+    wall_s: int = 120
+    progress_ms: int = 10_000
+    """Within so long after the last healing a checkpoint must complete, or the job end (REC-6)."""
+
+
+PROFILES: tuple[Profile, ...] = (
+    Profile(
+        name="lite",
+        description="Small and quick: one fault at most, no timeouts, no slow channels.",
+        sources=(1, 2),
+        keyed=(1, 2),
+        sinks=(1, 1),
+        batches=(1, 12),
+        interval_ms=(6, 30),
+        faults=(0, 1),
+        max_concurrent=(1, 1),
+        late_async_per_mille=0,
+        slow_channel_per_mille=0,
+        timeouts_ms=(2_000,),
+    ),
+    Profile(
+        name="standard",
+        description="Everything at once: all topologies, tiny inputs, late snapshots, 0 to 4 faults.",
+    ),
+    Profile(
+        name="faultless",
+        description="As standard, without faults: what must hold when nothing goes wrong.",
+        faults=(0, 0),
+    ),
+    Profile(
+        name="heavy",
+        description="As standard, with 2 to 4 faults in every trial, many of them during a restore.",
+        faults=(2, 4),
+        restore_per_mille=800,
+        points=(
+            *_SUBTASK_POINTS,
+            *_COORDINATOR_POINTS,
+            ProtocolPoint.RESTORE_STARTED,
+            ProtocolPoint.RESTORED,
+            ProtocolPoint.RESTORE_STARTED,
+        ),
+    ),
+    Profile(
+        name="at-least-once",
+        description="At-least-once mode with one slow channel of several, and faults: duplicates do happen.",
+        modes=("at_least_once",),
+        sources=(2, 3),
+        batches=(4, 16),
+        tiny_inputs_per_mille=20,
+        records_per_second=(None, 600),
+        interval_ms=(8, 40),
+        min_pause_ms=(0,),
+        late_async_per_mille=50,
+        latency_ms_max=(1, 6),
+        slow_channel_per_mille=1_000,
+        slow_channel_into_keyed=True,
+        faults=(1, 3),
+        restore_per_mille=900,
+    ),
+    Profile(
+        name="spark-kill",
+        description="For a real cluster: executors and workers killed at protocol points, seconds a trial.",
+        sources=(2, 2),
+        keyed=(2, 2),
+        sinks=(1, 1),
+        executors=(2, 3),
+        batches=(40, 60),
+        batch_records=(20, 20),
+        keys=(5, 50),
+        start_offset=(0, 0),
+        tiny_inputs_per_mille=0,
+        records_per_second=(400,),
+        max_concurrent=(1, 1),
+        interval_ms=(300, 600),
+        timeouts_ms=(10_000,),
+        min_pause_ms=(0,),
+        retained=(2, 2),
+        async_ms_max=(0, 0),
+        late_async_per_mille=0,
+        latency_ms_max=(0, 0),
+        slow_channel_per_mille=0,
+        channel_capacities=(8,),
+        restart_delay_ms=(10, 10),
+        faults=(1, 2),
+        kinds=(("executor", 3), ("worker", 1)),
+        timed_per_mille=150,
+        timed_ms=(100, 800),
+        lose_unsynced_per_mille=0,
+        progress_ms=30_000,
+    ),
+)
+"""Every profile there is."""
+
+
+def profile_named(name: str) -> Profile:
+    """Return a profile; raises UsageProblem with the nearest name if there is none."""
+    for profile in PROFILES:
+        if profile.name == name:
+            return profile
+    raise UsageProblem(f"there is no profile {name!r}{nearest(name, [profile.name for profile in PROFILES])}")

@@ -1,0 +1,472 @@
+"""Hypothesis strategies for trial plans: the configuration is drawn too, not only the faults.
+
+A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what is sure to happen
+in the plan at hand: a job cannot end without a completed checkpoint, so every subtask passes every point of a
+checkpoint at least once; a subtask that is killed before it acknowledged passes them again; a restore follows
+a kill that came after a completed checkpoint and before the end. Points that a plan may never reach (the
+fifth checkpoint of a short job) are not drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import msgspec
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as hypothesis_seed
+from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
+
+from barrier_tck.faults.packages import KINDS, Aim, FaultKind
+from barrier_tck.faults.vocabulary import (
+    COORDINATOR,
+    COORDINATOR_POINTS,
+    After,
+    At,
+    CrashCoordinator,
+    Direction,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    LoseHost,
+    Peers,
+    ProtocolPoint,
+    ScheduledFault,
+    duration_of,
+    subtasks_of,
+)
+from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    LimitsPlan,
+    NetworkPlan,
+    RestartPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.workloads.workload_names import workload_named
+
+SubtaskNames = Callable[[TrialPlan], Sequence[str]]
+"""Tells the subtasks of a plan's job, sources first and sinks last; a system's ``subtasks``."""
+
+Adjust = Callable[[TrialPlan], TrialPlan]
+"""Changes a drawn plan before its faults are drawn: the overrides of a campaign file."""
+
+_ALIGNMENT = frozenset({ProtocolPoint.ALIGNMENT_STARTED, ProtocolPoint.ALIGNMENT_COMPLETED})
+_SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
+_RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
+_BEFORE_ACKNOWLEDGEMENT = frozenset(
+    {
+        ProtocolPoint.BARRIER_RECEIVED,
+        ProtocolPoint.ALIGNMENT_STARTED,
+        ProtocolPoint.ALIGNMENT_COMPLETED,
+        ProtocolPoint.SNAPSHOT_TAKEN,
+        ProtocolPoint.BARRIER_FORWARDED,
+        ProtocolPoint.SNAPSHOT_STORED,
+    }
+)
+"""Points at which a kill of the subtask itself fails the checkpoint, so that the point is passed again."""
+
+RESTARTS_PER_FAULT = 5
+"""Restart budget for each planned fault, far above what one can use up."""
+RESTART_DELAY_MS_MIN = 5
+"""Least delay before a restart where a fault lasts, so that attempts cannot fail at one instant of virtual time."""
+
+
+def standard_subtasks(plan: TrialPlan) -> tuple[str, ...]:
+    """Return the subtasks of the workload ``keyed-totals``, for drawing plans without a system at hand."""
+    widths = (
+        ("source", plan.topology.sources),
+        ("totals", plan.topology.keyed),
+        ("sink", plan.topology.sinks),
+    )
+    return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the drawing of faults must know of a plan's job."""
+
+    plan: TrialPlan
+    sources: tuple[str, ...]
+    keyed: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+    @property
+    def shuffles(self) -> bool:
+        return workload_named(self.plan.workload.name).spec.stateful
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return self.sources + self.keyed + self.sinks
+
+    @property
+    def batches_per_source(self) -> int:
+        workload = self.plan.workload
+        records = workload.batches * workload.batch_records - workload.start_offset
+        return max(0, -(-records // workload.batch_records))
+
+    @property
+    def peers(self) -> tuple[Peers, ...]:
+        """Return from whom an executor can be partitioned: from other executors only if data passes between them."""
+        apart = self.shuffles and self.plan.topology.executors > 1
+        return tuple(Peers) if apart else (Peers.COORDINATOR, Peers.EVERYONE)
+
+    def receivers(self, sender: str) -> tuple[str, ...]:
+        """Return the subtasks to which a subtask has channels."""
+        for senders, receivers in pairwise((self.sources, self.keyed, self.sinks)):
+            if sender in senders:
+                spread = self.shuffles and senders is self.sources
+                alone = not spread and len(senders) == len(receivers)
+                return (receivers[senders.index(sender)],) if alone else receivers
+        return ()
+
+    def passing(self, point: ProtocolPoint, restores: bool) -> tuple[str, ...]:
+        """Return the subtasks that are sure to pass a point at least once."""
+        if point is ProtocolPoint.RECORDS_PROCESSED:
+            return self.sources if self.batches_per_source else ()
+        if point in _ALIGNMENT:
+            if not self.shuffles:
+                return ()  # one input, one sender: there is nothing to wait for
+            keyed = self.keyed if len(self.sources) > 1 else ()
+            if point is ProtocolPoint.ALIGNMENT_STARTED:
+                return keyed  # a sink may get all its barriers at once, with nothing left to wait for
+            return keyed + (self.sinks if len(self.keyed) > 1 else ())
+        if point in _SINK_ONLY:
+            return self.sinks
+        if point in _RESTORE and not restores:
+            return ()
+        return self.all
+
+
+def _job(plan: TrialPlan, names: Sequence[str]) -> _Job:
+    first, last = plan.topology.sources, len(names) - plan.topology.sinks
+    return _Job(plan, tuple(names[:first]), tuple(names[first:last]), tuple(names[last:]))
+
+
+def _between(draw: st.DrawFn, bounds: Range) -> int:
+    return draw(st.integers(*bounds))
+
+
+def _chance(draw: st.DrawFn, per_mille: int) -> bool:
+    return per_mille > 0 and draw(st.integers(0, 999)) >= 1_000 - per_mille
+
+
+def _kinds(profile: Profile, allowed: frozenset[str] | None) -> tuple[FaultKind, ...]:
+    """Return the fault kinds, each as often as its weight says, of those that the system can suffer."""
+    return tuple(
+        KINDS[name]
+        for name, weight in profile.kinds
+        if allowed is None or KINDS[name].needs in allowed
+        for _ in range(weight)
+    )
+
+
+@st.composite
+def trial_plans(
+    draw: st.DrawFn,
+    profile: Profile,
+    subtasks: SubtaskNames = standard_subtasks,
+    adjust: Adjust = lambda plan: plan,
+    targets: frozenset[str] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> TrialPlan:
+    """Draw a plan from a profile; the restart budget suffices for its faults.
+
+    ``kinds`` names the kind of each fault, one after the other; None means drawn, by the weights of the profile.
+    ``targets`` are the kinds of target that the system exposes (``executor``, ``worker``, ``coordinator``);
+    None means all. ``adjust`` is applied before faults are drawn, so that their aims fit the adjusted plan.
+    """
+    plan = _evenly_wide(adjust(_draw_without_faults(draw, profile)))
+    if kinds is None:
+        weighted = _kinds(profile, targets)
+        choices = [weighted] * (_between(draw, profile.faults) if weighted else 0)
+    else:
+        choices = [(KINDS[name],) for name in kinds]
+    job = _job(plan, subtasks(plan))
+    schedule: list[ScheduledFault] = []
+    kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
+    if kills is not None and len(choices) > 1 and _chance(draw, profile.restore_per_mille):
+        schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
+    for choice in choices:
+        schedule.append(_draw_fault(draw, profile, job, choice, schedule))
+    return msgspec.structs.replace(plan, faults=tuple(schedule), restart=_enough_restarts(plan, schedule))
+
+
+_KILLED = ("executor", "worker", "coordinator", "host")
+"""Targets whose faults end a process at once."""
+
+
+def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
+    return tuple(kind for kind in kinds if kind.needs in _KILLED)
+
+
+def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:
+    """Return a restart budget that the faults cannot use up: while one lasts, attempt after attempt may fail."""
+    lasting_ms = sum(duration_of(scheduled.fault) or 0 for scheduled in schedule)
+    delay_ms = max(plan.restart.delay_ms, RESTART_DELAY_MS_MIN if lasting_ms else 0)
+    needed = RESTARTS_PER_FAULT * len(schedule) + (lasting_ms // delay_ms if lasting_ms else 0)
+    attempts_max = max(plan.restart.attempts_max, needed)
+    return msgspec.structs.replace(plan.restart, attempts_max=attempts_max, delay_ms=delay_ms)
+
+
+def _evenly_wide(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with every vertex as wide as the source if its workload has no shuffle (ALO-3)."""
+    if workload_named(plan.workload.name).spec.stateful:
+        return plan
+    width = plan.topology.sources
+    slow = plan.network.slow_channel
+    return msgspec.structs.replace(
+        plan,
+        topology=msgspec.structs.replace(plan.topology, keyed=width, sinks=width),
+        network=msgspec.structs.replace(
+            plan.network, slow_channel=None if slow is None else slow % (2 * width)
+        ),
+    )
+
+
+def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
+    topology = TopologyPlan(
+        sources=_between(draw, profile.sources),
+        keyed=_between(draw, profile.keyed),
+        sinks=_between(draw, profile.sinks),
+        executors=_between(draw, profile.executors),
+        write_through=draw(st.booleans()),
+    )
+    workload = _draw_workload(draw, profile)
+    if workload.batches * workload.batch_records == 1:  # exactly one record: one source only
+        topology = msgspec.structs.replace(topology, sources=1)
+    return TrialPlan(
+        seed=draw(st.integers(0, 2**31 - 1)),
+        workload=workload,
+        topology=topology,
+        checkpoints=_draw_checkpoints(draw, profile),
+        restart=RestartPlan(delay_ms=_between(draw, profile.restart_delay_ms)),
+        network=_draw_network(draw, profile, topology),
+        limits=LimitsPlan(wall_s=profile.wall_s, progress_ms=profile.progress_ms),
+    )
+
+
+def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:
+    keys = _between(draw, profile.keys)
+    if _chance(draw, profile.tiny_inputs_per_mille):
+        return WorkloadPlan(batches=draw(st.integers(0, 1)), batch_records=1, keys=keys)
+    batches, batch_records = _between(draw, profile.batches), _between(draw, profile.batch_records)
+    offset = min(_between(draw, profile.start_offset), batches * batch_records) if draw(st.booleans()) else 0
+    return WorkloadPlan(
+        batches=batches,
+        batch_records=batch_records,
+        keys=keys,
+        start_offset=offset,
+        records_per_second=draw(st.sampled_from(profile.records_per_second)),
+    )
+
+
+def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
+    timeout_ms = draw(st.sampled_from(profile.timeouts_ms))
+    async_ms_max = _between(draw, profile.async_ms_max)
+    if _chance(draw, profile.late_async_per_mille):
+        # A little beyond the timeout: checkpoints expire and are acknowledged late, of many subtasks every second
+        # one. The timeout is the shortest, so that not all can expire until progress is demanded.
+        timeout_ms = min(profile.timeouts_ms)
+        async_ms_max = timeout_ms + timeout_ms // 10
+    return CheckpointPlan(
+        mode=draw(st.sampled_from(profile.modes)),
+        max_concurrent=_between(draw, profile.max_concurrent),
+        interval_ms=_between(draw, profile.interval_ms),
+        timeout_ms=timeout_ms,
+        min_pause_ms=draw(st.sampled_from(profile.min_pause_ms)),
+        retained=_between(draw, profile.retained),
+        async_ms_max=async_ms_max,
+    )
+
+
+def _draw_network(draw: st.DrawFn, profile: Profile, topology: TopologyPlan) -> NetworkPlan:
+    channels = topology.sources * topology.keyed
+    if not profile.slow_channel_into_keyed:
+        channels += topology.keyed * topology.sinks
+    slow = _chance(draw, profile.slow_channel_per_mille)
+    return NetworkPlan(
+        latency_ms_max=_between(draw, profile.latency_ms_max),
+        slow_channel=draw(st.integers(0, channels - 1)) if slow else None,
+        slow_factor=draw(st.sampled_from(profile.slow_factors)),
+        channel_capacity=draw(st.sampled_from(profile.channel_capacities)),
+    )
+
+
+def _draw_fault(
+    draw: st.DrawFn,
+    profile: Profile,
+    job: _Job,
+    kinds: Sequence[FaultKind],
+    before: Sequence[ScheduledFault],
+) -> ScheduledFault:
+    kind = draw(st.sampled_from(kinds))
+    trigger: At | After
+    # A second timed one might come while nothing runs, because the first just struck.
+    already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
+    if _chance(draw, profile.timed_per_mille) and not already_timed:
+        earliest, latest = profile.timed_ms
+        latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches_per_source))
+        trigger = At(time_ms=_between(draw, (earliest, latest)))
+        standing = None
+    else:
+        trigger = _draw_aim(draw, profile, job, before)
+        standing = trigger.subtask
+    # Around the last commit others may be gone already, so there a fault hits the sink itself.
+    last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
+    own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
+    target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
+    if kind.needs == "storage" and job.shuffles and target not in job.keyed:
+        target = draw(st.sampled_from(job.keyed))  # who keeps no state has no copies of it
+    return ScheduledFault(_draw_built(draw, profile, job, kind, target), trigger)
+
+
+def _draw_built(draw: st.DrawFn, profile: Profile, job: _Job, kind: FaultKind, target: str) -> Fault:
+    """Draw what a kind of fault does to its target, and for how long."""
+    if not kind.lasts:
+        lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
+        unreadable = kind.needs == "coordinator" and _chance(draw, profile.unreadable_per_mille)
+        unreadable_ms = _between(draw, profile.duration_ms) if unreadable else 0
+        return kind.build(Aim(target, lose_unsynced=lose, unreadable_ms=unreadable_ms))
+    latency_ms = _between(draw, profile.latency_ms)
+    return kind.build(
+        Aim(
+            target,
+            receiver=draw(st.sampled_from((*job.receivers(target), COORDINATOR))),
+            duration_ms=_between(draw, profile.zombie_ms if kind.outlasts_heartbeat else profile.duration_ms),
+            latency_ms=latency_ms,
+            jitter_ms=draw(st.integers(0, latency_ms)),
+            bytes_per_second=draw(st.sampled_from(profile.bytes_per_second)),
+            direction=draw(st.sampled_from(tuple(Direction))),
+            peers=draw(st.sampled_from(job.peers)),
+        )
+    )
+
+
+def _hittable(trigger: At | After, job: _Job) -> tuple[str, ...]:
+    """Return the subtasks that are sure to live when the trigger comes: after the last checkpoint, sinks."""
+    completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
+    return job.sinks if completed else job.all
+
+
+def _draw_aim(draw: st.DrawFn, profile: Profile, job: _Job, before: Sequence[ScheduledFault]) -> After:
+    restores = any(_leads_to_restore(scheduled, job) for scheduled in before)
+    possible = tuple(
+        point for point in profile.points if point in COORDINATOR_POINTS or job.passing(point, restores)
+    )
+    point = draw(st.sampled_from(possible))
+    if point in COORDINATOR_POINTS:
+        return After(point, nth=1 + _repeats(point, None, before))
+    subtask = draw(st.sampled_from(job.passing(point, restores)))
+    if point is ProtocolPoint.RECORDS_PROCESSED:
+        return After(point, subtask, nth=draw(st.integers(1, job.batches_per_source)))
+    return After(point, subtask, nth=1 + _repeats(point, subtask, before))
+
+
+def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
+    """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
+    kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.sinks))
+    return ScheduledFault(kind.build(Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
+
+
+_KILLS = (KillExecutor, KillWorker, LoseHost)
+
+
+def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
+    """Tell whether a completed checkpoint is sure to be restored after this fault.
+
+    It is if a sink, or the coordinator, dies after the checkpoint completed and before the sink's commit is
+    known: the job cannot have ended then.
+    """
+    fault, trigger = scheduled.fault, scheduled.trigger
+    if not isinstance(trigger, After) or not isinstance(fault, (CrashCoordinator, *_KILLS)):
+        return False
+    if trigger.point in _SINK_ONLY:
+        return isinstance(fault, CrashCoordinator) or subtasks_of(fault) == (trigger.subtask,)
+    if trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED:
+        return isinstance(fault, CrashCoordinator) or subtasks_of(fault)[0] in job.sinks
+    return False
+
+
+def _repeats(point: ProtocolPoint, subtask: str | None, before: Sequence[ScheduledFault]) -> int:
+    """Count the earlier faults after which this very point is sure to be passed once more."""
+    return sum(
+        _fails_what_it_hits(scheduled, point, subtask)
+        for scheduled in before
+        if isinstance(scheduled.trigger, After)
+        and (scheduled.trigger.point, scheduled.trigger.subtask) == (point, subtask)
+    )
+
+
+def _fails_what_it_hits(scheduled: ScheduledFault, point: ProtocolPoint, subtask: str | None) -> bool:
+    if isinstance(scheduled.fault, CrashCoordinator):
+        return point is ProtocolPoint.CHECKPOINT_TRIGGERED or point is ProtocolPoint.ATTEMPT_RUNNING
+    if not isinstance(scheduled.fault, _KILLS):
+        return False  # what lasts may be over before anything fails
+    again = point in _BEFORE_ACKNOWLEDGEMENT or point in _RESTORE
+    return again and subtasks_of(scheduled.fault) == (subtask,)
+
+
+# --- drawing many plans -------------------------------------------------------------------------------------
+
+
+class _PlainProvider(HypothesisProvider):
+    """Draws without the constants that Hypothesis collects from whatever modules happen to be loaded.
+
+    With them, the same seed would give other plans on the command line than inside pytest.
+    """
+
+    def _maybe_draw_constant(self, *_: object, **__: object) -> None:
+        return None
+
+
+PLAIN_BACKEND = "barrier-tck-plain"
+AVAILABLE_PROVIDERS.setdefault(PLAIN_BACKEND, f"{__name__}.{_PlainProvider.__name__}")
+
+
+def draw_plans(
+    seed: int,
+    count: int,
+    profile: Profile,
+    subtasks: SubtaskNames = standard_subtasks,
+    adjust: Adjust = lambda plan: plan,
+    targets: frozenset[str] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> tuple[TrialPlan, ...]:
+    """Draw ``count`` plans; the same arguments give the same plans, under any PYTHONHASHSEED."""
+    plans: list[TrialPlan] = []
+
+    @hypothesis_seed(seed)
+    @settings(
+        max_examples=count,
+        phases=(Phase.generate,),
+        database=None,
+        deadline=None,
+        suppress_health_check=tuple(HealthCheck),
+        backend=PLAIN_BACKEND,
+        derandomize=False,
+    )
+    @given(trial_plans(profile, subtasks, adjust, targets, kinds))
+    def collect(plan: TrialPlan) -> None:
+        plans.append(plan)
+
+    if count > 0:
+        collect()
+    return tuple(plans[:count])
+
+
+def draw_plan(
+    seed: int,
+    profile: Profile,
+    subtasks: SubtaskNames = standard_subtasks,
+    adjust: Adjust = lambda plan: plan,
+    targets: frozenset[str] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> TrialPlan:
+    """Draw one plan; the same arguments give the same plan. ``kinds`` as in ``trial_plans``."""
+    # Hypothesis begins with the simplest example, whatever the seed: the second is the first that is drawn.
+    return draw_plans(seed, 2, profile, subtasks, adjust, targets, kinds)[-1]

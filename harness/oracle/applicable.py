@@ -1,0 +1,68 @@
+"""Which checkers judge a trial: those whose property the plan asks for and the system can show."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from barrier_tck.harness.oracle.at_least_once_output import AtLeastOnceOutput
+from barrier_tck.harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots
+from barrier_tck.harness.oracle.channel_order import ChannelOrder
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
+from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
+from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.local_recovery import LocalRecovery
+from barrier_tck.harness.oracle.no_garbage import NoGarbage
+from barrier_tck.harness.oracle.progress import Progress
+from barrier_tck.harness.oracle.reachability import Reachability
+from barrier_tck.harness.oracle.restorability import Restorability
+from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.sequential_model import SequentialSpec
+from barrier_tck.harness.workloads.workload import Workload
+from barrier_tck.harness.workloads.workload_names import workload_named
+
+AT_LEAST_ONCE = "at_least_once"
+"""The checkpointing mode in which records may be counted twice after a recovery (ALO-2)."""
+
+
+def checkers_for(
+    plan: TrialPlan, capabilities: Collection[Capability], workload: Workload | None = None
+) -> tuple[Checker, ...]:
+    """Return the checkers that apply, for this one plan; they share its input, which is made once.
+
+    ``workload`` overrides the plan's, for instance to read an input from elsewhere. Raises UsageError for a
+    workload that does not exist.
+    """
+    trial_input = TrialInput(workload if workload is not None else workload_named(plan.workload.name), plan)
+    chosen: list[Checker] = []
+    exact = is_exact(plan, trial_input.spec)
+    chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
+    if exact and trial_input.spec.stateful and Capability.FIFO_CHANNELS in capabilities:
+        chosen.append(ChannelOrder(trial_input))
+    if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
+        chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
+        chosen += [
+            CheckpointLifeCycle(),
+            NoGarbage(),
+            Reachability(),
+            Restorability(),
+            CommittedTransactions(),
+        ]
+    if plan.local_recovery and plan.checkpoints.enabled and Capability.LOCAL_RECOVERY in capabilities:
+        chosen.append(LocalRecovery())
+    chosen += [Progress(trial_input), FaultsFired()]
+    return tuple(chosen)
+
+
+def is_exact(plan: TrialPlan, spec: SequentialSpec) -> bool:
+    """Tell whether output and snapshots must be exact: always, but for a shuffle in at-least-once mode.
+
+    Without checkpoints the mode means nothing, and without a shuffle no subtask has a second channel to wait
+    for (ALO-3).
+    """
+    at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
+    return not at_least_once or not spec.stateful

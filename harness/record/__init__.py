@@ -1,0 +1,1 @@
+"""What a trial leaves: history, verdict, record, and the run directory."""

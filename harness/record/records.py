@@ -1,0 +1,281 @@
+"""The record of a trial and of a campaign: what reports render. JSON in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import History, Operation, Outcome
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+RECORD_VERSION = 1
+
+
+class FaultRecord(msgspec.Struct, frozen=True):
+    """What became of one planned fault: one line of ``faults.jsonl``."""
+
+    index: int
+    """Position in the plan's schedule."""
+    label: str
+    kind: str
+    """The fault's tag, for instance ``kill_executor``."""
+    trigger: str
+    """The trigger as a phrase, for instance ``after snapshot_taken of totals[0], 2nd time``."""
+    point: str | None
+    """The protocol point it was aimed at, or None if it was timed."""
+    outcome: str
+    """``fired``, ``not_fired``, or ``skipped``."""
+    fired_at_ms: float | None = None
+    target: str = ""
+    """What was hit, for instance ``executor 1 (pid 4711)``."""
+    reason: str = ""
+    """Why it did not fire or was skipped."""
+    attempt: int | None = None
+    """The attempt that ran when it fired."""
+    healed_at_ms: float | None = None
+    """When it was undone, if it lasts for a time: after its duration, or at the end of the run."""
+    phase: str | None = None
+    """The ``faults.vocabulary.Phase`` in which it fired; None if it did not, or in a record of older times."""
+
+
+class CheckpointRecord(msgspec.Struct, frozen=True):
+    """One checkpoint as the coordinator saw it. Times in milliseconds since the trial's start."""
+
+    checkpoint: int
+    attempt: int
+    status: str
+    """``completed`` or ``aborted``."""
+    triggered_at_ms: float
+    ended_at_ms: float
+    reason: str = ""
+
+
+class SnapshotRecord(msgspec.Struct, frozen=True):
+    """One subtask's part of a checkpoint (ALN-3, SNP-7): one line of ``metrics.jsonl``.
+
+    ``alignment_started_ms`` is when the first barrier came; alignment, synchronous and asynchronous part follow
+    one another, each with its own length.
+    """
+
+    checkpoint: int
+    attempt: int
+    subtask: str
+    alignment_started_ms: float
+    alignment_ms: float
+    alignment_buffered_bytes: int
+    sync_ms: float
+    async_ms: float
+    bytes_written: int
+
+
+class AttemptRecord(msgspec.Struct, frozen=True):
+    """One deployment of the dataflow."""
+
+    attempt: int
+    started_at_ms: float
+    running_at_ms: float | None
+    """When every subtask ran, or None if that never happened."""
+    ended_at_ms: float
+    end: str
+    """``finished``, ``failed``, or ``stopped``."""
+    reason: str = ""
+    restored_checkpoint: int | None = None
+
+
+class RestoreRecord(msgspec.Struct, frozen=True):
+    """Which copy served a range of key groups when a subtask restored its state (LOC-4)."""
+
+    attempt: int
+    checkpoint: int
+    subtask: str
+    at_ms: float
+    first_key_group: int
+    end_key_group: int
+    """The first one beyond the range."""
+    served_by: str
+    """``secondary`` (local) or ``primary``."""
+    reason: str = ""
+    """Why it was not the local copy."""
+
+
+def restores_of(operations: Iterable[Operation]) -> tuple[RestoreRecord, ...]:
+    """Return what a history says of restores, in its order; nothing for a system that does not tell."""
+    return tuple(
+        RestoreRecord(
+            attempt=operation.value["attempt"],
+            checkpoint=operation.value["checkpoint"],
+            subtask=operation.process,
+            at_ms=operation.time_ms,
+            first_key_group=file["key_groups"][0],
+            end_key_group=file["key_groups"][1],
+            served_by=file["served_by"],
+            reason=file["reason"],
+        )
+        for operation in operations
+        if operation.operation == "restore" and operation.outcome is Outcome.OK
+        for file in operation.value["files"]
+    )
+
+
+class TrialRecord(msgspec.Struct, frozen=True):
+    """One trial, judged: the ``record.json`` of a trial's directory."""
+
+    version: int
+    trial: int
+    system: str
+    """Name of the system under test, for instance ``reference-spark``."""
+    world: str
+    """``simulated`` or ``spark``."""
+    plan: TrialPlan
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    end: str
+    end_reason: str
+    started_at: str
+    """Wall clock, ISO 8601 with zone."""
+    wall_seconds: float
+    duration_ms: float
+    """Length on the trial's own clock (virtual in the simulator)."""
+    faults: tuple[FaultRecord, ...] = ()
+    attempts: tuple[AttemptRecord, ...] = ()
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    restores: tuple[RestoreRecord, ...] = ()
+    """Which copy served what, in every attempt that restored state."""
+    subtasks: tuple[str, ...] = ()
+    """Every subtask of the job, upstream first."""
+    trace_digest: str | None = None
+    environment: dict[str, str] = {}
+    measurements: dict[str, float] = {}
+    """Named numbers worth showing, units in the name, for instance ``kill_to_first_record_ms``."""
+    opened_as: str = ""
+    """What ``--system`` opens the system by; empty in records of older versions."""
+
+    @property
+    def faults_fired(self) -> int:
+        """Return how many planned faults fired."""
+        return sum(fault.outcome == "fired" for fault in self.faults)
+
+    @property
+    def recoveries(self) -> int:
+        """Return how many attempts after the first came to run."""
+        return sum(attempt.attempt > 1 and attempt.running_at_ms is not None for attempt in self.attempts)
+
+    @property
+    def checkpoints_completed(self) -> int:
+        """Return how many checkpoints completed."""
+        return sum(checkpoint.status == "completed" for checkpoint in self.checkpoints)
+
+
+class CampaignRecord(msgspec.Struct, frozen=True):
+    """A campaign: the ``campaign.json`` of a run directory. Its trials lie in ``trials/NNNNN/``."""
+
+    version: int
+    name: str
+    system: str
+    seed: int
+    verdict: Verdict
+    trials: int
+    valid: int
+    invalid: int
+    unknown: int
+    faults_fired: int
+    recoveries: int
+    checkpoints_completed: int
+    started_at: str
+    wall_seconds: float
+    environment: dict[str, str] = {}
+    configuration: dict[str, Any] = {}
+    """The whole campaign file, defaults spelled out."""
+    interrupted: bool = False
+    fault_kinds: tuple[str, ...] = ()
+    """Tags of the faults that the system can suffer: columns of the phase by fault matrix."""
+    fault_phases: tuple[str, ...] = ()
+    """Phases that can be told apart in the system: rows of the matrix."""
+    findings: tuple[Finding, ...] = ()
+    """What only all trials together can show, for instance that duplicates do occur (ALO-2)."""
+    failing: tuple[int, ...] = ()
+    """Trials that were not valid, worst first."""
+    shrunk: dict[str, str] = {}
+    """Trial number -> path of the smallest failing plan, relative to the run directory."""
+    opened_as: str = ""
+    """What ``--system`` opens the system by; empty in records of older versions."""
+
+
+class TrialSummary(msgspec.Struct, frozen=True):
+    """One trial in short: one line of ``trials.jsonl``, written for every trial, kept in full or not.
+
+    Findings and faults are in it so that a report over all trials (verdict per clause, phase by fault) needs
+    no ``record.json``. Only ``trial`` and ``verdict`` are required.
+    """
+
+    trial: int
+    verdict: Verdict
+    seed: int | None = None
+    note: str = ""
+    """The plan's note."""
+    setup: str = ""
+    """What the runtime was asked for beyond its defaults: mode, state backend, local recovery."""
+    end: str = ""
+    end_reason: str = ""
+    started_at: str = ""
+    wall_seconds: float = 0.0
+    duration_ms: float = 0.0
+    faults_planned: int = 0
+    faults_fired: int = 0
+    recoveries: int = 0
+    checkpoints_completed: int = 0
+    checkpoints_aborted: int = 0
+    trace_digest: str | None = None
+    findings: tuple[Finding, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
+    measurements: dict[str, float] = {}
+
+
+def summary_of(record: TrialRecord) -> TrialSummary:
+    """Return a trial's record in short, as ``trials.jsonl`` keeps it."""
+    return TrialSummary(
+        trial=record.trial,
+        verdict=record.verdict,
+        seed=record.plan.seed,
+        note=record.plan.note,
+        setup=_setup_of(record.plan),
+        end=record.end,
+        end_reason=record.end_reason,
+        started_at=record.started_at,
+        wall_seconds=record.wall_seconds,
+        duration_ms=record.duration_ms,
+        faults_planned=max(len(record.plan.faults), len(record.faults)),
+        faults_fired=record.faults_fired,
+        recoveries=record.recoveries,
+        checkpoints_completed=record.checkpoints_completed,
+        checkpoints_aborted=sum(checkpoint.status == "aborted" for checkpoint in record.checkpoints),
+        trace_digest=record.trace_digest,
+        findings=record.findings,
+        faults=record.faults,
+        measurements=record.measurements,
+    )
+
+
+def _setup_of(plan: TrialPlan) -> str:
+    default = TrialPlan()
+    parts = (
+        [plan.checkpoints.mode.replace("_", "-")] if plan.checkpoints.mode != default.checkpoints.mode else []
+    )
+    parts += [plan.state_backend] if plan.state_backend != default.state_backend else []
+    parts += ["local recovery"] if plan.local_recovery else []
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """A judged trial with what it was judged by: what a trial's directory is written from."""
+
+    record: TrialRecord
+    history: History | None
+    """None if the system could not run the plan at all."""
+    trace: tuple[str, ...] = ()

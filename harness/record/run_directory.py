@@ -1,0 +1,256 @@
+"""The layout of a run directory, and how it is written: whole files or none.
+
+``campaign.json`` sums up, ``trials.jsonl`` has one line for every trial, ``trials/NNNNN/`` holds in full the
+trials that are worth it: all of a real system, and of a simulated campaign every failing trial and the first
+few valid ones. A trial's directory is enough to replay and to report the trial:
+
+* ``plan.json``: the only input;
+* ``record.json``: versions, timings, verdict and findings;
+* ``history.jsonl``: operations, and ``outcome.json``: the rest of the history (output, checkpoints, storage);
+* ``trace.txt``: the scheduler's steps, if the system has a trace;
+* ``faults.jsonl``: what became of each planned fault; ``metrics.jsonl``: one line per subtask and checkpoint.
+
+Each file is written under another name, synced and renamed, so a reader sees a whole file or none; only
+``trials.jsonl`` grows line by line, and its reader must bear a half-written last line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.records import (
+    RECORD_VERSION,
+    CampaignRecord,
+    TrialRecord,
+    TrialResult,
+    TrialSummary,
+    summary_of,
+)
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.strict_input import read_json
+
+_Decoded = TypeVar("_Decoded")
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, durably; raises EnvironmentProblem if the disk refuses."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise EnvironmentProblem(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _pretty(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def require_place(path: Path) -> None:
+    """Raise EnvironmentProblem if a directory can clearly not be made there; writes nothing.
+
+    A look before a system is started, which may take long; making the directory is still the real test.
+    """
+    nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        reason = "not a directory" if not nearest.is_dir() else "permission denied"
+        raise EnvironmentProblem(
+            f"the output directory {path} cannot be written ({nearest}: {reason}); name another with --out"
+        )
+
+
+def _lines(values: Iterable[object]) -> bytes:
+    return b"".join(msgspec.json.encode(value) + b"\n" for value in values)
+
+
+class RunDirectory:
+    """A run directory being written. Make one with ``create``."""
+
+    def __init__(self, path: Path) -> None:
+        """Take an existing directory."""
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> RunDirectory:
+        """Create the directory and prove that it can be written.
+
+        Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
+        """
+        make_output_directory(path)
+        write_atomically(path / "trials.jsonl", b"")
+        return cls(path)
+
+    def trial(self, number: int) -> Path:
+        """Return a trial's directory, whether it exists or not."""
+        return trial_directory(self.path, number)
+
+    def open_trial(self, number: int) -> Path:
+        """Create a trial's directory and return it."""
+        directory = self.trial(number)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def keep(self, result: TrialResult) -> Path:
+        """Write a trial in full and return its directory."""
+        directory = self.open_trial(result.record.trial)
+        write_trial(directory, result)
+        return directory
+
+    def forget(self, number: int) -> None:
+        """Remove what a trial left in its directory; its line in ``trials.jsonl`` stays."""
+        shutil.rmtree(self.trial(number), ignore_errors=True)
+
+    def append(self, record: TrialRecord) -> None:
+        """Add a trial's line to ``trials.jsonl``."""
+        with (self.path / "trials.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode(summary_of(record)) + b"\n")
+
+    def write_campaign(self, record: CampaignRecord) -> None:
+        """Write ``campaign.json``, replacing an earlier one."""
+        write_atomically(self.path / "campaign.json", _pretty(record))
+
+    def write_plan(self, name: str, plan: TrialPlan) -> Path:
+        """Write a plan under a relative name such as ``shrunk/00012.json`` and return its path."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, to_json(plan).encode())
+        return path
+
+
+def make_output_directory(path: Path) -> None:
+    """Create a directory for results and prove that it can be written.
+
+    Raises EnvironmentProblem if it cannot, UsageProblem if it already holds something.
+    """
+    try:
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageProblem(f"{path} is not empty; name a new directory")
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor, probe = tempfile.mkstemp(prefix=".probe-", dir=path)
+        os.close(descriptor)
+        Path(probe).unlink()
+    except OSError as error:
+        reason = error.strerror or error
+        raise EnvironmentProblem(
+            f"the output directory {path} cannot be written: {reason}; name another with --out"
+        ) from error
+
+
+def new_run_path(parent: Path, name: str, now: datetime) -> Path:
+    """Return a path below ``parent`` that does not exist yet: name, date and time, and a number if needed."""
+    stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+    first = parent / f"{stem}-{now:%Y%m%d-%H%M%S}"
+    path, number = first, 1
+    while path.exists():
+        number += 1
+        path = first.with_name(f"{first.name}-{number}")
+    return path
+
+
+def latest_run(path: Path) -> Path:
+    """Return the path itself, or, if it only holds run directories, the newest of them."""
+    if not path.is_dir() or (path / "campaign.json").is_file():
+        return path
+    runs = sorted(path.glob("*/campaign.json"), key=lambda file: (file.stat().st_mtime_ns, str(file)))
+    return runs[-1].parent if runs else path
+
+
+def trial_directory(run_directory: Path, number: int) -> Path:
+    """Return where a trial is kept if it is kept in full."""
+    return run_directory / "trials" / f"{number:05d}"
+
+
+def write_trial(directory: Path, result: TrialResult) -> None:
+    """Write every file of a trial; ``record.json`` last, so that its presence means that all are there."""
+    record = result.record
+    write_atomically(directory / "plan.json", to_json(record.plan).encode())
+    if result.history is not None:
+        write_atomically(directory / "history.jsonl", _lines(result.history.operations))
+        rest = msgspec.structs.replace(result.history, operations=())
+        write_atomically(directory / "outcome.json", msgspec.json.encode(rest, enc_hook=str) + b"\n")
+    if result.trace:
+        write_atomically(directory / "trace.txt", ("\n".join(result.trace) + "\n").encode())
+    write_atomically(directory / "faults.jsonl", _lines(record.faults))
+    write_atomically(directory / "metrics.jsonl", _lines(record.snapshots))
+    write_atomically(directory / "record.json", _pretty(record))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run directory as found on disk."""
+
+    path: Path
+    campaign: CampaignRecord
+    trials: tuple[TrialSummary, ...]
+    """Every finished trial, in order."""
+    kept: tuple[int, ...]
+    """Trials kept in full, in order."""
+
+
+def open_run_directory(path: Path) -> StoredRun:
+    """Read a run directory; raises UsageProblem if it is missing, corrupt or of a newer version."""
+    if not path.is_dir():
+        raise UsageProblem(f"{path} is no directory; name the run directory of a campaign")
+    if not (path / "campaign.json").is_file():
+        raise UsageProblem(f"{path} holds no campaign.json, so it is no run directory of a campaign")
+    campaign = read_versioned(path / "campaign.json", CampaignRecord)
+    kept = sorted(
+        int(child.name) for child in (path / "trials").glob("[0-9]*") if (child / "record.json").is_file()
+    )
+    return StoredRun(path, campaign, _read_summaries(path / "trials.jsonl"), tuple(kept))
+
+
+def read_record(directory: Path) -> TrialRecord:
+    """Read a trial's record; raises UsageProblem if it is missing, corrupt or of a newer version."""
+    return read_versioned(directory / "record.json", TrialRecord)
+
+
+def read_versioned(path: Path, kind: type[_Decoded]) -> _Decoded:
+    """Read a versioned JSON file; raises UsageProblem if it is missing, corrupt or of a newer version."""
+    value: Any = read_json(path)
+    version = value.get("version") if isinstance(value, dict) else None
+    if not isinstance(version, int):
+        raise UsageProblem(f"{path} is corrupt: it has no version")
+    if version > RECORD_VERSION:
+        raise UsageProblem(
+            f"{path} has version {version}, this program knows versions up to {RECORD_VERSION}; "
+            "use the newer barrier-tck that wrote it"
+        )
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise UsageProblem(f"{path} is corrupt: {error}") from error
+
+
+def _read_summaries(path: Path) -> tuple[TrialSummary, ...]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageProblem(f"{path} cannot be read: {error.strerror or error}") from error
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(msgspec.json.decode(line, type=TrialSummary))
+        except msgspec.DecodeError as error:
+            if number == len(
+                lines
+            ):  # an interrupted campaign may leave half a line; what it says is not known
+                break
+            raise UsageProblem(f"{path} is corrupt at line {number}: {error}") from error
+    return tuple(found)

@@ -1,0 +1,100 @@
+"""The planted bugs of local recovery; see ``registry``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from barrier_tck.faults.vocabulary import (
+    After,
+    Damage,
+    DamageLocalCopy,
+    FailPrimaryWrites,
+    KillWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from barrier_tck.harness.plan.trial_plan import (
+    NetworkPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.reference.mutants import local_recovery_bugs as local
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, interruption, kill
+from barrier_tck.reference_impl.runtime.components import Components
+
+
+def local_mutants(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs of local recovery: which copy is kept, trusted, or used."""
+    plan = msgspec.structs.replace(
+        SIMULATED,
+        workload=WorkloadPlan(batches=30, records_per_second=600, keys=20),
+        local_recovery=True,
+        faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2),
+    )
+
+    def damaged(damage: Damage, *faults: ScheduledFault) -> TrialPlan:
+        harm = ScheduledFault(DamageLocalCopy("totals[0]", damage), After(ProtocolPoint.ATTEMPT_FAILED))
+        first = ScheduledFault(
+            KillWorker("totals[0]"), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)
+        )
+        return msgspec.structs.replace(plan, faults=(first, harm, *faults))
+
+    yield Mutant(
+        "LO-01",
+        "LOC-4",
+        "Two stateful operators of one subtask share the directory of local copies.",
+        "FLINK-12296",
+        replace(product, local_state=local.SharesOneDirectory),
+        msgspec.structs.replace(
+            plan, topology=TopologyPlan(stateful_operators=2), faults=damaged(Damage.MISSING).faults[:1]
+        ),
+    )
+    yield Mutant(
+        "LO-03",
+        "LOC-3",
+        "Local files of a checkpoint that failed before its copy was registered are never removed.",
+        "FLINK-28515, FLINK-8777",
+        replace(product, local_state=local.ForgetsTheUnregistered),
+        msgspec.structs.replace(
+            plan,
+            faults=(
+                ScheduledFault(
+                    FailPrimaryWrites("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
+                ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "LO-05",
+        "LOC-4",
+        "Local state is trusted although nothing says that it is of the checkpoint that is restored.",
+        "KAFKA-7192, KAFKA-10362",
+        replace(product, local_state=local.TrustsWhateverIsThere),
+        msgspec.structs.replace(
+            plan, faults=kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", nth=2, worker=True)
+        ),
+    )
+    yield Mutant(
+        "LO-06",
+        "LOC-4",
+        "A local copy found damaged becomes valid again through an old marker.",
+        "KAFKA-10664, KAFKA-10391",
+        replace(product, local_state=local.BelievesOldMarkers),
+        damaged(Damage.BIT_FLIPPED, *kill(ProtocolPoint.RESTORED, "totals[0]", worker=True)),
+    )
+    yield Mutant(
+        "LO-07",
+        "LOC-4",
+        "A restore that was interrupted is noted as finished; the next one skips what is missing.",
+        "KAFKA-16017, KAFKA-6711",
+        replace(product, local_state=local.SealsUnfinishedRestores),
+        # One interruption in thirty comes before its neighbour has begun to restore: there are several.
+        msgspec.structs.replace(
+            damaged(Damage.MISSING, *(again for nth in range(1, 5) for again in interruption(nth))),
+            network=NetworkPlan(latency_ms_max=10),
+        ),
+    )

@@ -1,0 +1,198 @@
+"""Planted bugs of sources, sinks and state backends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.api import DataPlane, Operator, SourceReader
+from barrier_tck.reference_impl.operators.graph import OperatorSpec
+from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
+from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition, TransactionHandle
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateScope
+from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+
+
+class _WrappedReader:
+    """Passes everything on to another reader."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        self.inner = inner
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        self.inner.restore(positions)
+
+    def poll(self) -> Payload | None:
+        return self.inner.poll()
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        return self.inner.positions()
+
+    @property
+    def rate_limit(self) -> float | None:
+        return self.inner.rate_limit
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class TakesZeroForNothing(_WrappedReader):
+    """SO-01: a split whose restored offset is 0 is taken for one without any state, and never read."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        """Wrap the product's reader."""
+        super().__init__(inner)
+        self._forgotten: tuple[str, ...] = ()
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Forget the splits whose offset is not truthy."""
+        self._forgotten = tuple(position.split for position in positions if not position.offset)
+        super().restore(positions)
+
+    def poll(self) -> Payload | None:
+        """Pass over the batches of forgotten splits."""
+        while True:
+            before = self.inner.positions()
+            payload = self.inner.poll()
+            moved = [new.split for old, new in zip(before, self.inner.positions(), strict=True) if old != new]
+            if payload is None or not any(split in self._forgotten for split in moved):
+                return payload
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        """Report forgotten splits as not begun."""
+        return tuple(
+            SplitPosition(position.split, 0) if position.split in self._forgotten else position
+            for position in self.inner.positions()
+        )
+
+
+class ResumesAtTheLastRecord(_WrappedReader):
+    """SO-02: reading resumes at the record that was read last, not at the next one."""
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Go one record back."""
+        super().restore(
+            tuple(SplitPosition(position.split, max(0, position.offset - 1)) for position in positions)
+        )
+
+
+class ForgetsOnOpening(_WrappedReader):
+    """SO-03: opening the reader makes new containers, and comes after what was restored into the old ones."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        """Remember what a reader knows that has not read anything."""
+        super().__init__(inner)
+        self._empty = inner.positions()
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Restore, then open."""
+        super().restore(positions)
+        self.inner.restore(self._empty)
+
+
+class LeavesRecordsInTheBuffer(TransactionalFileSink):
+    """SI-04: the snapshot succeeds while records are still in the sink's buffer; they are flushed after it."""
+
+    def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
+        """Prepare what was flushed before, and nothing more."""
+        self.pre_commit(checkpoint)
+        return FinishedSnapshot(OperatorSnapshot(self.uid, transactions=self.prepared))
+
+    def end_of_input(self) -> None:
+        """Flush, so that only a failure shows the loss."""
+        super().end_of_input()
+        self.flush_buffer()
+
+
+class RefusesToCommitTwice(TransactionalFileSink):
+    """SI-02: recovery fails on a transaction that was committed already."""
+
+    def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
+        """Insist on being the first."""
+        for transaction in transactions:
+            for file in transaction.files:
+                if self._files.exists(file.committed):
+                    raise StorageError(
+                        f"transaction {transaction.transaction} is in an invalid state: committed"
+                    )
+        super().recover_and_commit(transactions)
+
+
+class CommitsAtTheBarrier(TransactionalFileSink):
+    """SK-01, AO-02: what the barrier prepares is committed at once, not when its checkpoint is complete."""
+
+    def pre_commit(self, checkpoint: CheckpointId) -> None:
+        """Prepare and commit in one go."""
+        super().pre_commit(checkpoint)
+        self.commit(self.prepared)
+
+
+class CommitsWhenItIsStopped(TransactionalFileSink):
+    """AO-03: what is prepared when a sink is stopped becomes visible, its checkpoint complete or not."""
+
+    def close(self) -> None:
+        """Commit what is prepared."""
+        self.commit(self.prepared)
+        super().close()
+
+
+class SweepsSuccessors(TransactionalFileSink):
+    """FE-02: whatever is pending and unknown to it, a sink takes for left over, its successor's files too."""
+
+    def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
+        """Delete the subtask's files of every attempt but this one."""
+        keep = {file.pending for transaction in kept for file in transaction.files}
+        own = f"{self._subtask_name}-a{self._attempt}-"
+        for path in self._files.list_files(self._pending_directory):
+            name = path.rpartition("/")[2]
+            of_subtask = name.startswith(f"{self._subtask_name}-a")
+            if of_subtask and not name.startswith(own) and path not in keep:
+                self._files.delete(path)
+
+
+def with_sink(sink: type[TransactionalFileSink], spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build an operator, a file sink as the given variant."""
+    return sink(spec, plane) if isinstance(spec, FileSink) else spec.build(plane)
+
+
+def leaves_records_in_the_buffer(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with SI-04."""
+    return with_sink(LeavesRecordsInTheBuffer, spec, plane)
+
+
+def refuses_to_commit_twice(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with SI-02."""
+    return with_sink(RefusesToCommitTwice, spec, plane)
+
+
+def commits_at_the_barrier(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with SK-01."""
+    return with_sink(CommitsAtTheBarrier, spec, plane)
+
+
+def commits_when_it_is_stopped(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with AO-03."""
+    return with_sink(CommitsWhenItIsStopped, spec, plane)
+
+
+def sweeps_successors(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with FE-02."""
+    return with_sink(SweepsSuccessors, spec, plane)
+
+
+class _LiveStore(HeapStateStore):
+    """BE-01: the asynchronous part reads the live tables."""
+
+    def capture(self) -> list[CapturedState]:
+        return [(name, dict(state.readable)) for name, state in self._states.items()]
+
+
+class SnapshotsLiveTables(HeapStateBackend):
+    """BE-01: the synchronous part copies references only, and writes go on in place."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store without copy-on-write."""
+        return _LiveStore(scope)

@@ -1,0 +1,110 @@
+"""What a planted bug is made of, and the plans on which most of them are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from barrier_tck.faults.vocabulary import (
+    After,
+    Fault,
+    KillExecutor,
+    KillWorker,
+    PauseWorker,
+    ProtocolPoint,
+    ScheduledFault,
+)
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    LimitsPlan,
+    NetworkPlan,
+    RestartPlan,
+    TopologyPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.reference_impl.runtime.components import Components
+
+TRIES = 40
+"""Plans per mutant and world; each catalogued bug shows within a few of them."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted bug."""
+
+    id: str
+    clause: str
+    """The clause that it breaks first and foremost."""
+    description: str
+    source: str
+    """The real bug that it re-expresses."""
+    components: Components
+    plan: TrialPlan
+    """A simulated plan that gives it a chance; ``plans`` varies the seed."""
+    spark_plan: TrialPlan | None = None
+    """A plan for the Spark world, if the bug is looked for there too."""
+
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """Return the worlds in which the bug is looked for."""
+        return ("simulated",) if self.spark_plan is None else ("simulated", "spark")
+
+    def plans(self, world: str) -> Iterator[TrialPlan]:
+        """Yield plans for a world, ``TRIES`` at most; none if the bug is not looked for there."""
+        base = self.plan if world == "simulated" else self.spark_plan
+        if base is None:
+            return
+        for seed in range(TRIES if world == "simulated" else 4):
+            yield msgspec.structs.replace(base, seed=seed, mutant=self.id)
+
+
+def kill(
+    point: ProtocolPoint, subtask: str, nth: int = 1, worker: bool = False
+) -> tuple[ScheduledFault, ...]:
+    """Return one kill, of a subtask's executor or of its worker alone, at a protocol point."""
+    fault: Fault = KillWorker(subtask) if worker else KillExecutor(subtask)
+    return (ScheduledFault(fault, After(point, subtask, nth)),)
+
+
+def interruption(nth: int) -> tuple[ScheduledFault, ...]:
+    """Return the kill of a worker that interrupts the restore of the others."""
+    return kill(ProtocolPoint.RESTORE_STARTED, "source[1]", nth, worker=True)
+
+
+def pause(subtask: str, duration_ms: int, point: ProtocolPoint, nth: int = 1) -> tuple[ScheduledFault, ...]:
+    """Return one pause of a subtask's worker."""
+    return (ScheduledFault(PauseWorker(subtask, duration_ms), After(point, subtask, nth)),)
+
+
+SIMULATED = TrialPlan(limits=LimitsPlan(virtual_ms=5_000), note="a plan for planted bugs")
+WITH_KILL = msgspec.structs.replace(
+    SIMULATED, faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", worker=True)
+)
+
+WITH_ZOMBIE = msgspec.structs.replace(SIMULATED, workload=WorkloadPlan(batches=200, records_per_second=600))
+"""Goes on for long enough that a subtask which was replaced while it stood still comes back to its successor."""
+
+AT_LEAST_ONCE = msgspec.structs.replace(
+    SIMULATED,
+    workload=WorkloadPlan(batches=40, records_per_second=600),
+    checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=8, max_concurrent=3, async_ms_max=20),
+    network=NetworkPlan(slow_channel=0, slow_factor=6),
+)
+"""One of two channels into a keyed subtask is slow, and several checkpoints are in flight."""
+
+SPARK = TrialPlan(
+    workload=WorkloadPlan("keyed-totals", batches=60, batch_records=200, keys=40, records_per_second=4_000),
+    topology=TopologyPlan(executors=3),
+    checkpoints=CheckpointPlan(interval_ms=500, timeout_ms=20_000, retained=3),
+    restart=RestartPlan(attempts_max=4, delay_ms=50),
+    limits=LimitsPlan(wall_s=60),
+    note="a plan for planted bugs, on Spark",
+)
+
+
+def spark(*faults: ScheduledFault) -> TrialPlan:
+    """Return the plan for Spark with these faults."""
+    return msgspec.structs.replace(SPARK, faults=faults)

@@ -1,0 +1,289 @@
+"""Planted bugs of alignment, barrier emission and coordination."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from barrier_tck.reference_impl.config import CheckpointMode
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
+from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    AcknowledgeReceived,
+    CoordinatorEvent,
+    DeployAttempt,
+    DiscardCheckpoint,
+    DiscardSnapshot,
+    JobStarted,
+    MetadataWritten,
+    NotifyComplete,
+)
+from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
+from barrier_tck.reference_impl.protocol.messages import (
+    ChannelControl,
+    CompletedCheckpoint,
+    SubtaskSnapshot,
+    ToSubtask,
+    TriggerCheckpoint,
+)
+from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
+from barrier_tck.reference_impl.protocol.subtask import ForwardBarrier, SubtaskMachine
+from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
+from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+
+
+class EmitsWhileDrawingCheckpoint(SubtaskDriver):
+    """AL-01: the source reads its offset, drains one more poll batch, then emits the barrier."""
+
+    def forward_barrier(self, command: ForwardBarrier) -> None:
+        """Emit a batch between the snapshot and the barrier."""
+        if self.reader is not None and not self.exhausted:
+            self.run_chain(0, self.reader.poll())
+        super().forward_barrier(command)
+
+
+class ReadsBehindTheBarrier(SubtaskDriver):
+    """UC-03, aligned: a channel that delivered its barrier is read for one more batch before it is held."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no channel that is held too late."""
+        super().__init__(*arguments)
+        self._late: list[int] = []
+
+    def on_control(self, channel: int, element: ChannelControl) -> None:
+        """Let the channel go on although it was just held."""
+        super().on_control(channel, element)
+        if self.blocked[channel]:
+            self.blocked[channel] = False
+            self._late.append(channel)
+
+    def on_data(self, channel: int, payload: Payload) -> None:
+        """Hold the channel after the batch that it should not have delivered."""
+        super().on_data(channel, payload)
+        if channel in self._late:
+            self._late.remove(channel)
+            aligner = self.machine.aligner
+            self.blocked[channel] = aligner is not None and aligner.current is not None
+
+
+class PutsBatchesAside(SubtaskDriver):
+    """OR-01: every other batch waits until the next one, or a control element, has passed it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no batch aside."""
+        super().__init__(*arguments)
+        self._aside: list[tuple[int, Payload]] = []
+
+    def on_data(self, channel: int, payload: Payload) -> None:
+        """Put the batch aside, or process it and then the one that waits."""
+        if self._aside or self.deployment.subtask.vertex != "totals":
+            super().on_data(channel, payload)
+            self._process_what_waits()
+        else:
+            self._aside.append((channel, payload))
+
+    def on_control(self, channel: int, element: ChannelControl) -> None:
+        """Let no batch wait beyond a barrier: snapshots are right."""
+        self._process_what_waits()
+        super().on_control(channel, element)
+
+    def _process_what_waits(self) -> None:
+        waiting, self._aside = self._aside, []
+        for channel, payload in waiting:
+            super().on_data(channel, payload)
+
+
+class KeepsTheSubsumed(CoordinatorMachine):
+    """SU-01: only completed checkpoints are dropped when a newer one completes, and no pending ones."""
+
+    def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
+        pending, self.pending = self.pending, {}
+        try:
+            return super()._subsume(checkpoint, now_ms)
+        finally:
+            self.pending = pending
+
+
+class TellsBeforeItIsDurable(CoordinatorMachine):
+    """MD-02: the notification goes out beside the metadata, and not after it."""
+
+    def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
+        """Notify at once."""
+        told = NotifyComplete(self.attempt, pending.checkpoint)
+        return (told, *super().complete_when_acknowledged(pending, now_ms))
+
+
+class KeepsLateState(CoordinatorMachine):
+    """CO-01: a late acknowledgement is ignored together with the files that it names."""
+
+    def discard_late(self, snapshot: SubtaskSnapshot) -> Commands:
+        """Forget the files."""
+        return ()
+
+
+class WaitsForTheDead(CoordinatorMachine):
+    """CO-03: a failed task's missing acknowledgement does not abort the pending checkpoint."""
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Keep every pending checkpoint pending."""
+        return ()
+
+
+class CountsTheDeadAsDone(CoordinatorMachine):
+    """CO-08: a failed task is removed from those awaited, as if it had acknowledged."""
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Complete what now lacks nobody; abort the rest as the product does."""
+        commands: Commands = ()
+        for pending in list(self.pending.values()):
+            if failed in pending.awaiting and not pending.completing:
+                del pending.awaiting[failed]
+                if pending.fully_acknowledged:
+                    commands += self.complete_when_acknowledged(pending, now_ms)
+        return commands + super().abort_on_failure(now_ms, reason, failed)
+
+
+class RunsTriggersInThreadsOfTheirOwn(SubtaskDriver):
+    """AL-02: on the first source every second trigger is carried out some batches later; others overtake it."""
+
+    BATCHES_LATE = 2
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no trigger that is still to be carried out."""
+        super().__init__(*arguments)
+        self._late: list[TriggerCheckpoint] = []
+        self._polls_left = 0
+
+    def on_message(self, message: ToSubtask) -> None:
+        """Put an odd checkpoint's trigger aside."""
+        first = self.is_source and self.deployment.subtask.index == 0
+        if first and isinstance(message, TriggerCheckpoint) and message.checkpoint % 2 and not self.exhausted:
+            self._late.append(message)
+            self._polls_left = self.BATCHES_LATE
+            return
+        super().on_message(message)
+
+    def poll_source(self) -> float | None:
+        """Carry out what was put aside once enough batches were read, or the input has ended."""
+        wait_ms = super().poll_source()
+        self._polls_left -= 1
+        if self._late and (wait_ms is None or self._polls_left <= 0):
+            late, self._late = self._late, []
+            for message in late:
+                super().on_message(message)
+        return wait_ms
+
+
+class ExecutesOvertakenTriggers(SubtaskMachine):
+    """AL-02: a trigger is carried out although a newer one was before it."""
+
+    def is_overtaken(self, checkpoint: CheckpointId) -> bool:
+        """Never mind the order."""
+        return False
+
+
+class RestoresTheUncommitted(CoordinatorMachine):
+    """CO-10: recovery starts from the newest checkpoint in flight, complete or not."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with nothing in flight."""
+        super().__init__(*arguments)
+        self._uncommitted: CompletedCheckpoint | None = None
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Take the newest of several that were in flight, and keep its files."""
+        doomed = [pending for pending in self.pending.values() if not pending.completing and pending.parts]
+        self._uncommitted = doomed[-1].complete(now_ms) if len(self.pending) > 1 and doomed else None
+        kept = self._uncommitted.checkpoint if self._uncommitted is not None else None
+        commands = super().abort_on_failure(now_ms, reason, failed)
+        self._aborted = [aborted for aborted in self._aborted if aborted != kept]
+        return tuple(command for command in commands if command != _discards(kept))
+
+    def handle(self, event: Any) -> Commands:
+        """Deploy from it."""
+        commands = super().handle(event)
+        uncommitted = self._uncommitted
+        if uncommitted is None:
+            return commands
+        return tuple(
+            replace(command, restore=uncommitted) if isinstance(command, DeployAttempt) else command
+            for command in commands
+        )
+
+
+class AcceptsLateAcknowledgements(CoordinatorMachine):
+    """FE-01: acknowledgements are not fenced off: a failed attempt's checkpoint completes when its last one comes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with nothing given up."""
+        super().__init__(*arguments)
+        self._given_up: dict[CheckpointId, PendingCheckpoint] = {}
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Abort as the product does, and keep what was aborted in mind."""
+        self._given_up.update(self.pending)
+        return super().abort_on_failure(now_ms, reason, failed)
+
+    def handle(self, event: CoordinatorEvent) -> Commands:
+        """Take up a checkpoint again for which nobody but the sender of this acknowledgement is missing."""
+        if isinstance(event, AcknowledgeReceived) and event.checkpoint in self._given_up:
+            pending = self._given_up[event.checkpoint]
+            pending.acknowledge(event.subtask, event.snapshot)
+            if pending.fully_acknowledged and not pending.completing:
+                self.pending[event.checkpoint] = pending
+                return self.complete_when_acknowledged(pending, event.at_ms)
+        return super().handle(event)
+
+
+class WaitsForTheSilent(FailureDetector):
+    """HB-01: heartbeats are counted, and nothing follows from their absence."""
+
+    def is_lost(self, silent_ms: float) -> bool:
+        """Never."""
+        return False
+
+
+class DeletesOneTooMany(CoordinatorMachine):
+    """RT-01: retention counts the newest checkpoint twice, and deletes files of one that is still retained."""
+
+    def handle(self, event: CoordinatorEvent) -> Commands:
+        """Delete the files of the oldest retained checkpoint too; its metadata stays."""
+        commands = super().handle(event)
+        if not isinstance(event, MetadataWritten) or len(self.completed) < 2:
+            return commands
+        return (*commands, *(DiscardSnapshot(part) for part in self.completed[0].snapshots))
+
+
+class GivesIdsOutAgain(CoordinatorMachine):
+    """ID-01: after a restart ids go on from the checkpoint that is restored, whatever was triggered after it."""
+
+    def handle(self, event: CoordinatorEvent) -> Commands:
+        """Forget which ids were reserved."""
+        if isinstance(event, JobStarted):
+            newest = max((completed.checkpoint for completed in event.completed), default=0)
+            event = replace(event, last_checkpoint=int(newest))
+        return super().handle(event)
+
+
+def _discards(checkpoint: CheckpointId | None) -> DiscardCheckpoint | None:
+    return DiscardCheckpoint(checkpoint) if checkpoint is not None else None
+
+
+class _FirstBarrierTracker(BarrierTracker):
+    """Finds the snapshot due as soon as any channel delivered the barrier."""
+
+    def snapshot_due(self, missing: int) -> bool:
+        return True
+
+
+class SnapshotsAtTheFirstBarrier(SubtaskMachine):
+    """AO-01: at-least-once mode does not wait for the barriers of the other channels."""
+
+    def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
+        """Return a tracker that is too quick."""
+        if mode is CheckpointMode.AT_LEAST_ONCE:
+            return _FirstBarrierTracker(channels)
+        return super().new_aligner(channels, mode)

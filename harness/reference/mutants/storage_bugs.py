@@ -1,0 +1,95 @@
+"""Planted bugs of checkpoint storage."""
+
+from __future__ import annotations
+
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+
+
+class _UnsyncedStream:
+    """Passes everything on to another stream, but for ``sync``."""
+
+    def __init__(self, inner: OutputStream) -> None:
+        self._inner = inner
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def write(self, data: bytes) -> int:
+        return self._inner.write(data)
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def sync(self) -> None:
+        """Leave it to the operating system."""
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _UnsyncedFiles:
+    """Passes everything on to another file system, but for what makes things durable."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        self._inner = inner
+
+    def create(self, path: str) -> OutputStream:
+        return _UnsyncedStream(self._inner.create(path))
+
+    def read(self, path: str) -> bytes:
+        return self._inner.read(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._inner.rename(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        """Leave it to the operating system."""
+
+    def list_files(self, directory: str) -> list[str]:
+        return self._inner.list_files(directory)
+
+    def exists(self, path: str) -> bool:
+        return self._inner.exists(path)
+
+    def size(self, path: str) -> int:
+        return self._inner.size(path)
+
+    def delete(self, path: str) -> None:
+        self._inner.delete(path)
+
+    def delete_tree(self, directory: str) -> None:
+        self._inner.delete_tree(directory)
+
+
+class PublishesUnsynced(FileCheckpointStorage):
+    """MD-01: metadata is written, renamed and announced, but never made durable."""
+
+    def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
+        """Keep a storage beside this one whose files are not synced."""
+        super().__init__(files, job, root)
+        self._unsynced = FileCheckpointStorage(_UnsyncedFiles(files), job, root)
+
+    def publish(self, completed: CompletedCheckpoint) -> None:
+        """Publish, and hope."""
+        self._unsynced.publish(completed)
+
+
+class DeletesTheUnreadable(FileCheckpointStorage):
+    """CO-06: a checkpoint that cannot be read while the store is reloaded is taken for broken, and deleted."""
+
+    def completed(self) -> tuple[CheckpointId, ...]:
+        """List the checkpoints, and remove on the way what cannot be read just now."""
+        readable = []
+        for checkpoint in super().completed():
+            try:
+                self.load(checkpoint)
+            except StorageError:
+                self.discard_checkpoint(checkpoint)
+            else:
+                readable.append(checkpoint)
+        return tuple(readable)

@@ -1,0 +1,123 @@
+"""The coordinator's process in the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from barrier_tck.harness.reference.simulated.subtask_processes import (
+    Background,
+    ProcessKilled,
+    SimulatedSubtask,
+)
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+
+
+class SimulatedCoordinator:
+    """The coordinator's process; also its probe, its timers and its directory of subtasks."""
+
+    def __init__(self, world: SimulatedWorld, number: int) -> None:
+        """Start a process; ``start`` loads durable storage and deploys."""
+        self.world = world
+        self.name = f"coordinator#{number}"
+        self.alive = True
+        self.frozen = False
+        """The coordinator is never paused."""
+        self.files = world.disk.host()
+        self._timers: dict[str, int] = {}
+        self._timer_count = 0
+        background = Background(world, self, world.plan.checkpoints.async_ms_max / 2)
+        self.storage = world.components.checkpoint_storage(
+            self.files, world.graph.name, world.config.storage_root
+        )
+        ports = CoordinatorPorts(
+            clock=world.scheduler,
+            probe=self,
+            timers=self,
+            subtasks=self,
+            deployer=self,
+            background=background,
+            storage=self.storage,
+            observer=world.observer,
+        )
+        self.driver = CoordinatorDriver(world.graph, world.config, ports, world.components)
+
+    def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Run a piece of the process unless it is dead; a kill in the middle ends it silently."""
+        if not self.alive:
+            return
+        try:
+            action(*arguments)
+        except ProcessKilled:
+            return
+        if self.driver.ended:
+            self.world.stop_if_over()
+
+    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+        """Probe."""
+        self.world.point_reached(point, None, details.get("attempt", 0), checkpoint)
+        if not self.alive:
+            raise ProcessKilled
+
+    def set(self, name: str, at_ms: float) -> None:
+        """Timers."""
+        self._timer_count += 1
+        self._timers[name] = self._timer_count
+        self.world.scheduler.at(at_ms, self._fire, (name, self._timer_count))
+
+    def _fire(self, timer: tuple[str, int]) -> None:
+        name, number = timer
+        if self.alive and self._timers.get(name) == number:
+            del self._timers[name]
+            self._trace("timer", name)
+            self.guarded(self.driver.on_timer, name)
+
+    def send(self, subtask: SubtaskId, message: Any) -> None:
+        """Directory: send to a subtask of the current attempt."""
+        process = self.world.processes.get(subtask)
+        if process is not None and process.from_coordinator is not None:
+            process.from_coordinator.send(message)
+
+    def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
+        """Deployer."""
+        self._trace("deploy", (attempt, restore.checkpoint if restore else None))
+        self.world.deploy(self, attempt, restore)
+
+    def stop(self, attempt: int, reason: str) -> None:
+        """Deployer: cancel every process; the answer comes when a message would have."""
+        self._trace("stop", attempt)
+        for process in self.world.processes.values():
+            if process.from_coordinator is not None:
+                process.from_coordinator.send(CancelSubtask(reason))
+        scheduler = self.world.scheduler
+        delay = self.world.network_random.random() * self.world.latency_ms
+        scheduler.at(scheduler.now + delay, self._stopped, attempt)
+
+    def _stopped(self, attempt: int) -> None:
+        self.guarded(self.driver.on_attempt_stopped, attempt)
+
+    def receive(self, message: Any) -> None:
+        """Take a message of a subtask."""
+        if self.alive:
+            self._trace("receive", self.world.traced(message))
+            self.guarded(self.driver.on_message, message)
+
+    def defer(self, action: Callable[..., None], argument: Any) -> None:
+        """Do something later; never asked of a coordinator, which is never frozen."""
+        raise AssertionError(f"{self.name} is never paused")
+
+    def lost(self, process: SimulatedSubtask, why: str = "was lost") -> None:
+        """Notice that a process is gone, or seems to be."""
+        if self.alive:
+            self._trace("lost", process.name)
+            reason = f"{process.text} on executor {process.executor.number} {why}"
+            self.guarded(self.driver.on_attempt_failed, process.attempt, reason, process.subtask)
+
+    def _trace(self, step: str, details: Any = None) -> None:
+        self.world.trace.add((self.world.scheduler.now, self.name, step, details))

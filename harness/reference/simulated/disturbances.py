@@ -1,0 +1,137 @@
+"""Disturbed connections of the simulated world: which pairs of ends are, how, and what their healing breaks.
+
+A disturbance belongs to a pair of ends, not to a connection: it is in force on the open ones, those of zombies
+included, and on every later one of the same pair. Pairs are (sender, receiver) of a data channel, or (subtask,
+``COORDINATOR``) of a control connection. On a data channel everything flows forward; backwards there is nothing to
+disturb.
+
+What breaks, and who notices, as on Spark: a cut connection ends at once, and cannot be opened again before it heals.
+A black hole ends nothing; but once it heals, a connection that misses something ends. The receiver of a data channel
+that has ended fails, and so does its sender when it sends. A control connection that has ended is the loss of the
+subtask for the coordinator, and the end of its leash for the subtask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from barrier_tck.faults.targets import Impairment, ImpairmentKind
+from barrier_tck.faults.vocabulary import COORDINATOR, Direction
+from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance, Link
+from barrier_tck.harness.reference.simulated.randomness import stream
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
+    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+
+Pair = tuple[str, str]
+
+
+class Disturbances:
+    """All disturbances of a world, by pair of ends."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        """Start with none."""
+        self._world = world
+        self._draw = stream(world.plan.seed, "disturbances").random
+        self._active: dict[Pair, list[Impairment]] = {}
+
+    def add(self, pair: Pair, impairment: Impairment) -> None:
+        """Disturb a pair's connections from now on; a cut ends those that are open."""
+        self._active.setdefault(pair, []).append(impairment)
+        self._apply(pair)
+        if impairment.kind is ImpairmentKind.CUT:
+            self._break(pair, whole=True)
+
+    def remove(self, pair: Pair, impairment: Impairment) -> None:
+        """Undo one disturbance of a pair; connections that miss something end."""
+        left = [other for other in self._active.get(pair, ()) if other is not impairment]
+        if left:
+            self._active[pair] = left
+        else:
+            self._active.pop(pair, None)
+        self._apply(pair)
+        if impairment.kind is ImpairmentKind.BLACK_HOLE:
+            self._break(pair, whole=False)
+
+    def holds(self, pair: Pair, impairment: Impairment) -> bool:
+        """Tell whether this very disturbance is in force."""
+        return any(other is impairment for other in self._active.get(pair, ()))
+
+    def any_on(self, pair: Pair) -> bool:
+        """Tell whether anything is wrong with a pair's connections."""
+        return pair in self._active
+
+    def is_cut(self, pair: Pair) -> bool:
+        """Tell whether a connection of the pair cannot be opened now."""
+        return any(one.kind is ImpairmentKind.CUT for one in self._active.get(pair, ()))
+
+    def disturb_new(self, process: SimulatedSubtask) -> None:
+        """Disturb the control connection and the outgoing channels of a process that was just connected."""
+        if self._active:
+            self._apply_control(process)
+            for channel in process.outputs:
+                assert channel.receiver is not None
+                channel.disturbance = self._of((process.text, channel.receiver.text), Direction.FORWARD)
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _of(self, pair: Pair, direction: Direction) -> Disturbance | None:
+        active = [one for one in self._active.get(pair, ()) if one.direction in (direction, Direction.BOTH)]
+        if not active:
+            return None
+        rates = [one.bytes_per_second / 1000.0 for one in active if one.bytes_per_second]
+        return Disturbance(
+            self._draw,
+            latency_ms=float(sum(one.latency_ms for one in active)),
+            jitter_ms=float(sum(one.jitter_ms for one in active)),
+            bytes_per_ms=min(rates, default=None),
+            hole=any(one.kind is ImpairmentKind.BLACK_HOLE for one in active),
+        )
+
+    def _apply(self, pair: Pair) -> None:
+        if pair[1] == COORDINATOR:
+            for process in self._world.living(pair[0]):
+                self._apply_control(process)
+        else:
+            disturbance = self._of(pair, Direction.FORWARD)
+            for channel in self._channels(pair):
+                channel.disturbance = disturbance
+
+    def _apply_control(self, process: SimulatedSubtask) -> None:
+        pair = (process.text, COORDINATOR)
+        to_coordinator, from_coordinator = _links(process)
+        to_coordinator.disturbance = self._of(pair, Direction.FORWARD)
+        from_coordinator.disturbance = self._of(pair, Direction.BACKWARD)
+        if pair in self._active:
+            self._world.heartbeats.watch(process)
+
+    def _break(self, pair: Pair, whole: bool) -> None:
+        """End the pair's open connections: all of them, or those that miss something."""
+        world = self._world
+        if pair[1] == COORDINATOR:
+            for process in world.living(pair[0]):
+                if whole or any(link.swallowed for link in _links(process)):
+                    world.break_control(process)
+        else:
+            for channel in self._channels(pair):
+                if (whole or channel.swallowed) and not channel.broken:
+                    world.break_channel(channel)
+
+    def _channels(self, pair: Pair) -> Iterator[DataChannel]:
+        """Yield the channels of a pair of which an end still lives."""
+        seen: list[DataChannel] = []
+        for process in (*self._world.living(pair[0]), *self._world.living(pair[1])):
+            for channel in (*process.outputs, *process.inputs):
+                sender, receiver = channel.sender, channel.receiver
+                if sender is None or receiver is None or (sender.text, receiver.text) != pair:
+                    continue
+                if not any(channel is other for other in seen):
+                    seen.append(channel)
+                    yield channel
+
+
+def _links(process: SimulatedSubtask) -> tuple[Link, Link]:
+    assert process.to_coordinator is not None and process.from_coordinator is not None
+    return process.to_coordinator, process.from_coordinator

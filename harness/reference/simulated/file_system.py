@@ -1,0 +1,179 @@
+"""A simulated file system with crash semantics: what was not synced can be lost.
+
+Durability contract (that of ``barrier_tck.reference_impl.storage.filesystem``, kept exactly): bytes are durable after
+``sync`` of the stream; a created or renamed name is durable after ``sync_directory`` of its directory; a rename
+is atomic. When a host is lost, everything it did that is not durable is undone, newest first: unsynced bytes are
+cut off, unsynced names vanish or point to what they pointed to before. A deletion is durable at once. A process
+that dies without its host loses nothing it has written.
+
+All hosts see one tree (a shared mount); each writes through its own handle, which keeps its undo journal.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from barrier_tck.reference_impl.errors import StorageError
+
+
+class _File:
+    """An inode: content, and how much of it is durable."""
+
+    __slots__ = ("content", "durable")
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = 0
+
+
+class SimulatedDisk:
+    """The tree that all hosts share."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.files: dict[str, _File] = {}
+        self.names: list[str] = []
+
+    def host(self) -> SimulatedFileSystem:
+        """Return the file system as one host sees it, with a journal of its own."""
+        return SimulatedFileSystem(self)
+
+    def link(self, path: str, file: _File) -> None:
+        """Let a name point to a file."""
+        if path not in self.files:
+            insort(self.names, path)
+        self.files[path] = file
+
+    def unlink(self, path: str) -> _File | None:
+        """Remove a name; returns what it pointed to."""
+        file = self.files.pop(path, None)
+        if file is not None:
+            del self.names[bisect_left(self.names, path)]
+        return file
+
+    def below(self, directory: str) -> list[str]:
+        """Return all names below a directory, sorted."""
+        prefix = directory.rstrip("/") + "/" if directory else ""
+        first = bisect_left(self.names, prefix)
+        last = bisect_left(self.names, prefix + "\U0010ffff")
+        return self.names[first:last]
+
+
+class _SimulatedStream:
+    """An OutputStream into a simulated file."""
+
+    def __init__(self, file: _File, path: str) -> None:
+        self._file = file
+        self._path = path
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        if self.closed:
+            raise StorageError(f"cannot write to {self._path}: the stream is closed")
+        self._file.content += data
+        return len(data)
+
+    def flush(self) -> None:
+        return None
+
+    def sync(self) -> None:
+        self._file.durable = len(self._file.content)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class SimulatedFileSystem:
+    """One host's view of the disk; implements ``barrier_tck.reference_impl.storage.filesystem.FileSystem``."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        """Share a disk, with an empty journal."""
+        self._disk = disk
+        self._unsynced_names: list[tuple[str, str, _File | None, str | None]] = []
+        """(directory, path, what it pointed to before, the name it was renamed from), oldest first."""
+        self._written: list[_File] = []
+        self._hidden = False
+
+    def hide(self, hidden: bool) -> None:
+        """Let this host's reads fail from now on, or succeed again; names can be listed all the time."""
+        self._hidden = hidden
+
+    def create(self, path: str) -> _SimulatedStream:
+        """Create or truncate a file and open it for writing."""
+        file = _File()
+        self._unsynced_names.append((_directory(path), path, self._disk.files.get(path), None))
+        self._disk.link(path, file)
+        self._written.append(file)
+        return _SimulatedStream(file, path)
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content."""
+        if self._hidden:
+            raise StorageError(f"cannot read {path}: the storage does not answer")
+        file = self._disk.files.get(path)
+        if file is None:
+            raise StorageError(f"cannot read {path}: there is no such file")
+        return bytes(file.content)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file atomically, replacing the target."""
+        before = self._disk.files.get(target)
+        file = self._disk.unlink(source)
+        if file is None:
+            raise StorageError(f"cannot rename {source} to {target}: there is no such file")
+        self._unsynced_names.append((_directory(target), target, before, source))
+        self._disk.link(target, file)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        directory = path.rstrip("/")
+        self._unsynced_names = [entry for entry in self._unsynced_names if entry[0] != directory]
+
+    def list_files(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory, sorted."""
+        return self._disk.below(directory)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file exists."""
+        return path in self._disk.files
+
+    def size(self, path: str) -> int:
+        """Return the file's length in bytes."""
+        file = self._disk.files.get(path)
+        if file is None:
+            raise StorageError(f"cannot read the size of {path}: there is no such file")
+        return len(file.content)
+
+    def delete(self, path: str) -> None:
+        """Delete a file; a missing one is no error."""
+        self._disk.unlink(path)
+
+    def delete_tree(self, directory: str) -> None:
+        """Delete a directory and all below it; a missing one is no error."""
+        for path in self._disk.below(directory):
+            self._disk.unlink(path)
+
+    def lose_unsynced(self) -> int:
+        """The host dies: undo what is not durable. Returns how many names and files were affected."""
+        affected = 0
+        for _, path, before, source in reversed(self._unsynced_names):
+            current = self._disk.files.get(path)
+            if current is None:
+                continue  # deleted since: a deletion is durable
+            self._disk.unlink(path)
+            if before is not None:
+                self._disk.link(path, before)
+            if source is not None and source not in self._disk.files:
+                self._disk.link(source, current)
+            affected += 1
+        for file in self._written:
+            if file.durable < len(file.content):
+                del file.content[file.durable :]
+                affected += 1
+        self._unsynced_names.clear()
+        self._written.clear()
+        return affected
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,232 @@
+"""Simulated hosts: the disk that only a host's own processes see, slots, placement, and disks that refuse.
+
+An executor that is killed comes back on its host and finds the disk as it was; a host that is lost is replaced by
+another one, with an empty disk. A backend that keeps real files gets a real directory as its host's disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barrier_tck.faults.vocabulary import FailPrimaryWrites
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
+from barrier_tck.reference_impl.storage.local_recovery import copies_on
+from barrier_tck.reference_impl.storage.paths import safe_name
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor
+    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+
+
+class DelegatingFileSystem:
+    """Passes everything on to another file system; what derives from it refuses some writes."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        """Wrap a file system."""
+        self.inner = inner
+
+    def check(self, path: str) -> None:
+        """Raise StorageError if a file may not be written."""
+
+    def create(self, path: str) -> OutputStream:
+        """Create a file, unless it is refused."""
+        self.check(path)
+        return self.inner.create(path)
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content."""
+        return self.inner.read(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file."""
+        self.inner.rename(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        self.inner.sync_directory(path)
+
+    def list_files(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory."""
+        return self.inner.list_files(directory)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file exists."""
+        return self.inner.exists(path)
+
+    def size(self, path: str) -> int:
+        """Return the file's length in bytes."""
+        return self.inner.size(path)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.inner.delete(path)
+
+    def delete_tree(self, directory: str) -> None:
+        """Delete a directory and all below it."""
+        self.inner.delete_tree(directory)
+
+
+class LocalDisk(DelegatingFileSystem):
+    """A host's own disk; a subtask for which it is full writes nothing more to it."""
+
+    def __init__(self, inner: FileSystem) -> None:
+        """Wrap the disk, not full."""
+        super().__init__(inner)
+        self.full_for: dict[str, None] = {}
+        """Directories of subtasks."""
+
+    def check(self, path: str) -> None:
+        """Refuse what lies in a directory for which there is no room."""
+        if path.partition("/")[0] in self.full_for:
+            raise StorageError(f"cannot create {path}: no space left on device")
+
+    def lose_unsynced(self) -> None:
+        """Lose what was not synced; of real files, everything."""
+        if isinstance(self.inner, SimulatedFileSystem):
+            self.inner.lose_unsynced()
+        else:
+            self.inner.delete_tree("")
+
+
+class LinkingLocalDisk(LocalDisk):
+    """A host's own disk of real files, which can be linked (LOC-10)."""
+
+    def __init__(self, inner: LocalFileSystem) -> None:
+        """Wrap a real directory."""
+        super().__init__(inner)
+        self._real = inner
+
+    def path_of(self, path: str) -> Path:
+        """Return where a file is."""
+        return self._real.path_of(path)
+
+    def link(self, source: Path, target: str) -> None:
+        """Link a file, unless it is refused."""
+        self.check(target)
+        self._real.link(source, target)
+
+
+@dataclass(slots=True)
+class SimulatedHost:
+    """A machine: its name, and the disk that only its own processes see."""
+
+    name: str
+    local: LocalDisk
+
+
+class SimulatedHosts:
+    """Every host that there is now, by the position of its executor."""
+
+    def __init__(self, count: int, real_directory: str | None) -> None:
+        """Start hosts with empty disks, below a real directory if there is one."""
+        self._real_directory = real_directory
+        self._started = 0
+        self.hosts = [self._new() for _ in range(count)]
+
+    def replace(self, host: SimulatedHost) -> SimulatedHost:
+        """Lose a host and its disk; return the one that takes its place."""
+        host.local.delete_tree("")
+        fresh = self._new()
+        self.hosts[self.hosts.index(host)] = fresh
+        return fresh
+
+    def _new(self) -> SimulatedHost:
+        name = f"host-{self._started}"
+        self._started += 1
+        if self._real_directory is None:
+            return SimulatedHost(name, LocalDisk(SimulatedDisk().host()))
+        return SimulatedHost(name, LinkingLocalDisk(LocalFileSystem(Path(self._real_directory) / name)))
+
+
+def place(
+    world: SimulatedWorld, attempt: int, restore: CompletedCheckpoint | None
+) -> dict[SubtaskId, SimulatedExecutor]:
+    """Return where each subtask of an attempt goes: to the executors in turn, or back to its own copy.
+
+    The latter with local recovery on, as the Spark deployment does; every executor has an equal share of slots, and
+    the observer is told (LOC-9).
+    """
+    subtasks, executors = world.graph.subtasks, world.executors
+    if not world.config.local_recovery:
+        return {subtask: executors[position % len(executors)] for position, subtask in enumerate(subtasks)}
+    share = -(-len(subtasks) // len(executors))
+    slots = [
+        Slot(executor.host.name, str(executor.number), position * share + number)
+        for position, executor in enumerate(executors)
+        for number in range(share)
+    ]
+    copies = {executor.host.name: copies_on(executor.host.local, subtasks) for executor in executors}
+    homes = homes_of(restore, copies)
+    chosen = assign(slots, subtasks, homes)
+    world.observer.subtasks_assigned(attempt, placement_of(slots, chosen, homes))
+    return {subtask: executors[slot.number // share] for subtask, slot in chosen.items()}
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """Primaries of one subtask that cannot be written: those of its next so many checkpoints."""
+
+    checkpoints_max: int
+    spared: int
+    """Files of each checkpoint that can still be written: a disk seldom fails at the first one."""
+    checkpoints: dict[str, int] = field(default_factory=dict)
+
+
+class PrimaryDisk(DelegatingFileSystem):
+    """Shared storage that refuses the state files of some subtasks for some checkpoints."""
+
+    def __init__(self, inner: FileSystem, refusals: dict[str, _Refusal]) -> None:
+        """Wrap one host's view; all hosts share the refusals."""
+        super().__init__(inner)
+        self._refusals = refusals
+
+    def check(self, path: str) -> None:
+        """Refuse a state file of a subtask that has refusals left."""
+        directory, _, name = path.rpartition("/")
+        for prefix, refusal in self._refusals.items():
+            if not name.startswith(prefix) or "/chk-" not in path:
+                continue
+            if directory in refusal.checkpoints or len(refusal.checkpoints) < refusal.checkpoints_max:
+                written = refusal.checkpoints.setdefault(directory, 0)
+                if written >= refusal.spared:
+                    raise StorageError(f"cannot create {path}: input/output error")
+                refusal.checkpoints[directory] += 1
+
+
+class PrimaryFailures:
+    """Says which primaries cannot be written."""
+
+    def __init__(self, spared: int) -> None:
+        """Refuse nothing yet; ``spared`` files of each failing checkpoint can be written."""
+        self._spared = spared
+        self._refusals: dict[str, _Refusal] = {}
+
+    def wrapped(self, files: FileSystem) -> FileSystem:
+        """Return shared storage with these failures."""
+        return PrimaryDisk(files, self._refusals)
+
+    def refuse(self, subtask: str, checkpoints: int) -> None:
+        """Let the next so many checkpoints of a subtask fail."""
+        parsed = SubtaskId.parse(subtask)
+        self._refusals[f"{safe_name(parsed.vertex)}-{parsed.index}-"] = _Refusal(checkpoints, self._spared)
+
+    def refuses(self, subtask: str) -> bool:
+        """Tell whether anything is to be refused for a subtask."""
+        parsed = SubtaskId.parse(subtask)
+        return f"{safe_name(parsed.vertex)}-{parsed.index}-" in self._refusals
+
+
+def planned_failures(plan: TrialPlan) -> PrimaryFailures | None:
+    """Return what a plan's failing primaries need, None if it has none: wrapping every file system costs time."""
+    if not any(isinstance(scheduled.fault, FailPrimaryWrites) for scheduled in plan.faults):
+        return None
+    # With local recovery a subtask's part has several files, and the first one is spared.
+    return PrimaryFailures(spared=int(plan.local_recovery))

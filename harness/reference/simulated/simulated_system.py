@@ -1,0 +1,205 @@
+"""The reference runtime in the simulated world, as a system under test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, History, Outcome, Row, SnapshotView
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.reference.jobs import (
+    CHECKPOINTS,
+    OUTPUT,
+    build_graph,
+    channel_names,
+    collection_source,
+    job_config,
+    subtask_names,
+)
+from barrier_tck.harness.reference.mutants import components_of
+from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.simulated.trace import Trace
+from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
+from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.workloads.workload import read_splits
+from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.state.backend import StateBackend
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True)
+class SimulatedOutcome:
+    """What a simulated trial leaves; implements ``TrialOutcome``."""
+
+    history: History
+    attempts: tuple[AttemptRecord, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    snapshots: tuple[SnapshotRecord, ...]
+    subtasks: tuple[str, ...]
+    duration_ms: float
+    steps: Trace
+    measurements: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """Return the scheduler's steps, rendered."""
+        return self.steps.lines()
+
+
+class ReferenceSimulated:
+    """Runs plans in virtual time; holds nothing between trials."""
+
+    name = "reference-simulated"
+    world = "simulated"
+    capabilities = frozenset(
+        {
+            Capability.DETERMINISTIC_REPLAY,
+            Capability.EXECUTOR_KILL,
+            Capability.WORKER_KILL,
+            Capability.COORDINATOR_CRASH,
+            Capability.PROTOCOL_POINTS,
+            Capability.SNAPSHOT_INSPECTION,
+            Capability.FIFO_CHANNELS,
+            Capability.UNSYNCED_LOSS,
+            Capability.SLOW_SNAPSHOTS,
+            Capability.HOST_LOSS,
+            Capability.STORAGE_FAULTS,
+            Capability.LOCAL_RECOVERY,
+            Capability.PAUSE,
+            Capability.CHANNEL_FAULTS,
+            Capability.PARTITION,
+        }
+    )
+
+    def __init__(self, state_backend: Callable[[], StateBackend] | None = None) -> None:
+        """Take what makes the state backend, if it is a candidate's; None: as the plan says."""
+        self._state_backend = state_backend
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the subtasks of the plan's job, upstream first."""
+        return subtask_names(plan)
+
+    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel of the plan's job."""
+        return channel_names(plan)
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
+        """Run one trial in virtual time."""
+        with no_collection():
+            return self._run(plan, nemesis)
+
+    def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> SimulatedOutcome:
+        workload = workload_named(plan.workload.name)
+        graph = build_graph(plan, workload, collection_source(plan, read_splits(workload, plan)))
+        components = components_of(plan)
+        if self._state_backend is not None:
+            components = replace(components, state_backend=self._state_backend)
+        recorder = _Recorder(graph, components)
+        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
+        recorder.follow(world)
+        try:
+            in_time = world.run()
+            books = recorder.books
+            history = _history(world, books, in_time)
+            return SimulatedOutcome(
+                history=history,
+                attempts=books.attempts(),
+                checkpoints=books.checkpoints(),
+                snapshots=tuple(books.snapshots),
+                subtasks=tuple(str(subtask) for subtask in graph.subtasks),
+                duration_ms=world.scheduler.now,
+                steps=world.trace,
+                measurements=_measure(world),
+            )
+        finally:
+            nemesis.heal_all()
+            recorder.release()
+            world.release()
+
+    def close(self) -> None:
+        """Do nothing: no trial leaves anything."""
+
+
+class _Recorder:
+    """Ties a ``RunRecorder`` to a world that does not exist yet when the recorder is made."""
+
+    def __init__(self, graph: JobGraph, components: Components) -> None:
+        self._graph = graph
+        self._components = components
+        self._world: SimulatedWorld | None = None
+        self.books = RunRecorder(self._now_ms, self._open, self._open_restored)
+
+    def follow(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    def release(self) -> None:
+        """Cut the rings between this, the world and the books: whoever still asks gets an AttributeError."""
+        vars(self).clear()
+
+    def _now_ms(self) -> float:
+        return self._world.scheduler.now if self._world is not None else 0.0
+
+    def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
+        return open_checkpoint(completed, self._graph, self._storage(), self._components)
+
+    def _open_restored(self, checkpoint: int) -> SnapshotView:
+        return open_restored(checkpoint, self._graph, self._storage(), self._components)
+
+    def _storage(self) -> FileCheckpointStorage:
+        assert self._world is not None
+        return FileCheckpointStorage(self._world.read_only_files(), self._graph.name, CHECKPOINTS)
+
+
+def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> History:
+    driver = world.coordinator.driver
+    if driver.state is JobState.FINISHED:
+        end, reason = End.FINISHED, ""
+    elif driver.state is JobState.FAILED:
+        end, reason = End.FAILED, driver.reason
+    else:
+        end = End.STUCK
+        bound_ms = world.plan.limits.virtual_ms
+        reason = f"no end within {bound_ms} ms" if world.scheduler.timed_out else "nothing is left to do"
+    if not in_time:
+        bound = {"bound_ms": bound_ms} if world.scheduler.timed_out else {}
+        books.note("job", Outcome.INFO, {"reason": reason, **bound})
+    files = world.read_only_files()
+    storage = FileCheckpointStorage(files, world.graph.name, CHECKPOINTS)
+    return History(
+        operations=tuple(books.operations),
+        end=end,
+        end_reason=reason or "; ".join(world.failures[-3:]),
+        output=committed_rows(files),
+        checkpoints=tuple(books.views),
+        storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
+        pending=driver.machine.waiting_for() if end is End.STUCK else (),
+    )
+
+
+_decode_lines = msgspec.json.Decoder().decode_lines
+
+
+def committed_rows(files: FileSystem) -> tuple[Row, ...]:
+    """Read the committed output of the row plane: every line of every committed file."""
+    rows: list[Any] = []
+    for path in files.list_files(OUTPUT):
+        if path.startswith(f"{OUTPUT}/part-"):
+            rows.extend(_decode_lines(files.read(path)))
+    return tuple(rows)
+
+
+def _measure(world: SimulatedWorld) -> dict[str, float]:
+    return {"virtual_ms": world.scheduler.now, "steps": float(world.scheduler.steps)}

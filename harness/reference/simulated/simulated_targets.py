@@ -1,0 +1,254 @@
+"""What can be hit in the simulated world, as the structural targets of ``barrier_tck.faults.targets``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from barrier_tck.faults.targets import Impairment, TargetGone
+from barrier_tck.faults.vocabulary import COORDINATOR, Direction, Peers
+from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
+from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.local_recovery import directory_of
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+
+_FLIPPED = {
+    Direction.FORWARD: Direction.BACKWARD,
+    Direction.BACKWARD: Direction.FORWARD,
+    Direction.BOTH: Direction.BOTH,
+}
+
+
+class _ExecutorTarget:
+    """A simulated executor as a fault target; ``with_disk``: its host, which takes the local disk with it."""
+
+    def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor, with_disk: bool = False) -> None:
+        self._world = world
+        self._executor = executor
+        self._with_disk = with_disk
+
+    @property
+    def description(self) -> str:
+        return f"{'host of ' if self._with_disk else ''}executor {self._executor.number}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        self._require_alive()
+        self._world.kill_executor(self._executor, lose_unsynced, self._with_disk)
+
+    def is_dead(self) -> bool:
+        return not self._executor.alive
+
+    def pause(self) -> None:
+        self._require_alive()
+        self._world.pause_executor(self._executor)
+
+    def resume(self) -> None:
+        self._world.resume_executor(self._executor)
+
+    def is_paused(self) -> bool:
+        return self._executor.paused
+
+    def _require_alive(self) -> None:
+        if not self._executor.alive:
+            raise TargetGone(self.description)
+
+
+class _WorkerTarget:
+    """The process of one simulated subtask as a fault target."""
+
+    def __init__(self, world: SimulatedWorld, process: SimulatedSubtask) -> None:
+        self._world = world
+        self._process = process
+
+    @property
+    def description(self) -> str:
+        return f"worker of {self._process.name}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        self._require_alive()
+        self._world.kill_process(self._process)
+
+    def is_dead(self) -> bool:
+        return not self._process.alive
+
+    def pause(self) -> None:
+        self._require_alive()
+        self._process.pause()
+
+    def resume(self) -> None:
+        self._process.resume()
+
+    def is_paused(self) -> bool:
+        return self._process.paused
+
+    def _require_alive(self) -> None:
+        if not self._process.alive:
+            raise TargetGone(self.description)
+
+
+class _CoordinatorTarget:
+    """The simulated coordinator as a fault target."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+        self._coordinator = world.coordinator
+        self._unreadable_ms = 0
+
+    @property
+    def description(self) -> str:
+        return self._coordinator.name
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        if not self._coordinator.alive:
+            raise TargetGone(self.description)
+        self._world.crash_coordinator(lose_unsynced, self._unreadable_ms)
+
+    def hide_storage(self, duration_ms: int) -> None:
+        self._unreadable_ms = duration_ms
+
+    def is_dead(self) -> bool:
+        return not self._coordinator.alive
+
+
+class _LinkTarget:
+    """All connections of one pair of ends, present and future, seen from either end."""
+
+    def __init__(
+        self, world: SimulatedWorld, sender: str, receiver: str, from_receiver: bool = False
+    ) -> None:
+        self._world = world
+        self._pair = (sender, receiver)
+        self._from_receiver = from_receiver
+        self._impairment: Impairment | None = None
+
+    @property
+    def description(self) -> str:
+        sender, receiver = self._pair
+        return f"{receiver} ← {sender}" if self._from_receiver else f"{sender} → {receiver}"
+
+    def impair(self, impairment: Impairment) -> None:
+        direction = _FLIPPED[impairment.direction] if self._from_receiver else impairment.direction
+        self._impairment = Impairment(
+            impairment.kind,
+            direction,
+            impairment.latency_ms,
+            impairment.jitter_ms,
+            impairment.bytes_per_second,
+        )
+        self._world.disturbances.add(self._pair, self._impairment)
+
+    def is_impaired(self) -> bool:
+        return self._impairment is not None and self._world.disturbances.holds(self._pair, self._impairment)
+
+    def heal(self) -> None:
+        impairment, self._impairment = self._impairment, None
+        if impairment is not None:
+            self._world.disturbances.remove(self._pair, impairment)
+
+
+class SimulatedTargets:
+    """Hands out targets; implements ``barrier_tck.faults.targets.Targets``."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        """Expose a world."""
+        self._world = world
+
+    def executor_of(self, subtask: str) -> _ExecutorTarget | None:
+        """Return the executor that hosts a subtask now."""
+        process = self._world.live(subtask)
+        return _ExecutorTarget(self._world, process.executor) if process is not None else None
+
+    def worker_of(self, subtask: str) -> _WorkerTarget | None:
+        """Return the process of a subtask."""
+        process = self._world.live(subtask)
+        return _WorkerTarget(self._world, process) if process is not None else None
+
+    def host_of(self, subtask: str) -> _ExecutorTarget | None:
+        """Return the host of a subtask now."""
+        process = self._world.live(subtask)
+        return _ExecutorTarget(self._world, process.executor, True) if process is not None else None
+
+    def local_copies_of(self, subtask: str) -> LocalCopies | None:
+        """Return the copies of a subtask on the hosts' disks, with local recovery on."""
+        world, parsed = self._world, SubtaskId.parse(subtask)
+        if not world.config.local_recovery:
+            return None
+        hosts, directory = world.hosts.hosts, directory_of(parsed)
+
+        def refuse() -> None:
+            for host in hosts:
+                host.local.full_for[directory] = None
+
+        return LocalCopies(
+            parsed,
+            {host.name: host.local.inner for host in hosts},
+            refuse,
+            lambda: all(directory in host.local.full_for for host in hosts),
+        )
+
+    def primary_of(self, subtask: str) -> PrimaryCopies | None:
+        """Return a subtask's part of the latest completed checkpoint."""
+        world = self._world
+        files, failures = world.disk.host(), world.primary_failures
+        root = world.config.storage_root
+        return PrimaryCopies(
+            SubtaskId.parse(subtask),
+            FileCheckpointStorage(files, world.graph.name, root),
+            files,
+            root,
+            lambda checkpoints: failures.refuse(subtask, checkpoints) if failures is not None else None,
+            lambda: failures is not None and failures.refuses(subtask),
+        )
+
+    def coordinator(self) -> _CoordinatorTarget | None:
+        """Return the coordinator, if it lives."""
+        return _CoordinatorTarget(self._world) if self._world.coordinator.alive else None
+
+    def link(self, sender: str, receiver: str) -> _LinkTarget | None:
+        """Return the connections of two subtasks, or of a subtask and the coordinator; None without a channel."""
+        exists = receiver == COORDINATOR or (sender, receiver) in self._channels()
+        return _LinkTarget(self._world, sender, receiver) if exists else None
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> Sequence[_LinkTarget] | None:
+        """Return the connections between a subtask's executor and its peers; None if the subtask is not there."""
+        process = self._world.live(subtask)
+        if process is None:
+            return None
+        inside = self._hosted_by([process.executor])
+        links = [] if peers is Peers.COORDINATOR else self._data_links(inside)
+        return links if peers is Peers.EXECUTORS else links + self._control_links(inside)
+
+    def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[_LinkTarget] | None:
+        """Return the connections between the executors of some subtasks and everybody else."""
+        processes = [self._world.live(subtask) for subtask in subtasks]
+        executors = [process.executor for process in processes if process is not None]
+        if len(executors) < len(processes):
+            return None
+        inside = self._hosted_by(executors)
+        return self._data_links(inside) + self._control_links(inside)
+
+    def _channels(self) -> list[tuple[str, str]]:
+        return [(str(channel.sender), str(channel.receiver)) for channel in self._world.graph.channels]
+
+    def _hosted_by(self, executors: Sequence[SimulatedExecutor]) -> list[str]:
+        """Return the subtasks that run on any of the executors, upstream first."""
+        found = []
+        for subtask in map(str, self._world.graph.subtasks):
+            process = self._world.processes.get(SubtaskId.parse(subtask))
+            if process is not None and any(process.executor is executor for executor in executors):
+                found.append(subtask)
+        return found
+
+    def _data_links(self, inside: Sequence[str]) -> list[_LinkTarget]:
+        return [
+            _LinkTarget(self._world, sender, receiver, from_receiver=receiver in inside)
+            for sender, receiver in self._channels()
+            if (sender in inside) != (receiver in inside)
+        ]
+
+    def _control_links(self, inside: Sequence[str]) -> list[_LinkTarget]:
+        return [_LinkTarget(self._world, subtask, COORDINATOR) for subtask in inside]

@@ -1,0 +1,429 @@
+"""Simulated processes: a subtask with its mailbox and input gate, and the background tasks it started.
+
+A subtask does one thing a step: take a coordinator message, read one element of a channel that is not held
+back, or emit one batch of its source. Which of these comes next is the scheduler's choice, drawn from a named
+stream. A process that is killed does nothing more, wherever it stands: a kill in the middle of a step unwinds
+the step with ``ProcessKilled``.
+
+A process that is paused stands still wherever it is, in the middle of a step too: the world then goes on within
+that step. What arrives meanwhile waits. When it goes on it first does what it was about to do; that it was cancelled,
+or that its coordinator is gone, it learns up to ``NEWS_MS_MAX`` later.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
+from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
+from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Payload, ProtocolPoint
+from barrier_tck.reference_impl.runtime.state_copies import failure_of
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
+    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+
+STEP_MS_MAX = 1.0
+"""Processing one element takes up to this long."""
+NEWS_MS_MAX = 4.0
+"""A process that goes on after a pause learns so late, at most, what its other threads have to tell."""
+NEVER = math.inf
+"""When the next step of a process comes that expects none."""
+_POLL, _MESSAGE = -1, -2
+"""What a step can be besides reading a channel."""
+
+
+class ProcessKilled(BaseException):
+    """Unwinds the step of a process that was killed in the middle of it."""
+
+
+class WorldCrashed(BaseException):
+    """Carries an error of the world through a step that stood still within which it happened: not the step's own."""
+
+    def __init__(self, error: Exception) -> None:
+        """Carry an error."""
+        super().__init__(str(error))
+        self.error = error
+
+
+def _tell(news: Callable[[], None]) -> None:
+    news()
+
+
+class Background:
+    """Runs asynchronous parts of one process in virtual time; outcomes return in a later step."""
+
+    def __init__(self, world: SimulatedWorld, owner: Any, duration_ms_max: float) -> None:
+        """Tasks take up to ``duration_ms_max``; they die with their owner."""
+        self._world = world
+        self._owner = owner
+        self._duration_ms_max = duration_ms_max
+
+    def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
+        """Run a task later, and report its outcome later still."""
+        world = self._world
+        delay = world.storage_random.random() * self._duration_ms_max
+        world.scheduler.at(world.scheduler.now + delay, self._run, (task, on_done))
+
+    def _run(self, job: tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]) -> None:
+        if not self._owner.alive:
+            return
+        if self._owner.frozen:
+            self._owner.defer(self._run, job)
+            return
+        task, on_done = job
+        world = self._world
+        world.trace.add((world.scheduler.now, self._owner.name, "background", None))
+        result, error = None, None
+        try:
+            result = task()
+        except Exception as problem:  # noqa: BLE001 - the owner's driver decides what an error means
+            error = problem
+        delay = world.storage_random.random() * world.latency_ms
+        world.scheduler.at(world.scheduler.now + delay, self._report, (on_done, result, error))
+
+    def _report(self, outcome: tuple[Callable[..., None], Any, BaseException | None]) -> None:
+        if self._owner.frozen:
+            self._owner.defer(self._report, outcome)
+        elif self._owner.alive:
+            on_done, result, error = outcome
+            self._owner.guarded(on_done, result, error)
+
+
+class SimulatedExecutor:
+    """A process with slots on a host. Losing it kills every subtask on it; the host's disk stays."""
+
+    def __init__(self, number: int, files: SimulatedFileSystem, host: SimulatedHost) -> None:
+        """Start with nothing on it; ``files`` is the storage that all hosts share, as this host writes to it."""
+        self.number = number
+        self.files = files
+        self.host = host
+        self.subtasks: list[SimulatedSubtask] = []
+        self.alive = True
+        self.paused = False
+
+
+class SimulatedSubtask:
+    """The process of one subtask of one attempt; also its probe, its output port and its coordinator link."""
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        subtask: SubtaskId,
+        attempt: int,
+        executor: SimulatedExecutor,
+        coordinator: SimulatedCoordinator,
+        choices: random.Random,
+    ) -> None:
+        """Start without a driver; ``attach`` gives it one."""
+        self.world = world
+        self.subtask = subtask
+        self.text = str(subtask)
+        self.attempt = attempt
+        self.name = f"{subtask}#{attempt}"
+        self.executor = executor
+        self.coordinator = coordinator
+        """The coordinator that deployed it."""
+        self.alive = True
+        self.runs = False
+        """Whether it takes steps: it lives, it is open, and it is not frozen."""
+        self.paused = False
+        self.frozen = False
+        """Whether it is paused, or still stands in a step in which it was."""
+        self.watched = False
+        self.last_heard = 0.0
+        """For failure detection (``barrier_tck.harness.reference.simulated.silence``)."""
+        self.inputs: list[DataChannel] = []
+        self.outputs: list[DataChannel] = []
+        self.full_outputs = 0
+        """How many of them are full: until there is none, nothing is read and no source is polled."""
+        self.mailbox: deque[Any] = deque()
+        self.background = Background(world, self, world.plan.checkpoints.async_ms_max)
+        self.driver: SubtaskDriver | None = None
+        self.opened = False
+        self.from_coordinator: Link | None = None
+        self.to_coordinator: Link | None = None
+        self._choices = choices
+        self._draw = choices.random
+        self._scheduler = world.scheduler
+        self._note = world.trace.add
+        self.due = NEVER
+        """When its next step comes (virtual ms)."""
+        self._standing = False
+        """Whether it stands still in the middle of a step."""
+        self._deferred: list[tuple[Callable[..., None], Any]] = []
+        self._news: list[Callable[[], None]] = []
+        self._poll_at = 0.0
+        self._processed_nothing = True
+
+    # --- ports ----------------------------------------------------------------------------------------------
+
+    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+        """Probe: tell the world, and die here if that killed this process."""
+        if point is RECORDS_PROCESSED:
+            if not (self._processed_nothing or self.world.records_watched):
+                return  # by far the most frequent point, and nobody waits for it
+            self._processed_nothing = False
+        elif id(point) not in self.world.watched:
+            return  # nothing can strike here
+        self.world.point_reached(point, self.text, self.attempt, checkpoint)
+        if self.paused and self.alive:
+            self._stand_still()
+        if not self.alive:
+            raise ProcessKilled
+
+    def send_data(self, channel: int, payload: Payload) -> None:
+        """Output port: append a batch."""
+        self.outputs[channel].send(True, payload)
+
+    def send_control(self, channel: int, element: ChannelControl) -> None:
+        """Output port: append a control element."""
+        self.outputs[channel].send(False, element)
+
+    def send(self, message: Any) -> None:
+        """Coordinator link."""
+        assert self.to_coordinator is not None
+        self.to_coordinator.send(message)
+
+    def buffered_bytes(self) -> int:
+        """Estimate the bytes that wait in held channels: the row plane counts elements of 64 bytes."""
+        if self.driver is None:
+            return 0
+        now = self._scheduler.now
+        return sum(
+            64 * sum(1 for arrival, _, _ in channel.queue if arrival <= now)
+            for channel, held in zip(self.inputs, self.driver.blocked, strict=True)
+            if held
+        )
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    def attach(self, driver: SubtaskDriver) -> None:
+        """Give the process its driver and schedule its opening."""
+        self.driver = driver
+        scheduler = self.world.scheduler
+        scheduler.at(scheduler.now + self._choices.random() * self.world.latency_ms, self._open)
+
+    def _open(self, _: Any) -> None:
+        if not self.alive or self.driver is None:
+            return
+        if self.frozen:
+            self.defer(self._open, None)
+            return
+        self._trace("open")
+        self.guarded(self._open_connected)
+        self.opened = True
+        self.runs = self.alive
+        self.wake()
+
+    def _open_connected(self) -> None:
+        assert self.driver is not None
+        if self.world.is_cut(self, None):
+            self.leave()  # it cannot register; the coordinator hears nothing of it
+            return
+        for channel in self.outputs:
+            if channel.broken or self.world.is_cut(self, channel.receiver):
+                raise ChannelBroken(f"{channel.name}: nobody answers")
+        self.driver.open()
+
+    def receive(self, message: Any) -> None:
+        """Take a message of the coordinator into the mailbox; a cancellation acts at once."""
+        if not self.alive:
+            return
+        if isinstance(message, CancelSubtask):
+            self.hear("cancelled", self.leave)
+            return
+        self.mailbox.append(message)
+        self.wake()
+
+    def hear(self, what: str, action: Callable[[], None]) -> None:
+        """Act at once on what another thread of the process has to tell, or some time after it goes on."""
+        if not self.alive:
+            return
+        if self.frozen:
+            self._news.append(lambda: self.hear(what, action))
+            return
+        self._trace(what)
+        action()
+
+    def orphan(self) -> None:
+        """Notice that the control connection has ended, and leave."""
+        self.hear("orphaned", self.leave)
+
+    def channel_ended(self, channel: DataChannel) -> None:
+        """Notice that an input channel, or one that this process waits to send on, has ended; fail of it."""
+        self._die_of(ChannelBroken(f"{channel.name}: the connection is broken"))
+
+    def kill(self) -> None:
+        """Die at once, releasing nothing."""
+        self.alive = self.runs = False
+
+    def pause(self) -> None:
+        """Stand still from now on; what is in the middle of a step stands there."""
+        self._trace("paused")
+        self.paused = self.frozen = True
+        self.runs = False
+        self.world.heartbeats.watch(self)
+
+    def resume(self) -> None:
+        """Go on."""
+        if self.paused:
+            self._trace("resumed")
+            self.paused = False
+            if not self._standing:
+                self._thaw()
+
+    def defer(self, action: Callable[..., None], argument: Any) -> None:
+        """Do something once this process goes on."""
+        self._deferred.append((action, argument))
+
+    def _stand_still(self) -> None:
+        """Let the world go on until this process does; ends it if the run is over before."""
+        self._standing = True
+        try:
+            in_time = self._scheduler.run_while(lambda: self.paused and self.alive)
+        except Exception as error:
+            raise WorldCrashed(error) from error
+        self._standing = False
+        if not in_time:
+            self.kill()
+        elif self.alive:
+            self._thaw()
+
+    def _thaw(self) -> None:
+        self.frozen = False
+        self.runs = self.alive and self.opened
+        deferred, self._deferred = self._deferred, []
+        for action, argument in deferred:
+            self._scheduler.at(self._scheduler.now, action, argument)
+        news, self._news = self._news, []
+        for tell in news:
+            delay = self._draw() * NEWS_MS_MAX
+            self._scheduler.at(self._scheduler.now + delay, _tell, tell)
+        self.wake()
+
+    def leave(self) -> None:
+        """Leave in order: close the driver, then be gone; what runs in the background may still report."""
+        if not self.alive or self.driver is None:
+            return
+        try:
+            self.driver.close()
+        finally:
+            self.alive = self.runs = False
+            self.world.stop_if_over()
+
+    def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Run a piece of the process; an error fails the subtask, a kill ends it silently."""
+        try:
+            action(*arguments)
+        except ProcessKilled:
+            return
+        except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+            self._die_of(error)
+
+    def _die_of(self, error: Exception) -> None:
+        self._trace("failed", repr(error))
+        self.world.note_failure(self.name, error)
+        assert self.driver is not None, "only a driver's own step can fail"
+        self.send(replace(failure_of(self.driver.deployment, error), reason=repr(error)))
+        self.leave()
+
+    # --- steps ----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Make sure that a step comes if there is anything to do."""
+        self.expect(self._scheduler.now)
+
+    def expect(self, time_ms: float) -> None:
+        """Make sure that a step comes soon after a time at which there may be something to do."""
+        if self.runs and self.due > time_ms + STEP_MS_MAX:
+            self.due = due = time_ms + self._draw() * STEP_MS_MAX
+            self._scheduler.at(due, self._step, due)
+
+    def _step(self, due: float) -> None:
+        """Do one thing. Written flat: thousands of schedules a minute pass through here."""
+        if due != self.due:
+            return  # an earlier step was called for since
+        self.due = NEVER
+        driver = self.driver
+        if not self.runs or driver is None:
+            return
+        now = self._scheduler.now
+        choices = self._enabled(driver, now)
+        if choices:
+            choice = choices[int(self._draw() * len(choices))] if len(choices) > 1 else choices[0]
+            try:
+                if choice >= 0:
+                    is_data, element = self.inputs[choice].take()
+                    if is_data:
+                        self._note((now, self.name, "data", choice))
+                        driver.on_data(choice, element)
+                    else:
+                        self._note((now, self.name, "control", (choice, element)))
+                        driver.on_control(choice, element)
+                elif choice == _POLL:
+                    self._note((now, self.name, "poll", None))
+                    wait_ms = driver.poll_source()
+                    if wait_ms:
+                        self._poll_at = self._scheduler.now + wait_ms
+                else:
+                    message = self.mailbox.popleft()
+                    self._note((now, self.name, "message", message))
+                    driver.on_message(message)
+                    if isinstance(message, FinishSubtask):
+                        self.leave()
+            except ProcessKilled:
+                return
+            except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+                self._die_of(error)
+        if self.runs:
+            self._expect_next(driver)
+
+    def _enabled(self, driver: SubtaskDriver, now: float) -> list[int]:
+        """List what may come next: a channel number, ``_POLL``, or ``_MESSAGE``."""
+        choices = [_MESSAGE] if self.mailbox else []
+        if self.full_outputs:
+            return choices
+        if not driver.exhausted:
+            if now >= self._poll_at:
+                choices.append(_POLL)
+            return choices
+        blocked = driver.blocked
+        for number, channel in enumerate(self.inputs):
+            queue = channel.queue
+            if queue and queue[0][0] <= now and not blocked[number]:
+                choices.append(number)
+        return choices
+
+    def _expect_next(self, driver: SubtaskDriver) -> None:
+        """Expect the earliest of what ``_enabled`` would list, now or later."""
+        now = self._scheduler.now
+        if self.mailbox:
+            self.expect(now)
+            return
+        if self.full_outputs:
+            return  # the receiver that makes room wakes the process
+        if not driver.exhausted:
+            self.expect(max(now, self._poll_at))
+            return
+        earliest = NEVER
+        blocked = driver.blocked
+        for number, channel in enumerate(self.inputs):
+            queue = channel.queue
+            if queue and queue[0][0] < earliest and not blocked[number]:
+                earliest = queue[0][0]
+        if earliest < NEVER:
+            self.expect(max(now, earliest))
+
+    def _trace(self, step: str, details: Any = None) -> None:
+        self.world.trace.add((self.world.scheduler.now, self.name, step, details))

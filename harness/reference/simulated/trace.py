@@ -1,0 +1,60 @@
+"""The trace: the scheduler's steps, one line each. Two runs of one plan have the same.
+
+A line has the columns time (virtual ms), actor, step, details. Lines are rendered late, and messages briefly: by
+their kind, checkpoint and subtask, which is what one searches for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, StateRestored
+
+
+class Trace:
+    """Collects steps."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._steps: list[tuple[float, str, str, Any]] = []
+        self.add = self._steps.append
+
+    def lines(self) -> tuple[str, ...]:
+        """Return every step as ``time actor step details``."""
+        return tuple(
+            [
+                f"{time:10.3f} {actor} {step}"
+                if details is None
+                else f"{time:10.3f} {actor} {step} {details if type(details) is int else _brief(details)}"
+                for time, actor, step, details in self._steps
+            ]
+        )
+
+
+def repeatable(message: Any) -> Any:
+    """Return a message without what a backend whose files do not repeat makes of it."""
+    if isinstance(message, StateRestored):
+        return replace(message, files=())
+    if not isinstance(message, AcknowledgeCheckpoint):
+        return message
+    operators = tuple(replace(part, handles=()) for part in message.snapshot.operators)
+    return replace(
+        message,
+        snapshot=replace(message.snapshot, operators=operators),
+        metrics=replace(message.metrics, bytes_written=0, local=None),
+    )
+
+
+def _brief(details: Any) -> str:
+    kind = type(details)
+    if kind is tuple:
+        return " ".join([_brief(part) for part in details])
+    if details is None or kind is int or kind is str or kind is bool:
+        return str(details)
+    text = kind.__name__
+    checkpoint, subtask = getattr(details, "checkpoint", None), getattr(details, "subtask", None)
+    if checkpoint is not None:
+        text = f"{text} {checkpoint}"
+    return text if subtask is None else f"{text} {subtask}"

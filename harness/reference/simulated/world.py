@@ -1,0 +1,404 @@
+"""The simulated world: executors, a coordinator, channels and storage in one process and one virtual time.
+
+It supplies the runtime's ports and exposes what can be hit. The same plan gives the same trace: all choices are
+drawn from named streams of the plan's seed, ties are broken by order of scheduling, and no set is iterated.
+
+What is simulated and how it differs from Spark: an executor that is lost is replaced at once; a failure is
+noticed after a message latency; a cancelled process lives on until the cancellation reaches it, so that two
+attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way. What is
+deployed on a paused executor waits there. The coordinator hears zombies and must tell them by their attempt; on
+Spark their connections are closed. A subtask that hears nothing of its coordinator lives on until its connection
+heals and breaks; on Spark it ends itself after a while.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from barrier_tck.faults.vocabulary import COORDINATOR
+from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
+from barrier_tck.harness.reference.simulated.disturbances import Disturbances
+from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
+from barrier_tck.harness.reference.simulated.hosts import SimulatedHosts, place, planned_failures
+from barrier_tck.harness.reference.simulated.network import DataChannel, Link
+from barrier_tck.harness.reference.simulated.randomness import stream
+from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.harness.reference.simulated.silence import Heartbeats
+from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
+from barrier_tck.harness.reference.simulated.subtask_processes import (
+    SimulatedExecutor,
+    SimulatedSubtask,
+    WorldCrashed,
+)
+from barrier_tck.harness.reference.simulated.trace import Trace, repeatable
+from barrier_tck.harness.system.system_under_test import NemesisHooks
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorObserver
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, ProtocolPoint
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
+from barrier_tck.reference_impl.state.backend import StateCapability
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+_FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
+COORDINATOR_RESTART_MS = 15.0
+"""A crashed coordinator is started again after this long."""
+
+
+class SimulatedWorld:
+    """Runs one plan's job to its end."""
+
+    def __init__(
+        self,
+        plan: TrialPlan,
+        graph: JobGraph,
+        config: JobConfig,
+        plane: DataPlane,
+        components: Components,
+        observer: CoordinatorObserver,
+        nemesis: NemesisHooks,
+    ) -> None:
+        """Set up executors and storage; ``run`` starts the coordinator."""
+        self.plan = plan
+        self.graph = graph
+        self.config = config
+        self.plane = plane
+        self.components = components
+        self.observer = observer
+        self.nemesis = nemesis
+        self.scheduler = Scheduler()
+        self.trace = Trace()
+        self.latency_ms = float(plan.network.latency_ms_max)
+        self.network_random = stream(plan.seed, "network")
+        self.storage_random = stream(plan.seed, "storage")
+        self._choices = stream(plan.seed, "choices")
+        self.disk = SimulatedDisk()
+        self.primary_failures = planned_failures(plan)
+        """Which writes of primaries fail; None if the plan has no such fault."""
+        self.disturbances = Disturbances(self)
+        self.heartbeats = Heartbeats(self)
+        self._executors_started = plan.topology.executors
+        self.processes: dict[SubtaskId, SimulatedSubtask] = {}
+        self._everyone: list[SimulatedSubtask] = []
+        """Every process that may still live, zombies included."""
+        self.coordinators = 0
+        self._readable_at = 0.0  # when storage answers the coordinator's reads again
+        self.failures: list[str] = []
+        watched = [point for point, _ in nemesis.watched_points()]
+        # By identity: hashing an enum member costs more than all the rest of passing a point.
+        self.watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
+        self.records_watched = FaultPoint.RECORDS_PROCESSED in watched
+        capabilities = components.state_backend().capabilities
+        self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
+        self._working = (
+            tempfile.TemporaryDirectory(prefix="barrier-tck-world-")
+            if StateCapability.LOCAL_FILES in capabilities
+            else None
+        )
+        self.hosts = SimulatedHosts(
+            plan.topology.executors, self._working.name if self._working is not None else None
+        )
+        self.executors = [
+            SimulatedExecutor(number, self.disk.host(), host) for number, host in enumerate(self.hosts.hosts)
+        ]
+        self._killed: list[SimulatedSubtask] = []
+        self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
+        """What refers to the world or to its neighbours and back: processes, past and present, and targets."""
+        self._over = False
+        """Whether the job has ended."""
+        self._ran = False
+        """Whether any attempt came to run."""
+        self._armed_ms: float | None = None
+        """When the nemesis is called next."""
+        self.first_record_ms: dict[int, float] = {}
+        """Attempt -> when its first batch was processed."""
+        self._driver_type = components.subtask_driver or SubtaskDriver
+        self.coordinator = self._new_coordinator()
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Run until the job ended and its processes left; False if the bound came first."""
+        targets = SimulatedTargets(self)
+        self._in_rings.append(targets)
+        self.nemesis.bind(targets, self.scheduler.now_ms)
+        self.scheduler.at(0.0, self._start, self.coordinator)
+        try:
+            return self.scheduler.run(float(self.plan.limits.virtual_ms))
+        except WorldCrashed as crash:
+            raise crash.error from None
+
+    def release(self) -> None:
+        """Release what the processes hold: files outside the simulation, and each other.
+
+        Call it last: it does what killed processes would no longer do, and no process is left afterwards. As
+        nothing refers in a ring any more, the world's memory goes with its last reference, without the garbage
+        collector: that took a fifth of a trial. Twice is harmless.
+        """
+        if self._working is not None:
+            for process in (*self._killed, *self._everyone):
+                if process.driver is not None:
+                    process.driver.close()
+            self._working.cleanup()
+        for part in self._in_rings:
+            vars(part).clear()
+        self._in_rings.clear()
+        self.scheduler.clear()
+
+    def traced(self, message: Any) -> Any:
+        """Return a message as the trace shows it: without what differs between two runs of one plan."""
+        return message if self._files_repeat else repeatable(message)
+
+    def stop_if_over(self) -> None:
+        """End the run if the job has ended and its last process has left."""
+        coordinator = self.coordinator
+        if coordinator.alive and coordinator.driver.ended:
+            self.scheduler.stopped = not [process for process in self._everyone if process.alive]
+            if not self._over:
+                # No fault strikes any more, and whoever was stopped or cut off may leave.
+                self._over = True
+                self.scheduler.at(self.scheduler.now, self._heal_all)
+
+    def _heal_all(self, _: Any) -> None:
+        self.nemesis.heal_all()
+
+    def _start(self, coordinator: SimulatedCoordinator) -> None:
+        now = self.scheduler.now
+        self.trace.add((now, coordinator.name, "start", None))
+        if now < self._readable_at:
+            coordinator.files.hide(True)
+            self.scheduler.at(self._readable_at, coordinator.files.hide, False)
+        try:
+            coordinator.guarded(coordinator.driver.start)
+        except StorageError as error:
+            self.trace.add((now, coordinator.name, "failed", repr(error)))
+            coordinator.alive = False
+            self._restart_coordinator(now + COORDINATOR_RESTART_MS)  # as its supervisor would
+
+    def _new_coordinator(self) -> SimulatedCoordinator:
+        self.coordinators += 1
+        coordinator = SimulatedCoordinator(self, self.coordinators)
+        self._in_rings.append(coordinator)
+        return coordinator
+
+    def note_failure(self, name: str, error: Exception) -> None:
+        """Keep what a process died of, for the record."""
+        self.failures.append(f"{name}: {error!r}")
+
+    # --- deployment -----------------------------------------------------------------------------------------
+
+    def deploy(
+        self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
+    ) -> None:
+        """Start every subtask of an attempt."""
+        network, scheduler = self.plan.network, self.scheduler
+        processes: dict[SubtaskId, SimulatedSubtask] = {}
+        for subtask, executor in place(self, attempt, restore).items():
+            process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, self._choices)
+            process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
+            process.to_coordinator = Link(
+                scheduler, self.network_random, self.latency_ms, coordinator.receive
+            )
+            executor.subtasks.append(process)
+            processes[subtask] = process
+            self._in_rings.append(process)
+        for number, identity in enumerate(self.graph.channels):
+            slow = network.slow_factor if number == network.slow_channel else 1
+            channel = DataChannel(
+                str(identity),
+                scheduler,
+                self.network_random,
+                self.latency_ms * slow,
+                network.channel_capacity,
+            )
+            channel.sender, channel.receiver = processes[identity.sender], processes[identity.receiver]
+            channel.number = len(channel.receiver.inputs)
+            channel.receiver.inputs.append(channel)
+            channel.sender.outputs.append(channel)
+        self.processes = processes
+        self._everyone = [process for process in self._everyone if process.alive]
+        self._everyone.extend(processes.values())
+        for process in processes.values():
+            self.disturbances.disturb_new(process)
+            if process.executor.paused:
+                process.pause()
+        for subtask, process in processes.items():
+            process.attach(self._driver_for(process, subtask, attempt, restore))
+
+    def _driver_for(
+        self, process: SimulatedSubtask, subtask: SubtaskId, attempt: int, restore: CompletedCheckpoint | None
+    ) -> SubtaskDriver:
+        deployment = SubtaskDeployment(
+            job=self.graph.name,
+            subtask=subtask,
+            attempt=AttemptNumber(attempt),
+            config=self.config,
+            restore=restore.snapshot_of(subtask) if restore is not None else None,
+            restored_checkpoint=restore.checkpoint if restore is not None else None,
+        )
+        files: FileSystem = process.executor.files
+        if self.primary_failures is not None:
+            files = self.primary_failures.wrapped(files)
+        host = process.executor.host
+        ports = SubtaskPorts(
+            clock=self.scheduler,
+            probe=process,
+            output=process,
+            coordinator=process,
+            background=process.background,
+            storage=self.components.checkpoint_storage(files, self.graph.name, self.config.storage_root),
+            files=files,
+            buffered_bytes=process.buffered_bytes,
+            working_root=self._working.name if self._working is not None else None,
+            local_files=host.local if self.config.local_recovery else None,
+            host=host.name,
+        )
+        driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
+        return driver
+
+    # --- points and faults ----------------------------------------------------------------------------------
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+    ) -> None:
+        """Take a protocol point that a process stands at; the nemesis may strike before this returns."""
+        if point is RECORDS_PROCESSED:
+            if attempt not in self.first_record_ms:
+                self.first_record_ms[attempt] = self.scheduler.now
+        elif point is ProtocolPoint.ATTEMPT_RUNNING and not self._ran:
+            self._ran = True
+            self.nemesis.first_attempt_ran()
+            self._arm()
+        fault_point = self.watched.get(id(point))
+        if fault_point is not None:
+            self.trace.add((self.scheduler.now, subtask or "coordinator", "point", (point.value, checkpoint)))
+            self.nemesis.point_reached(fault_point, subtask, attempt)
+            self._arm()
+
+    def _arm(self) -> None:
+        """Make sure that the nemesis is called when its next fault or healing is due."""
+        due = self.nemesis.next_time_ms()
+        if due is not None and (self._armed_ms is None or due < self._armed_ms):
+            self._armed_ms = due
+            self.scheduler.at(due, self._time_reached, due)
+
+    def _time_reached(self, due: float) -> None:
+        if self._armed_ms != due:
+            return  # something else became due before
+        self._armed_ms = None
+        if not self.coordinator.driver.ended:
+            self.nemesis.time_reached(self.scheduler.now)
+            self._arm()
+
+    def live(self, subtask: str) -> SimulatedSubtask | None:
+        """Return the living process of a subtask, if there is one."""
+        process = self.processes.get(SubtaskId.parse(subtask))
+        return process if process is not None and process.alive else None
+
+    def living(self, subtask: str) -> list[SimulatedSubtask]:
+        """Return every living process of a subtask, zombies first."""
+        return [process for process in self._everyone if process.alive and process.text == subtask]
+
+    def is_cut(self, process: SimulatedSubtask, receiver: SimulatedSubtask | None) -> bool:
+        """Tell whether a process cannot connect to another now, or to the coordinator (None)."""
+        return self.disturbances.is_cut((process.text, COORDINATOR if receiver is None else receiver.text))
+
+    def kill_executor(
+        self, executor: SimulatedExecutor, lose_unsynced: bool, lose_disk: bool = False
+    ) -> None:
+        """Kill an executor and everything on it; a new one takes its place, on the same host unless that is lost."""
+        self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
+        executor.alive = False
+        host = self.hosts.replace(executor.host) if lose_disk else executor.host
+        self.executors[self.executors.index(executor)] = SimulatedExecutor(
+            self._executors_started, self.disk.host(), host
+        )
+        self._executors_started += 1
+        for process in executor.subtasks:
+            if process.alive:
+                self.kill_process(process)
+        if lose_unsynced:
+            executor.files.lose_unsynced()
+            host.local.lose_unsynced()
+
+    def kill_process(self, process: SimulatedSubtask) -> None:
+        """Kill one process; the coordinator notices after a latency, or by its silence."""
+        self.trace.add((self.scheduler.now, process.name, "killed", None))
+        process.kill()
+        if self._working is not None:
+            self._killed.append(process)
+        self.stop_if_over()
+        self._tell_through(process.to_coordinator, lambda: process.coordinator.lost(process))
+
+    def pause_executor(self, executor: SimulatedExecutor) -> None:
+        """Stop an executor and every process on it."""
+        executor.paused = True
+        for process in executor.subtasks:
+            if process.alive:
+                process.pause()
+
+    def resume_executor(self, executor: SimulatedExecutor) -> None:
+        """Let an executor and its processes go on."""
+        executor.paused = False
+        for process in executor.subtasks:
+            process.resume()
+
+    def break_control(self, process: SimulatedSubtask) -> None:
+        """End a control connection: to the coordinator the subtask is lost, and the subtask must not go on."""
+        self.trace.add((self.scheduler.now, process.name, "broken", COORDINATOR))
+        assert process.to_coordinator is not None and process.from_coordinator is not None
+        process.to_coordinator.broken = process.from_coordinator.broken = True
+        self._after_latency(lambda: process.coordinator.lost(process, "lost its control connection"))
+        self._after_latency(process.orphan)
+
+    def break_channel(self, channel: DataChannel) -> None:
+        """End a data channel: its receiver notices, and its sender when it sends or as it waits to."""
+        self.trace.add((self.scheduler.now, channel.name, "broken", None))
+        channel.broken = True
+        sender, receiver = channel.sender, channel.receiver
+        assert sender is not None and receiver is not None
+        self._after_latency(lambda: receiver.hear("disconnected", lambda: receiver.channel_ended(channel)))
+        if channel.full:
+            self._after_latency(lambda: sender.hear("disconnected", lambda: sender.channel_ended(channel)))
+
+    def crash_coordinator(self, lose_unsynced: bool, unreadable_ms: int = 0) -> None:
+        """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
+        old = self.coordinator
+        self.trace.add((self.scheduler.now, old.name, "killed", lose_unsynced))
+        old.alive = False
+        if lose_unsynced:
+            old.files.lose_unsynced()
+        for process in self.processes.values():
+            self._tell_through(process.from_coordinator, process.orphan)
+        restart_at = self.scheduler.now + COORDINATOR_RESTART_MS
+        self._readable_at = restart_at + unreadable_ms
+        self._restart_coordinator(restart_at)
+
+    def _restart_coordinator(self, at_ms: float) -> None:
+        self.coordinator = self._new_coordinator()
+        self.scheduler.at(at_ms, self._start, self.coordinator)
+
+    def _tell_through(self, link: Link | None, news: Callable[[], None]) -> None:
+        """Let the end of one side of a control connection reach the other: not through a black hole."""
+        assert link is not None
+        if link.disturbance is None:
+            self._after_latency(news)
+        else:
+            link.send(None, lambda _: news())
+
+    def _after_latency(self, action: Callable[[], None]) -> None:
+        delay = self.network_random.random() * self.latency_ms
+        self.scheduler.at(self.scheduler.now + delay, lambda _: action())
+
+    def read_only_files(self) -> SimulatedFileSystem:
+        """Return a view of the disk for final reads."""
+        return self.disk.host()

@@ -1,0 +1,1 @@
+"""The reference runtime on a Spark cluster, as a system under test."""

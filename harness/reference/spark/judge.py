@@ -1,0 +1,104 @@
+"""Judges committed output in a process with a Spark of its own, which no fault touches (SNK-1).
+
+Who judges is not what is judged: the query does not run on the cluster under test. It would cost more there, too:
+an executor that has just replaced a killed one compiles everything anew, which takes several times the query.
+Run as a module (`python -m barrier_tck.harness.reference.spark.judge`), this is the judge's process: one
+JSON object a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from barrier_tck.harness.cluster.json_lines import JsonLines
+from barrier_tck.harness.cluster.settings import import_path
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.oracle.spark_batch import judge_output
+from barrier_tck.harness.workloads.workload_names import workload_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 180.0
+"""For one judgement, the start of the judge's Spark included; some seconds are usual."""
+_END_TIMEOUT_S = 20.0
+_QUICK_START = "--quick-start"
+
+
+class SparkJudge:
+    """Starts the judge's process at once; its Spark starts while the caller does something else."""
+
+    def __init__(self, directory: Path, quick_start: bool = False) -> None:
+        """Take an existing directory for the judge's log and temporary files; its owner removes it.
+
+        With ``quick_start`` it judges small outputs in half the processor time, and large ones more slowly.
+        """
+        environment = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": str(directory)}
+        with open(directory / "judge.log", "ab") as log:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", __name__, *([_QUICK_START] if quick_start else [])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C is for the campaign, which then closes this end of the pipe.
+                start_new_session=True,
+                env=environment,
+            )
+        self.pid = popen.pid
+        self._lines = JsonLines(popen, "the judge of the output")
+
+    def judge(
+        self, workload: str, input_dir: Path, output_dir: Path, offsets: Mapping[str, int] | int
+    ) -> dict[str, Any]:
+        """Return what ``judge_output`` says of the workload's committed output.
+
+        Raises OperatingError if the judge is gone, takes longer than ``TIMEOUT_S``, or failed: no verdict then.
+        """
+        command = {
+            "do": "judge",
+            "workload": workload,
+            "input": str(input_dir.absolute()),
+            "output": str(output_dir.absolute()),
+            "offsets": offsets if isinstance(offsets, int) else dict(offsets),
+        }
+        found: dict[str, Any] = self._lines.call(command, TIMEOUT_S)["found"]
+        return found
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be asked again: not if it was killed, or did not answer in time."""
+        return self._lines.usable
+
+    def close(self) -> None:
+        """End the judge's process and its Spark; closing twice is harmless."""
+        self._lines.close(_END_TIMEOUT_S)
+
+
+def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        spec = workload_named(command["workload"]).spec
+        directories = Path(command["input"]), Path(command["output"])
+        return {"found": judge_output(spark, spec, *directories, command["offsets"])}
+    except Exception as error:  # noqa: BLE001 - whatever it is, the asking process reports it
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _serve(requests: IO[str], answers: IO[str]) -> None:
+    """Answer until the end of the input: the harness closed it, or was killed."""
+    with spark_session(None, "barrier-tck-judge", quick_start=_QUICK_START in sys.argv) as spark:
+        for line in requests:
+            print(json.dumps(_answer(spark, json.loads(line))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    # Nothing that a library prints may stand between the answers.
+    _answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(BrokenPipeError):
+        _serve(sys.stdin, _answers)

@@ -1,0 +1,318 @@
+"""The proxies of one trial on Spark: one before each data channel and one before each control connection.
+
+The runtime asks for addresses (``Routes``) and is given proxies'. A control connection has a proxy for each host and
+slot number, made once, because the coordinator's address stays; data channels get theirs when an attempt is placed,
+since receivers listen on new ports, and lose them when it is over.
+
+A *disturbance* says which connections it is about, by their ends, not which proxies: those of a later attempt are
+disturbed as soon as they exist. Proxies of an attempt that is over stay while they are disturbed, so that a zombie
+behind a partition hears of nothing before it heals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from barrier_tck.faults.targets import Impairment, ImpairmentKind, TargetGone
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
+from barrier_tck.faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
+from barrier_tck.faults.vocabulary import COORDINATOR, Direction, Peers
+from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
+from barrier_tck.reference_impl.spark.observer import SubtaskProcess
+from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
+
+_NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
+_BYTES_PER_RATE = 1_000
+"""Toxiproxy counts rates in so many bytes a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """One proxied connection, named by its ends: who connects is its client."""
+
+    name: str
+    """Of the proxy, unique on the server."""
+    listen: Address
+    client_host: str
+    server_host: str
+    """Empty: the coordinator's."""
+    attempt: int = 0
+    """0: it is there for the whole job."""
+    channel: ChannelId | None = None
+    slot: int | None = None
+    subtask: SubtaskId | None = None
+    """Control connections: the subtask that runs in the slot now."""
+
+
+Matcher = Callable[[Proxied], bool | None]
+"""Tells whether a connection is meant: True if its client is the end that was named first, False if it is the other
+end, None if it is not meant."""
+
+
+class ProxiedLink:
+    """Connections that can be disturbed together; implements ``barrier_tck.faults.targets.LinkTarget``."""
+
+    def __init__(self, network: ProxyNetwork, what: str, matches: Matcher) -> None:
+        """Take a phrase for the log, and what tells the connections."""
+        self._network = network
+        self._what = what
+        self.matches = matches
+        self.serial: int | None = None
+
+    @property
+    def description(self) -> str:
+        """Return what is disturbed, with the proxies that it runs through now."""
+        through = [f"{proxied.listen[0]}:{proxied.listen[1]}" for proxied in self._network.matching(self)]
+        return f"{self._what} (proxy {', '.join(through)})" if through else f"{self._what} (no proxy)"
+
+    def impair(self, impairment: Impairment) -> None:
+        """Disturb its connections and those that will be opened; raises TargetGone if there is none now."""
+        if not self._network.impair(self, impairment):
+            raise TargetGone(self._what)
+
+    def is_impaired(self) -> bool:
+        """Tell whether the server says so of every connection."""
+        return self._network.is_impaired(self)
+
+    def heal(self) -> None:
+        """Undo the disturbance on every connection. Harmless twice."""
+        self._network.heal(self)
+
+
+class ProxyNetwork:
+    """All proxies of one trial. Implements ``reference_impl.spark.routes.Routes``; may be used from any thread."""
+
+    def __init__(self, client: ToxiproxyClient, prefix: str, hosts: Sequence[str]) -> None:
+        """Take the server, a prefix that makes names unique on it, and the hosts on which executors may run."""
+        self._client = client
+        self._prefix = prefix
+        self._hosts = tuple(hosts)
+        self._lock = threading.RLock()
+        self._serials = itertools.count(1)
+        self._proxies: dict[str, Proxied] = {}
+        self._disturbed: dict[int, tuple[ProxiedLink, Impairment]] = {}
+        self._detours: dict[tuple[str, int], Address] = {}
+        self._attempt = 0
+
+    # --- reference_impl.spark.routes.Routes -----------------------------------------------------------------
+
+    def to_coordinator(self, address: Address, slots: int) -> Mapping[tuple[str, int], Address]:
+        """Return a proxy for each host and slot number; they are made when first asked for."""
+        with self._lock:
+            if not self._detours:
+                for host, slot in itertools.product(self._hosts, range(slots)):
+                    proxied = self._make(
+                        f"control-{host}-{slot}", address, Proxied("", address, host, "", slot=slot)
+                    )
+                    self._detours[host, slot] = proxied.listen
+            return dict(self._detours)
+
+    def to_channels(self, channels: Sequence[tuple[ChannelEnds, Address]]) -> Sequence[Address]:
+        """Make a proxy for each channel and return where they listen."""
+        with self._lock:
+            made = []
+            for ends, address in channels:
+                self._attempt = max(self._attempt, ends.attempt)
+                wanted = Proxied(
+                    "", address, ends.sender_host, ends.receiver_host, ends.attempt, channel=ends.channel
+                )
+                sender, receiver = ends.channel.sender, ends.channel.receiver
+                name = f"a{ends.attempt}-{sender.vertex}-{sender.index}-{receiver.vertex}-{receiver.index}"
+                made.append(self._make(name, address, wanted).listen)
+            return made
+
+    # --- what happens to the job ----------------------------------------------------------------------------
+
+    def placed(self, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
+        """Learn which subtask runs in which slot; disturbances of a subtask's control connection move with it."""
+        by_slot = {(where.host, where.slot): subtask for subtask, where in processes.items()}
+        with self._lock:
+            for name, proxied in list(self._proxies.items()):
+                if proxied.slot is None:
+                    continue
+                subtask = by_slot.get((proxied.client_host, proxied.slot))
+                if subtask == proxied.subtask:
+                    continue
+                moved = self._proxies[name] = replace(proxied, subtask=subtask)
+                for serial, (link, impairment) in self._disturbed.items():
+                    was, now = link.matches(proxied), link.matches(moved)
+                    if was is not None and now is None:
+                        self._undo(proxied, serial, impairment)
+                    elif was is None and now is not None:
+                        self._do(moved, serial, impairment, now)
+
+    def attempt_over(self, attempt: int) -> None:
+        """Remove the proxies of an attempt's data channels, but for those that are disturbed."""
+        with self._lock:
+            self._remove(
+                [proxied for proxied in self._proxies.values() if 0 < proxied.attempt <= attempt], even=False
+            )
+
+    def close(self) -> None:
+        """Remove every proxy, disturbed or not."""
+        with self._lock:
+            self._disturbed.clear()
+            self._remove(list(self._proxies.values()), even=True)
+            self._detours.clear()
+
+    # --- links ----------------------------------------------------------------------------------------------
+
+    def link(self, sender: str, receiver: str) -> ProxiedLink | None:
+        """Return the connection between two subtasks, or a subtask's to the coordinator; None if there is none."""
+        pair = (sender, receiver)
+        found = ProxiedLink(self, f"{sender} → {receiver}", lambda proxied: _between(proxied, pair))
+        return found if self.matching(found) else None
+
+    def links_of_hosts(self, hosts: Iterable[str], peers: Peers) -> tuple[ProxiedLink, ...]:
+        """Return the connections between some hosts and everybody else, seen from these hosts.
+
+        One link stands for all connections to other hosts, one for those to the coordinator; one that has no
+        connection now is left out.
+        """
+        ours = tuple(sorted(set(hosts)))
+        others = [] if peers is Peers.COORDINATOR else [host for host in self._hosts if host not in ours]
+        name = f"executor{'s' * (len(ours) > 1)} on {', '.join(ours)}"
+        links = [_host_link(self, f"{name} ↔ other executors", ours, tuple(others))]
+        if peers is not Peers.EXECUTORS:
+            links.append(_host_link(self, f"{name} ↔ {COORDINATOR}", ours, ("",)))
+        return tuple(link for link in links if self.matching(link))
+
+    def matching(self, link: ProxiedLink) -> tuple[Proxied, ...]:
+        """Return the connections of the current attempt that a link is about."""
+        with self._lock:
+            return tuple(
+                proxied
+                for proxied in self._proxies.values()
+                if proxied.attempt in (0, self._attempt) and link.matches(proxied) is not None
+            )
+
+    def impair(self, link: ProxiedLink, impairment: Impairment) -> bool:
+        """Put a disturbance in force; returns False if no connection of the current attempt is meant."""
+        with self._lock:
+            if not self.matching(link):
+                return False
+            self.heal(link)
+            link.serial = serial = next(self._serials)
+            self._disturbed[serial] = (link, impairment)
+            for proxied in self._proxies.values():
+                seen = link.matches(proxied)
+                if seen is not None:
+                    self._do(proxied, serial, impairment, seen)
+            return True
+
+    def is_impaired(self, link: ProxiedLink) -> bool:
+        """Ask the server whether a disturbance is in force on every connection that it is about."""
+        with self._lock:
+            serial = link.serial
+            if serial is None or serial not in self._disturbed:
+                return False
+            impairment = self._disturbed[serial][1]
+            return all(
+                self._in_force(proxied, serial, impairment, bool(link.matches(proxied)))
+                for proxied in self.matching(link)
+            )
+
+    def heal(self, link: ProxiedLink) -> None:
+        """Undo a disturbance, and remove what stayed for its sake only."""
+        with self._lock:
+            serial = link.serial
+            if serial is None or serial not in self._disturbed:
+                return
+            _, impairment = self._disturbed.pop(serial)
+            link.serial = None
+            for proxied in list(self._proxies.values()):
+                if link.matches(proxied) is not None:
+                    self._undo(proxied, serial, impairment)
+            self._remove([p for p in self._proxies.values() if 0 < p.attempt < self._attempt], even=False)
+
+    # --- the server -----------------------------------------------------------------------------------------
+
+    def _make(self, name: str, upstream: Address, wanted: Proxied) -> Proxied:
+        name = _NOT_IN_URLS.sub("_", f"{self._prefix}-{name}")
+        made = replace(wanted, name=name, listen=self._client.create(name, upstream))
+        self._proxies[name] = made
+        for serial, (link, impairment) in self._disturbed.items():
+            seen = link.matches(made)
+            if seen is not None:
+                self._do(made, serial, impairment, seen)
+        return made
+
+    def _remove(self, proxies: Sequence[Proxied], even: bool) -> None:
+        for proxied in proxies:
+            disturbed = any(link.matches(proxied) is not None for link, _ in self._disturbed.values())
+            if even or not disturbed:
+                self._client.delete(proxied.name)
+                del self._proxies[proxied.name]
+
+    def _do(self, proxied: Proxied, serial: int, impairment: Impairment, seen: bool) -> None:
+        if impairment.kind is ImpairmentKind.CUT:
+            self._client.set_enabled(proxied.name, False)
+        for toxic in toxics_of(impairment, serial, seen):
+            self._client.add_toxic(proxied.name, toxic)
+
+    def _undo(self, proxied: Proxied, serial: int, impairment: Impairment) -> None:
+        if impairment.kind is ImpairmentKind.CUT and not self._cut_by_another(proxied, serial):
+            self._client.set_enabled(proxied.name, True)
+        for toxic in toxics_of(impairment, serial, True) + toxics_of(impairment, serial, False):
+            self._client.remove_toxic(proxied.name, toxic.name)
+
+    def _cut_by_another(self, proxied: Proxied, serial: int) -> bool:
+        return any(
+            other != serial and impairment.kind is ImpairmentKind.CUT and link.matches(proxied) is not None
+            for other, (link, impairment) in self._disturbed.items()
+        )
+
+    def _in_force(self, proxied: Proxied, serial: int, impairment: Impairment, seen: bool) -> bool:
+        state = self._client.state(proxied.name)
+        wanted = [toxic.name for toxic in toxics_of(impairment, serial, seen)]
+        cut = impairment.kind is ImpairmentKind.CUT
+        return not state.enabled if cut else all(name in state.toxics for name in wanted)
+
+
+def toxics_of(impairment: Impairment, serial: int, seen_from_client: bool) -> list[Toxic]:
+    """Return the toxics that carry a disturbance out; none for a cut, which is a proxy that does not listen.
+
+    ``seen_from_client``: whether FORWARD is from the proxy's client to its server, Toxiproxy's "upstream".
+    """
+    match impairment.kind:
+        case ImpairmentKind.CUT:
+            return []
+        case ImpairmentKind.DELAY:
+            kind = "latency"
+            attributes = {"latency": impairment.latency_ms, "jitter": impairment.jitter_ms}
+        case ImpairmentKind.THROTTLE:
+            # At least one unit: rate 0 would be a hole.
+            kind, attributes = "bandwidth", {"rate": max(1, impairment.bytes_per_second // _BYTES_PER_RATE)}
+        case ImpairmentKind.BLACK_HOLE:
+            # With time 0 it is never closed, until the toxic is removed.
+            kind, attributes = "timeout", {"timeout": 0}
+    forward, backward = (UPSTREAM, DOWNSTREAM) if seen_from_client else (DOWNSTREAM, UPSTREAM)
+    streams = {
+        Direction.FORWARD: [forward],
+        Direction.BACKWARD: [backward],
+        Direction.BOTH: [UPSTREAM, DOWNSTREAM],
+    }[impairment.direction]
+    return [Toxic(kind, f"fault{serial}-{stream}", stream, attributes=attributes) for stream in streams]
+
+
+def _between(proxied: Proxied, pair: tuple[str, str]) -> bool | None:
+    if proxied.channel is not None:
+        ends = (str(proxied.channel.sender), str(proxied.channel.receiver))
+    elif proxied.subtask is not None:
+        ends = (str(proxied.subtask), COORDINATOR)
+    else:
+        return None
+    return ends == pair if ends in (pair, pair[::-1]) else None
+
+
+def _host_link(network: ProxyNetwork, what: str, ours: Sequence[str], theirs: Sequence[str]) -> ProxiedLink:
+    def matches(proxied: Proxied) -> bool | None:
+        if proxied.client_host in ours and proxied.server_host in theirs:
+            return True
+        return False if proxied.client_host in theirs and proxied.server_host in ours else None
+
+    return ProxiedLink(network, what, matches)

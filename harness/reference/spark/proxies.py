@@ -1,0 +1,89 @@
+"""The proxy server of a system on Spark: started with the first plan that disturbs connections, and not before."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+from collections.abc import Iterator, Sequence
+
+import psutil
+
+from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
+from barrier_tck.faults.toxiproxy.server import URL_VARIABLE, proxy_server
+from barrier_tck.faults.vocabulary import ChannelFault, PartitionFault
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
+from barrier_tck.harness.support.errors import EnvironmentProblem
+
+_FAMILY = "barrier-tck"
+
+
+def disturbs_connections(plan: TrialPlan) -> bool:
+    """Tell whether a plan needs proxies: without them, nothing slows its connections down."""
+    return any(isinstance(planned.fault, ChannelFault | PartitionFault) for planned in plan.faults)
+
+
+class ProxyServers:
+    """Gives each trial a network of its own on one server."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        """Take what ends the server together with the cluster."""
+        self._stack = stack
+        self._client: ToxiproxyClient | None = None
+        self._serials = itertools.count(1)
+
+    def check(self) -> None:
+        """Raise EnvironmentProblem if ``TOXIPROXY_URL`` names a server that does not answer; start nothing."""
+        if os.environ.get(URL_VARIABLE):
+            self._server()
+
+    def forget(self) -> None:
+        """Drop the server, which the stack has ended."""
+        self._client = None
+
+    @contextlib.contextmanager
+    def network(self, plan: TrialPlan, hosts: Sequence[str]) -> Iterator[ProxyNetwork | None]:
+        """Give the network of one trial, None if its plan needs none; its proxies are removed at exit.
+
+        Raises EnvironmentProblem if the server cannot be had, or is lost before the end.
+        """
+        if not disturbs_connections(plan):
+            yield None
+            return
+        made = ProxyNetwork(self._server(), f"{_own_prefix()}{next(self._serials)}", hosts)
+        try:
+            yield made
+        finally:
+            with _environment_problems():
+                made.close()
+
+    def _server(self) -> ToxiproxyClient:
+        if self._client is None:
+            with _environment_problems():
+                client = self._stack.enter_context(proxy_server())
+                _sweep(client)
+                self._client = client
+        return self._client
+
+
+@contextlib.contextmanager
+def _environment_problems() -> Iterator[None]:
+    try:
+        yield
+    except ToxiproxyProblem as problem:
+        raise EnvironmentProblem(str(problem)) from problem
+
+
+def _own_prefix() -> str:
+    return f"{_FAMILY}-{socket.gethostname()}-{os.getpid()}-"
+
+
+def _sweep(client: ToxiproxyClient) -> None:
+    """Remove what a harness of this machine that was killed left on a server that outlived it."""
+    ours = f"{_FAMILY}-{socket.gethostname()}-"
+    for name in client.names():
+        pid = name.removeprefix(ours).partition("-")[0]
+        if name.startswith(ours) and pid.isdigit() and not psutil.pid_exists(int(pid)):
+            client.delete(name)

@@ -1,0 +1,461 @@
+"""The reference runtime on a real Spark cluster, as a system under test.
+
+One local standalone cluster and one session serve all trials of a system; executors that trials kill are
+replaced by Spark before the next trial begins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
+from barrier_tck.faults.vocabulary import duration_of
+from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
+from barrier_tck.harness.cluster.local_cluster import LocalCluster
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.oracle.applicable import is_exact
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End, History, Outcome, Row, SnapshotView
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.reference.jobs import (
+    CHECKPOINTS,
+    OUTPUT,
+    build_graph,
+    channel_names,
+    job_config,
+    parquet_source,
+    subtask_names,
+)
+from barrier_tck.harness.reference.mutants import components_of
+from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
+from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
+from barrier_tck.harness.reference.spark.judge import SparkJudge
+from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
+from barrier_tck.harness.reference.spark.proxies import ProxyServers
+from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.workloads import flights
+from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
+from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    StateRestored,
+)
+from barrier_tck.reference_impl.protocol.slots import Placement
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
+from barrier_tck.reference_impl.state.backend import StateBackend
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WORKERS, CORES_PER_WORKER = 3, 3
+"""Nine slots: the standard job of five subtasks still fits when one executor is dead."""
+HEARTBEAT_TIMEOUT_MS = 4_000
+"""In trials in which processes are paused or out of reach: bounds what such a fault costs."""
+_FLIGHT_SPLITS = 8
+_EXECUTORS_TIMEOUT_S = 60.0
+_LOOK_AGAIN_MS = 20.0
+_FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
+_RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.items()}
+
+
+@dataclass(frozen=True)
+class SparkOutcome:
+    """What a trial on Spark leaves; implements ``TrialOutcome``."""
+
+    history: History
+    attempts: tuple[AttemptRecord, ...]
+    checkpoints: tuple[CheckpointRecord, ...]
+    snapshots: tuple[SnapshotRecord, ...]
+    subtasks: tuple[str, ...]
+    duration_ms: float
+    measurements: dict[str, float] = field(default_factory=dict)
+    trace: tuple[str, ...] = ()
+
+
+class _Watcher(JobObserver):
+    """Passes what the job tells on to the recorder and the nemesis, in the trial's own time."""
+
+    def __init__(self, graph: JobGraph, storage: FileCheckpointStorage, components: Components) -> None:
+        self._graph = graph
+        self._storage = storage
+        self._components = components
+        self.books = RunRecorder(self.now_ms, self._open, self._open_restored)
+        self.nemesis: NemesisHooks | None = None
+        self.runner: SparkJobRunner | None = None
+        self.epoch_ms = 0.0
+        self.kills_ms: list[float] = []
+        self.first_records_ms: dict[int, float] = {}
+        self.network: ProxyNetwork | None = None
+
+    def now_ms(self) -> float:
+        return self.runner.now_ms() - self.epoch_ms if self.runner is not None else 0.0
+
+    def note_kill(self) -> None:
+        self.kills_ms.append(self.now_ms())
+
+    def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
+        return open_checkpoint(completed, self._graph, self._storage, self._components)
+
+    def _open_restored(self, checkpoint: int) -> SnapshotView:
+        return open_restored(checkpoint, self._graph, self._storage, self._components)
+
+    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
+        self.books.attempt_started(attempt, restored_checkpoint)
+
+    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
+        self.books.subtasks_assigned(attempt, placement)
+
+    def state_restored(self, message: StateRestored) -> None:
+        self.books.state_restored(message)
+
+    def attempt_running(self, attempt: int) -> None:
+        self.books.attempt_running(attempt)
+        if self.nemesis is not None:
+            self.nemesis.first_attempt_ran()
+
+    def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
+        if self.network is not None:
+            self.network.placed(processes)
+
+    def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
+        at_ms -= self.epoch_ms
+        self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
+
+    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+        self.books.attempt_ended(attempt, outcome, reason)
+        if self.network is not None:
+            self.network.attempt_over(attempt)
+
+    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
+        self.books.checkpoint_triggered(checkpoint, attempt)
+
+    def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
+        self.books.acknowledged(message)
+
+    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
+        self.books.checkpoint_completed(completed)
+
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+        self.books.checkpoint_aborted(checkpoint, attempt, reason)
+
+    def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
+        self.books.committed(subtask, attempt, checkpoint)
+
+    def discard_failed(self, what: str, reason: str) -> None:
+        self.books.discard_failed(what, reason)
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+    ) -> None:
+        if self.nemesis is not None:
+            name = str(subtask) if subtask is not None else None
+            self.nemesis.point_reached(_FAULT_POINTS[point], name, attempt)
+
+    def job_ended(self, state: JobState, reason: str) -> None:
+        self.books.job_ended(state, reason)
+
+    def kill_to_first_record_ms(self) -> list[float]:
+        """Per kill: the time until a later attempt had processed its first batch."""
+        ended = {record.attempt: record.ended_at_ms for record in self.books.attempts()}
+        found = []
+        for kill_ms in self.kills_ms:
+            later = [
+                first
+                for attempt, first in self.first_records_ms.items()
+                if first > kill_ms and ended.get(attempt - 1, kill_ms - 1) >= kill_ms
+            ]
+            found.extend([min(later) - kill_ms] if later else [])
+        return found
+
+
+class ReferenceSpark:
+    """Runs plans on a local standalone cluster that it starts with its first trial."""
+
+    name = "reference-spark"
+    world = "spark"
+    capabilities = frozenset(
+        {
+            Capability.EXECUTOR_KILL,
+            Capability.WORKER_KILL,
+            Capability.PROTOCOL_POINTS,
+            Capability.SNAPSHOT_INSPECTION,
+            Capability.FIFO_CHANNELS,
+            Capability.HOST_LOSS,
+            Capability.PAUSE,
+            Capability.CHANNEL_FAULTS,
+            Capability.PARTITION,
+            Capability.STORAGE_FAULTS,
+            Capability.LOCAL_RECOVERY,
+        }
+    )
+
+    def __init__(
+        self,
+        config: LocalClusterConfig | None = None,
+        state_backend: Callable[[], StateBackend] | None = None,
+    ) -> None:
+        """Take the shape of the cluster; nothing is started yet.
+
+        ``state_backend`` makes a candidate's backend and must be importable on executors; None: as the plan says.
+        """
+        self._state_backend = state_backend
+        self._config = config or LocalClusterConfig(
+            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
+        )
+        self._stack = contextlib.ExitStack()
+        self._proxies = ProxyServers(self._stack)
+        self._spark: SparkSession | None = None
+        self._cluster: LocalCluster | None = None
+        self._judge: SparkJudge | None = None
+        self._prepared = False
+
+    def use_cluster(
+        self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
+    ) -> None:
+        """Give the cluster another shape, before the first trial; raises UsageError if none can have it."""
+        self._config = LocalClusterConfig(
+            workers=workers,
+            cores_per_worker=cores_per_worker,
+            memory_per_worker_mb=max(1024, executor_memory_mb),
+            executor_memory_mb=executor_memory_mb,
+            master_port=master_port,
+            quick_start=True,
+        )
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the subtasks of the plan's job, upstream first."""
+        return subtask_names(plan)
+
+    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel of the plan's job."""
+        return channel_names(plan)
+
+    def prepare(self) -> None:
+        """Start cluster, session and judge now; raises EnvironmentProblem if this machine cannot run them.
+
+        So it does if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
+        """
+        self._proxies.check()
+        self._prepared = True
+        self.session()
+
+    def session(self) -> SparkSession:
+        """Return the session on the cluster; both are started when first asked for."""
+        if self._spark is None:
+            with contextlib.ExitStack() as started:  # all of it, or nothing
+                cluster = started.enter_context(LocalCluster(self._config))
+                # If a campaign is to come, its judge gets warm, and its Spark starts beside the cluster's.
+                judge = SparkJudge(cluster.directory) if self._prepared else None
+                if judge is not None:
+                    started.enter_context(contextlib.closing(judge))
+                spark = started.enter_context(spark_session(cluster, "barrier-tck", dict(session_settings())))
+                self._stack.enter_context(started.pop_all())
+            self._spark, self._cluster, self._judge = spark, cluster, judge
+        return self._spark
+
+    def _start_judge(self, cluster: LocalCluster, quick_start: bool) -> None:
+        if self._judge is not None:
+            self._judge.close()  # it may still be computing what nobody waits for
+        self._judge = SparkJudge(cluster.directory, quick_start)
+        self._stack.enter_context(contextlib.closing(self._judge))
+
+    def close(self) -> None:
+        """Stop session and cluster. Closing twice is harmless."""
+        self._spark = None
+        self._cluster = None
+        self._judge = None
+        self._proxies.forget()
+        self._stack.close()
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SparkOutcome:
+        """Run one trial on the cluster.
+
+        Raises OperatingError if the cluster is not whole again in time: no verdict is possible then.
+        """
+        spark = self.session()
+        assert self._cluster is not None
+        self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
+        workload = workload_named(plan.workload.name)
+        if self._judge is None or not self._judge.usable:
+            # Its Spark starts while the trial runs. A generated input is small.
+            self._start_judge(self._cluster, quick_start=workload.schema is not None)
+        hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
+        with (
+            _scratch(self._cluster.directory) as scratch,
+            self._proxies.network(plan, hosts) as network,
+        ):
+            source = _input_directory(spark, workload, plan, scratch)
+            return self._run_job(spark, plan, workload, source, scratch, nemesis, network)
+
+    def _run_job(
+        self,
+        spark: SparkSession,
+        plan: TrialPlan,
+        workload: Workload,
+        source: Path,
+        scratch: Path,
+        nemesis: NemesisHooks,
+        network: ProxyNetwork | None,
+    ) -> SparkOutcome:
+        graph = build_graph(plan, workload, parquet_source(plan, workload, source))
+        root = scratch / "files"
+        root.mkdir()
+        files = LocalFileSystem(root)
+        storage = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
+        components = components_of(plan)
+        if self._state_backend is not None:
+            components = replace(components, state_backend=self._state_backend)
+        watcher = _Watcher(graph, storage, components)
+        runner = SparkJobRunner(
+            spark,
+            graph,
+            job_config(plan),
+            root,
+            components=components,
+            options=_options(plan),
+            observer=watcher,
+            routes=network,
+            watched=[
+                (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
+                for point, subtask in nemesis.watched_points()
+            ],
+        )
+        watcher.runner = runner
+        watcher.epoch_ms = watcher.books.epoch_ms = runner.now_ms()
+        assert self._cluster is not None
+        disks = JobDisks(self._cluster.directory, self._config.worker_host, graph.name, root)
+        targets = SparkTargets(
+            runner.subtask_processes,
+            watcher.note_kill,
+            disks,
+            lambda subtask: primary_of(subtask, storage, root),
+            plan.local_recovery,
+            self._cluster.local_directory,
+            network,
+        )
+        nemesis.bind(targets, watcher.now_ms)
+        watcher.nemesis, watcher.network = nemesis, network
+        with runner:
+            try:
+                end, reason, pending = _wait(runner, watcher, nemesis, plan)
+            finally:
+                nemesis.heal_all()  # before the runner closes: what is stopped cannot leave
+        disks.wipe_all()
+        duration_ms = watcher.now_ms()
+        books = watcher.books
+        if end is End.STUCK:
+            books.note("job", Outcome.INFO, {"reason": reason, "bound_ms": plan.limits.wall_s * 1000})
+        output, query = self._output(workload, plan, source, root / OUTPUT)
+        recoveries = watcher.kill_to_first_record_ms()
+        history = History(
+            operations=tuple(books.operations),
+            end=end,
+            end_reason=reason,
+            output=output,
+            checkpoints=tuple(books.views),
+            storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
+            pending=pending,
+            output_query=query,
+        )
+        return SparkOutcome(
+            history=history,
+            attempts=books.attempts(),
+            checkpoints=books.checkpoints(),
+            snapshots=tuple(books.snapshots),
+            subtasks=tuple(str(subtask) for subtask in graph.subtasks),
+            duration_ms=duration_ms,
+            measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
+        )
+
+    def _output(
+        self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
+    ) -> tuple[tuple[Row, ...] | None, dict[str, Any] | None]:
+        """Return the committed rows, or what a Spark batch query says of them.
+
+        Exact running totals are judged by Spark. Duplicates can only be explained row by row, with what was
+        restored (ALO-2), and rows without keys are few.
+        """
+        if workload.spec.stateful and is_exact(plan, workload.spec):
+            assert self._judge is not None
+            offsets = plan.workload.start_offset
+            return None, self._judge.judge(plan.workload.name, source, directory, offsets)
+        files = sorted(directory.glob("part-*"))
+        return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs of every process so far into a directory; none if the cluster never ran."""
+        for number, log in enumerate(self._cluster.log_files() if self._cluster is not None else ()):
+            target = directory / f"{number:02d}-{log.name}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, target)
+
+
+def _options(plan: TrialPlan) -> SparkOptions:
+    """Return the runtime's options: where processes fall silent on purpose, that is noticed sooner."""
+    if any(duration_of(planned.fault) is not None for planned in plan.faults):
+        return SparkOptions(
+            heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS, isolation_timeout_ms=2 * HEARTBEAT_TIMEOUT_MS
+        )
+    return SparkOptions()
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """A directory for one trial's input, checkpoints and output, below the cluster's, removed after it."""
+    directory = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
+    """Return the directory of Parquet splits, prepared or written now."""
+    if workload.schema is not None:
+        directory = scratch / "input"
+        write_splits(read_splits(workload, plan), directory, workload.schema)
+        return directory
+    directory = flights.default_directory()
+    if not flights.is_prepared(directory, _FLIGHT_SPLITS):
+        flights.prepare(spark, directory, _FLIGHT_SPLITS)
+    return directory
+
+
+def _wait(
+    runner: SparkJobRunner, watcher: _Watcher, nemesis: NemesisHooks, plan: TrialPlan
+) -> tuple[End, str, tuple[str, ...]]:
+    """Wait for the job's end or the trial's bound; meanwhile timed faults strike, and others are healed."""
+    bound_ms = plan.limits.wall_s * 1_000.0
+    while True:
+        due_ms = nemesis.next_time_ms()
+        # A fault that fires at a point meanwhile makes a healing due: look again soon.
+        next_ms = min(bound_ms, watcher.now_ms() + _LOOK_AGAIN_MS, due_ms if due_ms is not None else bound_ms)
+        ended = runner.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
+        if ended is not None:
+            end = End.FINISHED if ended.state is JobState.FINISHED else End.FAILED
+            return end, ended.reason, ()
+        if watcher.now_ms() >= bound_ms:
+            return End.STUCK, f"no end within {plan.limits.wall_s} s", runner.waiting_for()
+        if due_ms is not None and watcher.now_ms() >= due_ms:
+            nemesis.time_reached(watcher.now_ms())

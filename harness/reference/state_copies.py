@@ -1,0 +1,199 @@
+"""Copies of the reference runtime's state as fault targets: local ones on any host, and primaries (both worlds).
+
+Written on the runtime's file systems, so that the same code damages a simulated disk and a real one. A file is never
+changed in place: a local copy may be a hard link to a file that a state backend has open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from barrier_tck.faults.targets import TargetGone
+from barrier_tck.faults.vocabulary import Damage
+from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.local_recovery import (
+    MANIFEST,
+    copies_on,
+    copy_directory,
+    encode_manifest,
+    read_manifest,
+)
+from barrier_tck.reference_impl.storage.paths import join
+
+
+@dataclass
+class LocalCopies:
+    """The local copies of one subtask, on all hosts; implements ``barrier_tck.faults.targets.StateCopies``."""
+
+    subtask: SubtaskId
+    hosts: Mapping[str, FileSystem]
+    """Each host's own directory for the job."""
+    refuse: Callable[[], None]
+    """Leaves no room for further copies."""
+    refuses: Callable[[], bool]
+    _hit: list[tuple[str, LocalCopy]] = field(default_factory=list)
+
+    @property
+    def description(self) -> str:
+        """Return whose copies they are, and where they were hit."""
+        where = ", ".join(
+            f"checkpoint {copy.checkpoint} by attempt {copy.attempt} on {host}" for host, copy in self._hit
+        )
+        return f"local copies of {self.subtask}" + (f": {where}" if where else "")
+
+    def damage(self, damage: Damage) -> None:
+        """Damage every sealed copy on every host."""
+        found = [
+            (host, copy)
+            for host, files in sorted(self.hosts.items())
+            for copy in copies_on(files, [self.subtask])
+        ]
+        if not found:
+            raise TargetGone(f"no host has a local copy of {self.subtask}")
+        hit = [(host, copy) for host, copy in found if _damage_if_there(self.hosts[host], copy, damage)]
+        if not hit:
+            raise TargetGone(f"every local copy of {self.subtask} was removed before it could be damaged")
+        self._hit = hit
+
+    def is_damaged(self) -> bool:
+        """Tell whether none of the copies is intact any more."""
+        return bool(self._hit) and not any(is_intact(self.hosts[host], copy) for host, copy in self._hit)
+
+    def refuse_writes(self, checkpoints: int) -> None:
+        """Leave no room, for good."""
+        self.refuse()
+
+    def refuses_writes(self) -> bool:
+        """Tell whether there is no room."""
+        return self.refuses()
+
+
+@dataclass
+class PrimaryCopies:
+    """A subtask's part of the latest completed checkpoint; implements ``barrier_tck.faults.targets.StateCopies``."""
+
+    subtask: SubtaskId
+    storage: FileCheckpointStorage
+    files: FileSystem
+    root: str
+    """Directory of checkpoint storage."""
+    refuse: Callable[[int], None]
+    refuses: Callable[[], bool]
+    _hit: list[StateHandle] = field(default_factory=list)
+
+    @property
+    def description(self) -> str:
+        """Return whose copy it is, and which files were hit."""
+        where = ", ".join(handle.path for handle in self._hit)
+        return f"durable copy of {self.subtask}" + (f": {where}" if where else "")
+
+    def damage(self, damage: Damage) -> None:
+        """Damage the state files of the latest completed checkpoint."""
+        completed = self.storage.completed()
+        part = self.storage.load(completed[-1]).snapshot_of(self.subtask) if completed else None
+        handles = list(part.handles()) if part is not None else []
+        if not handles:
+            raise TargetGone(f"no completed checkpoint has state files of {self.subtask}")
+        self._hit = handles[-1:] if damage is Damage.PARTIAL else handles
+        for handle in self._hit:
+            _damage_file(self.files, join(self.root, handle.path), damage)
+
+    def is_damaged(self) -> bool:
+        """Tell whether none of the files can be read any more."""
+        return bool(self._hit) and not any(self._is_readable(handle) for handle in self._hit)
+
+    def refuse_writes(self, checkpoints: int) -> None:
+        """Let the subtask's writes fail for its next so many checkpoints."""
+        self.refuse(checkpoints)
+
+    def refuses_writes(self) -> bool:
+        """Tell whether they would."""
+        return self.refuses()
+
+    def _is_readable(self, handle: StateHandle) -> bool:
+        try:
+            self.storage.read(handle)
+        except OperatingError:
+            return False
+        return True
+
+
+def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
+    """Tell whether a copy is what its place says, and each of its files what its manifest says."""
+    directory = copy_directory(copy)
+    try:
+        manifest = read_manifest(files, directory)
+        if (manifest.checkpoint, manifest.attempt) != (copy.checkpoint, copy.attempt):
+            return False
+        return all(
+            metadata.checksum_of(files.read(join(directory, file.local))) == file.checksum
+            for file in manifest.files
+        )
+    except OperatingError:
+        return False
+
+
+def _damage_if_there(files: FileSystem, copy: LocalCopy, damage: Damage) -> bool:
+    """Damage a copy; False if its owner, which goes on meanwhile, removed it first: a newer one is complete."""
+    try:
+        _damage_copy(files, copy, damage)
+    except OperatingError:
+        if is_intact(files, copy):
+            raise
+        return False
+    return True
+
+
+def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
+    directory = copy_directory(copy)
+    if damage is Damage.MISSING:
+        files.delete_tree(directory)
+        return
+    manifest = read_manifest(files, directory)
+    match damage:
+        case Damage.OLDER_CHECKPOINT:
+            older = msgspec.structs.replace(manifest, checkpoint=manifest.checkpoint - 1)
+            _rewrite(files, join(directory, MANIFEST), encode_manifest(older))
+        case Damage.OLDER_ATTEMPT:
+            older = msgspec.structs.replace(manifest, attempt=manifest.attempt - 1)
+            _rewrite(files, join(directory, MANIFEST), encode_manifest(older))
+        case Damage.PARTIAL:
+            if len(manifest.files) < 2:
+                raise TargetGone(
+                    f"{directory} has {len(manifest.files)} files, so it cannot lose a part only"
+                )
+            files.delete(join(directory, manifest.files[-1].local))
+        case _:
+            for file in manifest.files:
+                _damage_file(files, join(directory, file.local), damage)
+
+
+def _damage_file(files: FileSystem, path: str, damage: Damage) -> None:
+    content = files.read(path)
+    middle = len(content) // 2
+    if not content:
+        files.delete(path)  # an empty file has no end to lose and no bit to flip
+    elif damage is Damage.TRUNCATED:
+        _rewrite(files, path, content[:middle])
+    elif damage is Damage.BIT_FLIPPED:
+        _rewrite(files, path, content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
+    else:
+        files.delete(path)
+
+
+def _rewrite(files: FileSystem, path: str, content: bytes) -> None:
+    files.delete(path)
+    stream = files.create(path)
+    try:
+        stream.write(content)
+        stream.sync()
+    finally:
+        stream.close()

@@ -1,0 +1,134 @@
+"""Strict reading of what a person wrote: JSON or TOML in, frozen values out, every mistake named.
+
+A wrong key is reported with its path and the nearest right one, a wrong value with its path and what was
+expected. Nothing is guessed, nothing is ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from barrier_tck.harness.support.errors import UsageProblem
+
+_Value = TypeVar("_Value")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the nearest known name, or the list of them if none is near."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; raises UsageProblem, with the position, if it is missing or no JSON."""
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise UsageProblem(f"{path} is no valid JSON: line {error.lineno}, {error.msg}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; raises UsageProblem, with the position, if it is missing or no TOML."""
+    try:
+        return tomllib.loads(_read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageProblem(f"{path} is no valid TOML: {error}") from error
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageProblem(f"{path} does not exist; check the path") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageProblem(f"{path} cannot be read: {error}") from error
+
+
+def convert(value: object, kind: type[_Value], source: str, path: str = "") -> _Value:
+    """Turn plain dictionaries and lists into ``kind``.
+
+    ``source`` is where they came from, for messages; ``path`` is the key path at which they stood there.
+    Raises UsageProblem for the first unknown key, wrong tag or wrong value.
+    """
+    for problem in _problems(value, inspect.type_info(kind), path):
+        raise UsageProblem(f"{source}: {problem}")
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        sentence, _, where = str(error).partition(" - at ")
+        key = where.strip("`").removeprefix("$").removeprefix(".")
+        full = ".".join(part for part in (path, key) if part) or "the top level"
+        raise UsageProblem(f"{source}: {full}: {sentence[0].lower()}{sentence[1:]}") from error
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _problems(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
+    """Find what msgspec's own message would not name well: unknown keys, tags and enum values."""
+    match kind:
+        case inspect.StructType():
+            if isinstance(value, dict):
+                yield from _struct_problems(value, kind, path)
+        case inspect.UnionType():
+            yield from _union_problems(value, kind, path)
+        case inspect.EnumType():
+            allowed = [str(member.value) for member in kind.cls]
+            if isinstance(value, str) and value not in allowed:
+                yield f"{path} is {value!r}{nearest(value, allowed)}"
+        case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
+            if isinstance(value, list):
+                for index, member in enumerate(value):
+                    yield from _problems(member, item, f"{path}[{index}]")
+        case inspect.DictType(value_type=member_kind):
+            if isinstance(value, dict):
+                for key, member in value.items():
+                    yield from _problems(member, member_kind, _join(path, str(key)))
+
+
+def _struct_problems(value: dict[str, Any], kind: inspect.StructType, path: str) -> Iterator[str]:
+    fields = {field.encode_name: field for field in kind.fields}
+    for key, member in value.items():
+        if key == kind.tag_field:
+            continue
+        if key not in fields:
+            yield f"unknown key {_join(path, key)!r}{nearest(key, fields)}"
+            return
+        yield from _problems(member, fields[key].type, _join(path, key))
+    for name, field in fields.items():
+        if field.required and name not in value:
+            yield f"the key {_join(path, name)!r} is missing"
+
+
+def _union_problems(value: object, kind: inspect.UnionType, path: str) -> Iterator[str]:
+    tagged = [member for member in kind.types if isinstance(member, inspect.StructType) and member.tag_field]
+    if tagged and isinstance(value, dict):
+        yield from _tagged_problems(value, tagged, path)
+    elif len(kind.types) == 2:  # an optional value: check it as what it is if it is there
+        for member in kind.types:
+            if not isinstance(member, inspect.NoneType) and value is not None:
+                yield from _problems(value, member, path)
+
+
+def _tagged_problems(value: dict[str, Any], tagged: Sequence[inspect.StructType], path: str) -> Iterator[str]:
+    tag_field = tagged[0].tag_field or "type"
+    by_tag = {str(member.tag): member for member in tagged}
+    tag = value.get(tag_field)
+    if not isinstance(tag, str):
+        yield f"the key {_join(path, tag_field)!r} is missing; it is one of {', '.join(by_tag)}"
+    elif tag not in by_tag:
+        yield f"{_join(path, tag_field)} is {tag!r}{nearest(tag, by_tag)}"
+    else:
+        yield from _struct_problems(value, by_tag[tag], path)

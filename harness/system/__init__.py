@@ -1,0 +1,1 @@
+"""The seam to a system under test."""

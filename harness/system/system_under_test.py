@@ -1,0 +1,139 @@
+"""The seam to a system under test. Nothing here assumes that a system has barriers or checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from barrier_tck.faults.targets import Targets
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+
+
+class Capability(StrEnum):
+    """What a system can do or show; tests and faults are gated on these, never on a system's name."""
+
+    DETERMINISTIC_REPLAY = "The same plan gives the same trace."
+    EXECUTOR_KILL = "Its executors can be killed."
+    WORKER_KILL = "The process of one subtask can be killed."
+    COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
+    PROTOCOL_POINTS = "It stops at protocol points, so that a fault can be aimed."
+    SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
+    FIFO_CHANNELS = "What one of its processes sends to another arrives in order (BAR-2)."
+    UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
+    SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be made as slow as a plan says."
+    HOST_LOSS = "A host can be lost together with its local disk."
+    PAUSE = "Its processes can be stopped for a time, and go on."
+    CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
+    LOCAL_RECOVERY = "It can keep copies of state on its hosts, and tells which copy a restore read."
+    STORAGE_FAULTS = "Copies of its state can be damaged, and writes of them refused."
+    PARTITION = "Its executors can be partitioned from each other and from the coordinator."
+
+
+class NemesisHooks(Protocol):
+    """What a deployment calls while it runs; the nemesis implements it."""
+
+    def bind(self, targets: Targets, now_ms: Callable[[], float]) -> None:
+        """Learn what can be hit. Called once, before the job starts."""
+
+    def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
+        """Called at every protocol point, while the subtask (None: the coordinator) stands still there."""
+
+    def first_attempt_ran(self) -> None:
+        """Called once, when the first attempt runs: timed faults count from then."""
+
+    def next_time_ms(self) -> float | None:
+        """Return when ``time_reached`` is to be called next, on the deployment's clock; None: not at all.
+
+        To be asked again after every other call: a fault that fires at a point is to be healed later.
+        """
+
+    def time_reached(self, now_ms: float) -> None:
+        """Called when that time has come, with the deployment's clock: timed faults strike, others are healed."""
+
+    def heal_all(self) -> None:
+        """Called at the end of every run, however it ends: undoes what was not healed. Twice is harmless."""
+
+    def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
+        """Return the (point, subtask or any) pairs that a planned fault waits for, so only these need a stop."""
+
+
+class TrialOutcome(Protocol):
+    """What a deployment leaves when it is over."""
+
+    @property
+    def history(self) -> History:
+        """Return what the oracle judges."""
+
+    @property
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        """Return the deployments of the dataflow, in order."""
+
+    @property
+    def checkpoints(self) -> tuple[CheckpointRecord, ...]:
+        """Return the checkpoints in order."""
+
+    @property
+    def snapshots(self) -> tuple[SnapshotRecord, ...]:
+        """Return the subtasks' parts of them."""
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """Return every subtask, upstream first."""
+
+    @property
+    def duration_ms(self) -> float:
+        """Return the length of the run on its own clock."""
+
+    @property
+    def trace(self) -> tuple[str, ...]:
+        """Return the scheduler's steps, one line each; empty if the system has none."""
+
+    @property
+    def measurements(self) -> dict[str, float]:
+        """Return named numbers, units in the name."""
+
+
+@runtime_checkable
+class ShowsChannels(Protocol):
+    """What a system may add: which subtasks are connected, so that faults of channels are checked before they run."""
+
+    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel that the plan's job would have."""
+
+
+@runtime_checkable
+class KeepsLogs(Protocol):
+    """What a system may add: logs of its processes, which are kept with a trial that was not valid."""
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs so far into a directory, which need not exist; raises OSError if they cannot be written."""
+
+
+class SystemUnderTest(Protocol):
+    """Deploys plans. May hold something costly (a cluster) between trials; ``close`` releases it."""
+
+    @property
+    def name(self) -> str:
+        """Return the name used on the command line."""
+
+    @property
+    def world(self) -> str:
+        """Return ``simulated`` or ``spark``."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what it can do."""
+
+    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
+        """Return the subtasks that the plan's job would have, so that a plan can be checked before it runs."""
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        """Run one trial to its end (or its bound) and clean up. ``directory`` is the trial's own."""
+
+    def close(self) -> None:
+        """Stop what was started. Closing twice is harmless."""

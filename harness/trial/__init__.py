@@ -1,0 +1,1 @@
+"""One trial: the nemesis, the run and the judgement."""

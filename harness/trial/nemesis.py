@@ -1,0 +1,275 @@
+"""The nemesis: carries out a plan's fault schedule while a deployment runs, heals it, and keeps the books.
+
+All times that it is told or asked are those of the deployment's clock, milliseconds since the trial's start. A
+timed fault is due so long after the first attempt ran; a fault that lasts is healed so long after it fired, and
+what is not healed at the end of the run is healed then.
+
+Each planned fault fires at most once. A fault that is due while its target is not there (a subtask between
+two attempts) stays due: an aimed one until the next matching occurrence, a timed one until ``RETRY_MS``
+later; the record then says why it fired late, or why it never did. A fault whose injector raises is recorded
+with the error and never tried again, so the trial becomes UNKNOWN and is not lost.
+
+On Spark, points come from several threads, so the books are kept under a lock. It is not held while
+injecting: a kill takes long, and others must not stand still for it. The simulator calls from one thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from barrier_tck.faults import packages
+from barrier_tck.faults.injectors.injection import Heal, Injection
+from barrier_tck.faults.targets import Targets
+from barrier_tck.faults.triggers import OccurrenceCounter, describe
+from barrier_tck.faults.vocabulary import After, At, Fault, ProtocolPoint, ScheduledFault, duration_of, label
+from barrier_tck.harness.record.history import Operation, Outcome
+from barrier_tck.harness.record.records import FaultRecord
+
+RETRY_MS = 10.0
+"""How long a timed fault whose target is not there waits before it looks again."""
+RETRIES_MAX = 300
+"""After so many looks a timed fault is given up as skipped."""
+
+_EARLY_MS = 0.001
+"""A deployment subtracts floats to get its time, so a fault counts as due a microsecond early."""
+
+Inject = Callable[[Fault, Targets], Injection]
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The books on one planned fault. ``done`` once it fired, failed or was given up."""
+
+    index: int
+    planned: ScheduledFault
+    counter: OccurrenceCounter | None
+    due_ms: float
+    """Timed faults: when to look next, counted from when the first attempt ran."""
+    done: bool = False
+    tries: int = 0
+    outcome: str = "not_fired"
+    target: str = ""
+    reason: str = ""
+    fired_at_ms: float | None = None
+    attempt: int | None = None
+    heal: Heal | None = None
+    """Undoes it; None before it fired, if nothing of it can be undone, and once somebody undoes it."""
+    heal_at_ms: float = 0.0
+    healed_at_ms: float | None = None
+    booked: list[tuple[float, str, Outcome]] = field(default_factory=list)
+    """(time, ``fault`` or ``heal``, outcome)"""
+
+
+class Nemesis:
+    """Implements ``harness.system.system_under_test.NemesisHooks`` for one trial; not to be used for a second."""
+
+    def __init__(self, schedule: Sequence[ScheduledFault], inject: Inject = packages.inject) -> None:
+        """Take the plan's schedule; ``inject`` is replaced in tests only."""
+        self._inject = inject
+        self._lock = threading.Lock()
+        self._targets: Targets | None = None
+        self._now_ms: Callable[[], float] = lambda: 0.0
+        self._attempt: int | None = None
+        self._entries = [_entry(index, planned) for index, planned in enumerate(schedule)]
+        self._first_ran_ms: float | None = None
+        self._over = False
+        self._lasting = [e for e in self._entries if duration_of(e.planned.fault) is not None]
+        self._timed = [entry for entry in self._entries if isinstance(entry.planned.trigger, At)]
+        self._aimed: dict[ProtocolPoint, list[_Entry]] = {}
+        for entry in self._entries:
+            if isinstance(entry.planned.trigger, After):
+                self._aimed.setdefault(entry.planned.trigger.point, []).append(entry)
+
+    # --- harness.system.system_under_test.NemesisHooks ------------------------------------------------------
+
+    def bind(self, targets: Targets, now_ms: Callable[[], float]) -> None:
+        """Learn what can be hit, and the deployment's clock (milliseconds since the trial's start)."""
+        self._targets = targets
+        self._now_ms = now_ms
+
+    def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
+        """Count the occurrence, and carry out what is due at it before the subtask goes on."""
+        self._attempt = attempt
+        waiting = self._aimed.get(point)
+        if waiting is None:  # the common case costs no lock
+            return
+        with self._lock:
+            due = [entry for entry in waiting if _passed(entry, point, subtask)]
+            _claim(due)
+        for entry in due:
+            self._carry_out(entry, attempt)
+
+    def first_attempt_ran(self) -> None:
+        """Count timed faults from now on."""
+        if self._first_ran_ms is None:
+            self._first_ran_ms = self._now_ms()
+
+    def next_time_ms(self) -> float | None:
+        """Return when the next timed fault or healing is due, None if none is; the deployment's clock."""
+        with self._lock:
+            times = [entry.heal_at_ms for entry in self._lasting if entry.heal is not None]
+            origin_ms = self._first_ran_ms
+            if origin_ms is not None:
+                times += [origin_ms + entry.due_ms for entry in self._timed if not entry.done]
+        return min(times, default=None)
+
+    def time_reached(self, now_ms: float) -> None:
+        """Heal what has lasted its time, then carry out every timed fault that is due; the deployment's clock."""
+        self._heal(lambda entry: entry.heal_at_ms <= now_ms + _EARLY_MS)
+        if self._first_ran_ms is None:
+            return
+        since_ms = now_ms - self._first_ran_ms
+        with self._lock:
+            due = [entry for entry in self._timed if not entry.done and entry.due_ms <= since_ms + _EARLY_MS]
+            _claim(due)
+        for entry in due:
+            self._carry_out(entry, self._attempt, retry_ms=since_ms + RETRY_MS)
+
+    def heal_all(self) -> None:
+        """Heal whatever still lasts, at the end of the run; a healing that fails is in the record.
+
+        A fault that fires afterwards (another thread may be in the middle of it) is healed at once.
+        """
+        with self._lock:
+            self._over = True
+        self._heal(lambda entry: True)
+
+    def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
+        """Return the (point, subtask or any) pairs that planned faults wait for, in the order of the plan."""
+        triggers = [entry.planned.trigger for entry in self._entries]
+        pairs = [(trigger.point, trigger.subtask) for trigger in triggers if isinstance(trigger, After)]
+        return tuple(dict.fromkeys(pairs))
+
+    # --- the books ------------------------------------------------------------------------------------------
+
+    def records(self) -> tuple[FaultRecord, ...]:
+        """Return what became of each planned fault, in the order of the plan."""
+        with self._lock:
+            return tuple(_record(entry) for entry in self._entries)
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Return the history's lines of process ``nemesis``, by time; their index starts at 0."""
+        with self._lock:
+            lines = [(entry, *line) for entry in self._entries for line in entry.booked]
+        lines.sort(key=lambda line: (line[1], line[0].index))
+        return tuple(
+            Operation(
+                index=index,
+                time_ms=time_ms,
+                process="nemesis",
+                operation=operation,
+                outcome=outcome,
+                value={"fault": entry.index, "label": label(entry.planned.fault), "target": entry.target},
+            )
+            for index, (entry, time_ms, operation, outcome) in enumerate(lines)
+        )
+
+    def _carry_out(self, entry: _Entry, attempt: int | None, retry_ms: float = 0.0) -> None:
+        """Inject a claimed fault and book the result; release the claim if the target was not there.
+
+        ``retry_ms`` is when a timed fault looks again; after ``RETRIES_MAX`` looks it keeps its claim.
+        """
+        entry.tries += 1
+        started_ms = self._now_ms()
+        try:
+            if self._targets is None:
+                raise RuntimeError("a point was reached before the deployment bound its targets")
+            injection = self._inject(entry.planned.fault, self._targets)
+        except Exception as error:  # noqa: BLE001 - a broken injector must not take the record with it
+            with self._lock:
+                entry.reason = f"the injector failed: {_last_line(error)}"
+                entry.booked += _booked("fault", started_ms, started_ms, Outcome.INFO)
+            return
+        with self._lock:
+            entry.outcome, entry.target, entry.reason = injection.outcome, injection.target, injection.reason
+            if injection.fired:
+                entry.fired_at_ms, entry.attempt = started_ms, attempt
+                fired_ms = self._now_ms()
+                entry.heal, entry.heal_at_ms = (
+                    injection.heal,
+                    fired_ms + (duration_of(entry.planned.fault) or 0),
+                )
+                entry.booked += _booked("fault", started_ms, fired_ms, Outcome.OK)
+                if entry.tries > 1:
+                    entry.reason = f"its target was not there before; fired at try {entry.tries}"
+            else:
+                entry.due_ms = retry_ms
+                entry.done = entry.counter is None and entry.tries >= RETRIES_MAX
+            over = self._over
+        if over:
+            self._heal(lambda entry: True)
+
+    def _heal(self, due: Callable[[_Entry], bool]) -> None:
+        """Heal the entries that last and are due, each once, in the order of the plan."""
+        with self._lock:
+            claimed: list[tuple[_Entry, Heal]] = []
+            for entry in self._lasting:
+                if entry.heal is not None and due(entry):
+                    claimed.append((entry, entry.heal))
+                    entry.heal = None
+        for entry, heal in claimed:
+            started_ms = self._now_ms()
+            try:
+                heal()
+            except Exception as error:  # noqa: BLE001 - the other faults must be healed, and the record be kept
+                with self._lock:
+                    entry.reason = f"it could not be healed: {_last_line(error)}"
+                    entry.booked += _booked("heal", started_ms, self._now_ms(), Outcome.INFO)
+                continue
+            with self._lock:
+                entry.healed_at_ms = self._now_ms()
+                entry.booked += _booked("heal", started_ms, entry.healed_at_ms, Outcome.OK)
+
+
+def _last_line(error: Exception) -> str:
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+def _booked(
+    operation: str, from_ms: float, to_ms: float, outcome: Outcome
+) -> list[tuple[float, str, Outcome]]:
+    return [(from_ms, operation, Outcome.INVOKE), (to_ms, operation, outcome)]
+
+
+def _entry(index: int, planned: ScheduledFault) -> _Entry:
+    match planned.trigger:
+        case At(time_ms=time_ms):
+            return _Entry(index, planned, None, float(time_ms))
+        case After() as after:
+            return _Entry(index, planned, OccurrenceCounter(after), 0.0)
+
+
+def _passed(entry: _Entry, point: ProtocolPoint, subtask: str | None) -> bool:
+    return not entry.done and entry.counter is not None and entry.counter.passed(point, subtask)
+
+
+def _claim(due: Sequence[_Entry]) -> None:
+    """Mark as done before the lock is released, so that no other thread fires the same fault again."""
+    for entry in due:
+        entry.done = True
+
+
+def _record(entry: _Entry) -> FaultRecord:
+    trigger = entry.planned.trigger
+    return FaultRecord(
+        index=entry.index,
+        label=label(entry.planned.fault),
+        kind=packages.tag_of(entry.planned.fault),
+        trigger=describe(trigger),
+        point=trigger.point.value if isinstance(trigger, After) else None,
+        outcome=entry.outcome,
+        fired_at_ms=entry.fired_at_ms,
+        target=entry.target,
+        reason=entry.reason or ("" if entry.outcome == "fired" else _never_due(entry)),
+        attempt=entry.attempt,
+        healed_at_ms=entry.healed_at_ms,
+    )
+
+
+def _never_due(entry: _Entry) -> str:
+    if entry.counter is None:
+        return "the trial was over before its time came"
+    return f"its point was passed {entry.counter.count} times only"

@@ -1,0 +1,197 @@
+"""One trial: a plan is run in a system, leaves a history, is judged, and becomes a record."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from barrier_tck.harness.oracle.checker import Checker, TrialContext, compose
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.record.history import End, History, Operation
+from barrier_tck.harness.record.phases import Course, with_phases
+from barrier_tck.harness.record.records import RECORD_VERSION, TrialRecord, TrialResult, restores_of
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import InternalError, NondeterminismError, UsageError
+from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.system.system_names import reference_of
+from barrier_tck.harness.system.system_under_test import KeepsLogs, SystemUnderTest, TrialOutcome
+from barrier_tck.harness.trial.nemesis import Nemesis
+
+_log = logging.getLogger(__name__)
+
+
+def run_trial(
+    plan: TrialPlan, system: SystemUnderTest, directory: Path, checkers: Sequence[Checker] | None = None
+) -> TrialRecord:
+    """Run a plan once and judge it; ``directory`` is the trial's own and must exist.
+
+    ``checkers`` None means the standard ones for this plan and system. Raises UsageError if the plan cannot
+    be run as it is meant; whatever else goes wrong is in the record, whose verdict is then UNKNOWN.
+    """
+    return execute(plan, system, directory, checkers).record
+
+
+def execute(
+    plan: TrialPlan,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None = None,
+    trial: int = 0,
+) -> TrialResult:
+    """Do as ``run_trial``, and return history and trace too; ``trial`` is the number in a campaign.
+
+    If the trial is not VALID, the logs of a system that has any are below ``directory`` afterwards.
+    """
+    result = _execute(plan, system, directory, checkers, trial)
+    if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
+        try:
+            system.keep_logs(directory / "logs")
+        except OSError as error:
+            _log.warning("the logs of trial %d could not be kept: %s", trial, error)
+    return result
+
+
+def _execute(
+    plan: TrialPlan,
+    system: SystemUnderTest,
+    directory: Path,
+    checkers: Sequence[Checker] | None,
+    trial: int,
+) -> TrialResult:
+    judges = standard_checkers(plan, system) if checkers is None else tuple(checkers)
+    nemesis = Nemesis(plan.faults)
+    started_at, started = datetime.now(UTC), time.monotonic()
+    try:
+        try:
+            outcome = system.run(plan, nemesis, directory)
+        finally:
+            nemesis.heal_all()  # nothing paused or cut off is left to the next trial, whatever the adapter did
+    except (UsageError, NondeterminismError, InternalError):
+        raise  # nothing was learnt of the system: the caller, or we, must act
+    except Exception as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
+        finding = _not_run(error, plan)
+        seconds = time.monotonic() - started
+        return TrialResult(
+            _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
+        )
+    history = _with_faults(outcome.history, nemesis.operations())
+    trace = outcome.trace  # rendered on demand, so asked for once
+    with no_collection():
+        verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
+    course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
+    record = TrialRecord(
+        version=RECORD_VERSION,
+        trial=trial,
+        system=system.name,
+        opened_as=reference_of(system),
+        world=system.world,
+        plan=plan,
+        verdict=verdict,
+        findings=findings,
+        end=history.end.value,
+        end_reason=history.end_reason,
+        started_at=started_at.isoformat(),
+        wall_seconds=time.monotonic() - started,
+        duration_ms=outcome.duration_ms,
+        faults=with_phases(nemesis.records(), plan.faults, course),
+        attempts=outcome.attempts,
+        checkpoints=outcome.checkpoints,
+        snapshots=outcome.snapshots,
+        restores=restores_of(history.operations),
+        subtasks=outcome.subtasks,
+        trace_digest=digest(trace),
+        environment=environment(),
+        measurements=outcome.measurements,
+    )
+    return TrialResult(record, history, trace)
+
+
+def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
+    """Return the checkers that apply to a plan on a system, CAM-3's always among them."""
+    # Imported here: judges may import much, and who brings checkers of their own needs none of these.
+    from barrier_tck.harness.oracle.applicable import checkers_for
+    from barrier_tck.harness.oracle.faults_fired import FaultsFired
+
+    chosen: tuple[Checker, ...] = tuple(checkers_for(plan, system.capabilities))
+    if any(checker.name == FaultsFired.name for checker in chosen):
+        return chosen
+    return (*chosen, FaultsFired())
+
+
+def digest(trace: Sequence[str]) -> str | None:
+    """Return the SHA-256 of a trace, None for an empty one (a system without a trace)."""
+    return hashlib.sha256("\n".join(trace).encode()).hexdigest() if trace else None
+
+
+def _context(
+    plan: TrialPlan, system: SystemUnderTest, nemesis: Nemesis, outcome: TrialOutcome, history: History
+) -> TrialContext:
+    return TrialContext(
+        plan=plan,
+        history=history,
+        faults=nemesis.records(),
+        attempts=outcome.attempts,
+        checkpoints=outcome.checkpoints,
+        snapshots=outcome.snapshots,
+        subtasks=outcome.subtasks,
+        duration_ms=outcome.duration_ms,
+        capabilities=frozenset(capability.name for capability in system.capabilities),
+    )
+
+
+def _with_faults(history: History, faults: Sequence[Operation]) -> History:
+    """Merge the nemesis's lines into the history, by time, and number all lines anew."""
+    if not faults:
+        return history
+    merged = sorted((*history.operations, *faults), key=lambda operation: operation.time_ms)
+    numbered = tuple(
+        msgspec.structs.replace(operation, index=index) for index, operation in enumerate(merged)
+    )
+    return msgspec.structs.replace(history, operations=numbered)
+
+
+def _not_run(error: Exception, plan: TrialPlan) -> Finding:
+    last_line = traceback.format_exception_only(error)[-1].strip()
+    return Finding(
+        checker="trial-ran",
+        clauses=(),
+        verdict=Verdict.UNKNOWN,
+        summary=f"the trial could not be run: {last_line}",
+        details={"traceback": "".join(traceback.format_exception(error)), "plan": to_builtins(plan)},
+    )
+
+
+def _record_of_failure(
+    trial: int,
+    plan: TrialPlan,
+    system: SystemUnderTest,
+    nemesis: Nemesis,
+    finding: Finding,
+    started_at: datetime,
+    seconds: float,
+) -> TrialRecord:
+    return TrialRecord(
+        version=RECORD_VERSION,
+        trial=trial,
+        system=system.name,
+        opened_as=reference_of(system),
+        world=system.world,
+        plan=plan,
+        verdict=finding.verdict,
+        findings=(finding,),
+        end=End.ERROR.value,
+        end_reason=finding.summary,
+        started_at=started_at.isoformat(),
+        wall_seconds=seconds,
+        duration_ms=0.0,
+        faults=nemesis.records(),
+        environment=environment(),
+    )

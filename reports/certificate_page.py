@@ -1,0 +1,88 @@
+"""The certificate of a state backend as one self-contained page; every text in it is untrusted and escaped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from markupsafe import Markup
+
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.harness.certify.certificate import Certificate, replay_line
+from barrier_tck.reports.html import page_source, templates
+from barrier_tck.reports.write import write_atomically
+
+_TITLES = {
+    "certified": "Certified: level {level}",
+    "failed": "Failed: {asked} was asked for, {level} was reached",
+    "unknown": "Unknown: {asked} was asked for, {level} was reached",
+}
+_MEANINGS = {
+    "certified": "Every property that this level requires was checked and holds.",
+    "failed": "At least one property is violated; the smallest failing sequence is shown.",
+    "unknown": "No verdict is possible: something that the level requires could not be checked. It is not a pass.",
+}
+_CLASSES = {
+    "certified": "valid",
+    "passed": "valid",
+    "failed": "invalid",
+    "unknown": "unknown",
+    "skipped": "skipped",
+}
+_SIGNS = {"certified": "✓", "passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
+
+
+def render_certificate(certificate: Certificate) -> str:
+    """Return the page."""
+    reached = certificate.level or "no level"
+    title = _TITLES[certificate.verdict].format(level=reached, asked=certificate.asked_level)
+    return (
+        templates()
+        .get_template("certificate.html.j2")
+        .render(
+            certificate=certificate,
+            title=title,
+            meaning=_MEANINGS[certificate.verdict],
+            tiles=_tiles(certificate),
+            failed=[outcome for outcome in certificate.outcomes if outcome.status in ("failed", "unknown")],
+            facts=_facts(certificate),
+            clause_texts=CLAUSES,
+            classes=_CLASSES,
+            signs=_SIGNS,
+            replay_line=replay_line,
+            style=Markup(page_source("page.css")),  # our own file
+        )
+    )
+
+
+def write_certificate(certificate: Certificate, path: Path) -> None:
+    """Write the page whole or not at all; raises ReportNotWritable."""
+    write_atomically(path, render_certificate(certificate))
+
+
+def _tiles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
+    outcomes = certificate.outcomes
+    counts = {
+        status: sum(outcome.status == status for outcome in outcomes)
+        for status in ("passed", "failed", "unknown", "skipped")
+    }
+    return (
+        *((str(count), f"properties {status}") for status, count in counts.items()),
+        (f"{sum(outcome.examples for outcome in outcomes):,}", "examples and trials"),
+        (f"{sum(outcome.calls for outcome in outcomes if outcome.level != 'chaos'):,}", "calls"),
+        (f"{sum(outcome.processes for outcome in outcomes):,}", "processes"),
+        (f"{certificate.seconds:.0f} s", "time"),
+    )
+
+
+def _facts(certificate: Certificate) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    about = (
+        ("target", certificate.target),
+        ("backend", certificate.backend or "could not be made"),
+        ("capabilities declared", ", ".join(certificate.capabilities) or "none"),
+        ("level asked for", certificate.asked_level),
+        ("level reached", certificate.level or "none"),
+        ("suite version", certificate.suite_version),
+        ("seed", str(certificate.seed)),
+        ("started", certificate.started_at),
+    )
+    return (("Certification", about), ("Environment", tuple(sorted(certificate.environment.items()))))
