@@ -13,7 +13,6 @@ of its configuration, another one for each cluster; its jars are therefore put i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import shutil
@@ -21,16 +20,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyspark
-
+from barrier_tck.harness.cluster.class_archive import SharedClasses, classes_for
+from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.java import Java
-from barrier_tck.harness.cluster.settings import import_path, spark_home
-from barrier_tck.harness.support.data_directory import data_directory, locked
+from barrier_tck.harness.support.data_directory import locked
 
 _log = logging.getLogger(__name__)
 
@@ -38,42 +33,8 @@ BUILD_TIMEOUT_S = 240.0
 """It takes some 25 s on two cores that are free."""
 _KEPT = 3
 """How many archives are kept (120 MB each): one for each environment that was used of late."""
-_DAEMONS = (
-    "org.apache.spark.deploy.master.Master",
-    "org.apache.spark.deploy.worker.Worker",
-    "org.apache.spark.deploy.worker.ExecutorRunner",
-    "org.apache.spark.executor.CoarseGrainedExecutorBackend",
-    "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
-)
-"""What a driver in local mode has no use for, but processes of a cluster begin with."""
-
-
-@dataclass(frozen=True, slots=True)
-class SharedClasses:
-    """How a JVM is told of the archive."""
-
-    archive: Path
-    class_path: str
-    """Has to come first in its class path."""
-
-    @property
-    def java_option(self) -> str:
-        """The options, quoted for Spark's settings. An archive that does not fit is passed over in silence."""
-        return f'"-XX:SharedArchiveFile={self.archive}" -Xlog:cds*=off'
-
-    @property
-    def settings(self) -> dict[str, str]:
-        """The settings for driver and executors besides ``java_option``."""
-        return {
-            "spark.driver.extraClassPath": self.class_path,
-            "spark.executor.extraClassPath": self.class_path,
-        }
-
-
-def existing_classes(java: Java) -> SharedClasses | None:
-    """Return the archive for this Spark and a Java, None if it was not made yet."""
-    classes = _classes_for(java)
-    return classes if classes.archive.is_file() else None
+_MAKER = "barrier_tck.harness.cluster.class_archive_maker"
+"""The program that makes one. It opens a Spark session, so it is a process and no function."""
 
 
 def shared_classes(java: Java) -> SharedClasses | None:
@@ -81,7 +42,7 @@ def shared_classes(java: Java) -> SharedClasses | None:
 
     None if it cannot be made (another vendor's Java, a full disk): that costs time only, and a warning says why.
     """
-    classes = _classes_for(java)
+    classes = classes_for(java)
     if classes.archive.is_file():
         with contextlib.suppress(OSError):  # another user's, say: it may be used, if not kept for longer
             os.utime(classes.archive)
@@ -98,19 +59,6 @@ def shared_classes(java: Java) -> SharedClasses | None:
     return classes
 
 
-def _classes_for(java: Java) -> SharedClasses:
-    jars = spark_home() / "jars"
-    identity = hashlib.sha256(f"{java.executable.resolve()} {java.version} {jars}".encode())
-    for jar in sorted(jars.glob("*.jar")):
-        # Java refuses an archive that was made of other files, by size and time.
-        facts = jar.stat()
-        identity.update(f"{jar.name} {facts.st_size} {facts.st_mtime_ns}".encode())
-    name = f"spark-{pyspark.__version__}-java-{java.feature}-{identity.hexdigest()[:16]}.jsa"
-    # As Spark's own class path begins.
-    first = ":".join([*map(str, sorted(jars.glob("slf4j-api-*.jar"))), f"{jars}/*"])
-    return SharedClasses(data_directory() / "class-data" / name, first)
-
-
 def _build(classes: SharedClasses) -> None:
     """Make the archive in a process of its own, as this one may have a Spark session; raises OSError if it fails."""
     parent, prefix = classes.archive.parent, f".making-{classes.archive.stem}-"
@@ -122,7 +70,7 @@ def _build(classes: SharedClasses) -> None:
         environment = os.environ | {"TMPDIR": directory, "PYTHONPATH": import_path()}
         with open(log, "wb") as output:
             maker = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(made), classes.class_path],
+                [sys.executable, "-m", _MAKER, str(made), classes.class_path, str(BUILD_TIMEOUT_S)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -150,42 +98,3 @@ def _prune(newest: Path) -> None:
     for old in found[_KEPT:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".lock").unlink(missing_ok=True)
-
-
-def _gang(_rows: Any) -> Iterator[int]:
-    from pyspark import BarrierTaskContext
-
-    context = BarrierTaskContext.get()
-    context.barrier()
-    yield context.partitionId()
-
-
-def _make(archive: str, class_path: str) -> None:
-    """Use Spark as a trial does; its JVM writes the archive as it ends."""
-    from barrier_tck.harness.cluster.spark_session import spark_session
-
-    settings = {
-        "spark.master": "local[2]",
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": "of one process",
-        "spark.driver.extraClassPath": class_path,
-        "spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds*=off',
-    }
-    with spark_session(
-        None,
-        "barrier-tck-classes",
-        settings,
-        quick_start=True,
-        share_classes=False,
-        end_timeout_s=BUILD_TIMEOUT_S,
-    ) as spark:
-        context = spark.sparkContext
-        context.parallelize(range(2), 2).barrier().mapPartitions(_gang).collect()
-        jvm: Any = context._jvm  # noqa: SLF001 - PySpark's only way to the JVM
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        for name in _DAEMONS:
-            jvm.java.lang.Class.forName(name, True, loader)
-
-
-if __name__ == "__main__":
-    _make(*sys.argv[1:])

@@ -41,9 +41,11 @@ from types import TracebackType
 
 import psutil
 
-from barrier_tck.harness.cluster.class_sharing import SharedClasses, existing_classes, shared_classes
+from barrier_tck.harness.cluster.class_archive import SharedClasses, existing_classes
+from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.guard_link import GuardLink
+from barrier_tck.harness.cluster.installation import spark_home
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.process_identity import (
     MARKER,
@@ -63,7 +65,6 @@ from barrier_tck.harness.cluster.settings import (
     daemon_environment,
     driver_conf,
     java_options,
-    spark_home,
     write_properties,
 )
 from barrier_tck.harness.support.errors import (

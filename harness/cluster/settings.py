@@ -5,17 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import pyspark
-
-import barrier_tck
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.cluster.class_sharing import SharedClasses
+from barrier_tck.harness.cluster.class_archive import SharedClasses
+from barrier_tck.harness.cluster.installation import import_path, spark_home
 
 #: The address of master and driver; workers have one each, from 127.0.0.2 on.
 MASTER_HOST = "127.0.0.1"
@@ -35,11 +29,6 @@ logger.master.level = info
 logger.worker.name = org.apache.spark.deploy.worker.Worker
 logger.worker.level = info
 """
-
-
-def spark_home() -> Path:
-    """The Spark inside the installed PySpark package, whatever SPARK_HOME says."""
-    return Path(pyspark.__file__).parent
 
 
 def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
@@ -96,21 +85,6 @@ def daemon_environment(java: Path, directory: Path, classes: SharedClasses | Non
         "PYTHONUNBUFFERED": "1",
         "PATH": f"{java.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
     }
-
-
-def import_path() -> str:
-    """A PYTHONPATH with which a worker imports what this process imports from outside site-packages.
-
-    Functions are pickled by reference to their module, so a harness that runs from a source tree must
-    give its workers the same tree.
-    """
-    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
-    chosen: list[str] = []
-    for entry in [str(Path(barrier_tck.__file__).parents[1]), *sys.path]:
-        path = Path(entry or os.curdir).resolve()
-        if path.is_dir() and not any(path.is_relative_to(place) for place in installed):
-            chosen.append(str(path))
-    return os.pathsep.join(dict.fromkeys(chosen))
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:

@@ -21,16 +21,11 @@ from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from barrier_tck.harness.cluster.class_sharing import existing_classes
+from barrier_tck.harness.cluster.class_archive import existing_classes
+from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
-from barrier_tck.harness.cluster.settings import (
-    driver_conf,
-    import_path,
-    java_options,
-    spark_home,
-    write_properties,
-)
+from barrier_tck.harness.cluster.settings import driver_conf, java_options, write_properties
 from barrier_tck.harness.support.errors import UsageError
 
 _JVM_END_TIMEOUT_S = 10.0

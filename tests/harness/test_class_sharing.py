@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.harness.cluster import class_sharing
-from barrier_tck.harness.cluster.class_sharing import SharedClasses, existing_classes, shared_classes
+from barrier_tck.harness.cluster.class_archive import SharedClasses, classes_for, existing_classes
+from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.support.data_directory import DATA_VARIABLE
 
@@ -49,11 +50,11 @@ def test_it_is_made_once_for_each_java(monkeypatch: pytest.MonkeyPatch, data: Pa
 
 def test_it_is_found_from_every_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(DATA_VARIABLE, "data")
-    assert class_sharing._classes_for(JAVA).archive.is_absolute()
+    assert classes_for(JAVA).archive.is_absolute()
 
 
 def test_what_a_killed_harness_left_half_made_is_removed(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
-    archive = class_sharing._classes_for(JAVA).archive
+    archive = classes_for(JAVA).archive
     abandoned = archive.parent / f".making-{archive.stem}-abcd"
     abandoned.mkdir(parents=True)
     (abandoned / archive.name).write_bytes(b"half")
@@ -63,7 +64,7 @@ def test_what_a_killed_harness_left_half_made_is_removed(monkeypatch: pytest.Mon
 
 
 def test_the_class_path_begins_as_sparks_own_does_behind_its_configuration() -> None:
-    first, _, rest = class_sharing._classes_for(JAVA).class_path.partition(":")
+    first, _, rest = classes_for(JAVA).class_path.partition(":")
     assert Path(first).is_file()
     assert Path(first).name.startswith("slf4j-api-")
     assert rest == f"{Path(first).parent}/*"

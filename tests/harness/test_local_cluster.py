@@ -17,9 +17,10 @@ from typing import Any
 import psutil
 import pytest
 
+from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.process_identity import command_line, marked_processes
-from barrier_tck.harness.cluster.settings import bind_problem, import_path, write_properties
+from barrier_tck.harness.cluster.settings import bind_problem, write_properties
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.json_lines import JsonLines
-from barrier_tck.harness.cluster.settings import import_path
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.spark_batch import judge_output
 from barrier_tck.harness.workloads.workload_names import workload_named

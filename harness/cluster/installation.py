@@ -1,0 +1,32 @@
+"""Where Spark and this project are installed, for the processes that the harness starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+import pyspark
+
+import barrier_tck
+
+
+def spark_home() -> Path:
+    """The Spark inside the installed PySpark package, whatever SPARK_HOME says."""
+    return Path(pyspark.__file__).parent
+
+
+def import_path() -> str:
+    """A PYTHONPATH with which a worker imports what this process imports from outside site-packages.
+
+    Functions are pickled by reference to their module, so a harness that runs from a source tree must
+    give its workers the same tree.
+    """
+    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
+    chosen: list[str] = []
+    for entry in [str(Path(barrier_tck.__file__).parents[1]), *sys.path]:
+        path = Path(entry or os.curdir).resolve()
+        if path.is_dir() and not any(path.is_relative_to(place) for place in installed):
+            chosen.append(str(path))
+    return os.pathsep.join(dict.fromkeys(chosen))
