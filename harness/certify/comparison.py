@@ -11,6 +11,7 @@ from typing import Any
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify import declared_capabilities as promises
 from barrier_tck.harness.certify import distinctions, steps
+from barrier_tck.harness.certify.candidate_calls import CHECKED_STORE, Entries
 from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateError, CandidateRaised, Pool
 
 RANGES = ((0, 6), (6, 16))
@@ -18,13 +19,10 @@ RANGES = ((0, 6), (6, 16))
 NAMES = ("totals", "a/b c", "größe")
 """Names of states; all are read when a snapshot is compared."""
 _WARMING_ROUNDS = 3
-_SPARE_STORE = promises.STORE
+_SPARE_STORE = CHECKED_STORE
 """Number of the store into which snapshots are restored to be compared."""
 _RESTORED_STORE = _SPARE_STORE + 1
 """Number of one that is restored while that one is open."""
-
-Entries = dict[tuple[str, int, bytes], bytes]
-"""What a store holds, by state name, key group and key."""
 
 
 class Violation(AssertionError):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify import steps
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.certify.comparison import Session
+from barrier_tck.harness.certify.candidate_calls import CHECKED_STORE, Broken, CandidateCalls
 
 ASYNCHRONOUS = "asynchronous-snapshots"
 CONCURRENT = "concurrent-snapshots"
@@ -19,26 +16,21 @@ DETERMINISTIC = "deterministic-files"
 
 CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC)
 """All that can be declared, as reports name it."""
-STORE = 9
-"""Number of the store that is opened for a check."""
 _NAME = "totals"
 _GROUPS = (0, 6)
 _GROUP = 0
 
-Broken = str | None
-"""What is wrong, or None."""
 
-
-def broken(session: Session, step: steps.Promise) -> Broken:
+def broken(session: CandidateCalls, step: steps.Promise) -> Broken:
     """Return what shows that the backend does not keep a promise, or None."""
     return _CHECKS[step.capability](session, step)
 
 
-def _asynchronous(session: Session, step: steps.Promise) -> Broken:
+def _asynchronous(session: CandidateCalls, step: steps.Promise) -> Broken:
     """The state is not empty, so something must be left to do after the synchronous part."""
     _fill(session, step)
-    taken = session.call(wire.Snapshot(STORE, step.checkpoint))
-    session.call(wire.Run(STORE, step.checkpoint))
+    taken = session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
+    session.call(wire.Run(CHECKED_STORE, step.checkpoint))
     _forget(session, step)
     if taken["operations"]:
         return f"snapshot() wrote to storage before it returned: {taken['operations']} storage operations"
@@ -47,14 +39,14 @@ def _asynchronous(session: Session, step: steps.Promise) -> Broken:
     return None
 
 
-def _ordered(session: Session, step: steps.Promise) -> Broken:
+def _ordered(session: CandidateCalls, step: steps.Promise) -> Broken:
     """Also of a store that was restored."""
     _fill(session, step)
     found = _scanned(session)
-    session.call(wire.Snapshot(STORE, step.checkpoint))
-    handles = session.run(wire.Run(STORE, step.checkpoint)).handles
-    session.call(wire.Close(STORE))
-    session.call(wire.Open(STORE, *_GROUPS, 0, session.attempt + 1, handles))
+    session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
+    handles = session.run(wire.Run(CHECKED_STORE, step.checkpoint)).handles
+    session.call(wire.Close(CHECKED_STORE))
+    session.call(wire.Open(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles))
     restored = _scanned(session)
     _forget(session, step)
     if found != sorted(found):
@@ -64,27 +56,27 @@ def _ordered(session: Session, step: steps.Promise) -> Broken:
     return None
 
 
-def _scanned(session: Session) -> list[bytes]:
-    return [key for key, _ in session.call(wire.Scan(STORE, _NAME, _GROUP))]
+def _scanned(session: CandidateCalls) -> list[bytes]:
+    return [key for key, _ in session.call(wire.Scan(CHECKED_STORE, _NAME, _GROUP))]
 
 
-def _local(session: Session, step: steps.Promise) -> Broken:
+def _local(session: CandidateCalls, step: steps.Promise) -> Broken:
     """The temporary directory is watched: what is not in the store's own directory lies beside it there."""
     _fill(session, step)
-    session.call(wire.Snapshot(STORE, step.checkpoint))
+    session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
     files = session.resources().work_files
-    session.call(wire.Run(STORE, step.checkpoint))
+    session.call(wire.Run(CHECKED_STORE, step.checkpoint))
     _forget(session, step)
     outside = [name for name in files if not name.startswith(wire.STORE_PREFIX)]
     return f"{len(outside)} files lie outside of the working directory: {outside[:3]}" if outside else None
 
 
-def _deterministic(session: Session, step: steps.Promise) -> Broken:
+def _deterministic(session: CandidateCalls, step: steps.Promise) -> Broken:
     wrote = []
     for _ in range(2):
         _fill(session, step)
-        session.call(wire.Snapshot(STORE, step.checkpoint))
-        handles = session.run(wire.Run(STORE, step.checkpoint)).handles
+        session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
+        handles = session.run(wire.Run(CHECKED_STORE, step.checkpoint)).handles
         wrote.append([session.call(wire.Digest(handle)) for handle in handles])
         _forget(session, step)
     if wrote[0] == wrote[1]:
@@ -92,21 +84,21 @@ def _deterministic(session: Session, step: steps.Promise) -> Broken:
     return f"the same calls wrote different files: {', '.join(wrote[0])}, then {', '.join(wrote[1])}"
 
 
-def _fill(session: Session, step: steps.Promise) -> None:
+def _fill(session: CandidateCalls, step: steps.Promise) -> None:
     """Open the store and write: the entries, one of them again, and one that is deleted."""
-    session.call(wire.Open(STORE, *_GROUPS, 0, session.attempt + 1))
+    session.call(wire.Open(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
     for key in (*step.keys, step.keys[0]):
-        session.call(wire.Put(STORE, _NAME, _GROUP, key, key * 2))
-    session.call(wire.Put(STORE, _NAME, _GROUP, b"deleted", b""))
-    session.call(wire.Delete(STORE, _NAME, _GROUP, b"deleted"))
+        session.call(wire.Put(CHECKED_STORE, _NAME, _GROUP, key, key * 2))
+    session.call(wire.Put(CHECKED_STORE, _NAME, _GROUP, b"deleted", b""))
+    session.call(wire.Delete(CHECKED_STORE, _NAME, _GROUP, b"deleted"))
 
 
-def _forget(session: Session, step: steps.Promise) -> None:
-    session.call(wire.Discard(STORE, step.checkpoint))
-    session.call(wire.Close(STORE))
+def _forget(session: CandidateCalls, step: steps.Promise) -> None:
+    session.call(wire.Discard(CHECKED_STORE, step.checkpoint))
+    session.call(wire.Close(CHECKED_STORE))
 
 
-_CHECKS: dict[str, Callable[[Session, steps.Promise], Broken]] = {
+_CHECKS: dict[str, Callable[[CandidateCalls, steps.Promise], Broken]] = {
     ASYNCHRONOUS: _asynchronous,
     ORDERED: _ordered,
     LOCAL: _local,

@@ -8,18 +8,13 @@ once more after a restore. Each check is a sentence of the interface (docs/guide
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from barrier_tck.harness.certify import candidate_wire as wire
-from barrier_tck.harness.certify import declared_capabilities as promises
+from barrier_tck.harness.certify.candidate_calls import CHECKED_STORE, Broken, CandidateCalls, Entries
 from barrier_tck.harness.certify.pool import CandidateRaised
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.certify.comparison import Entries, Session
 
 GROUPS = (0, 300)
 """Key groups of the store: more than a byte holds, and numbers that begin with each other."""
-_STORE = promises.STORE
 _NARROW = (10, 18)
 _NAMES = (
     *(
@@ -55,14 +50,12 @@ _PART = 50
 
 Place = tuple[str, int, bytes]
 """State name, key group and key."""
-Broken = str | None
-"""What is wrong, or None."""
 
 
-def broken(session: Session, checkpoint: int) -> Broken:
+def broken(session: CandidateCalls, checkpoint: int) -> Broken:
     """Return the first thing that is not as the interface says, or None; takes one snapshot."""
     entries = _entries()
-    session.call(wire.Open(_STORE, *GROUPS, 0, session.attempt + 1))
+    session.call(wire.Open(CHECKED_STORE, *GROUPS, 0, session.attempt + 1))
     _write(session, entries)
     found = (
         _read(session, entries, "")
@@ -73,23 +66,23 @@ def broken(session: Session, checkpoint: int) -> Broken:
     if found is not None:
         return found
     taken = dict(entries)
-    session.call(wire.Snapshot(_STORE, checkpoint))
+    session.call(wire.Snapshot(CHECKED_STORE, checkpoint))
     # Values of the same length, so that who writes in place writes into the snapshot.
     _write(session, {place: bytes(len(value)) for place, value in entries.items()})
-    handles = session.run(wire.Run(_STORE, checkpoint)).handles
-    session.call(wire.Close(_STORE))
-    session.call(wire.Open(_STORE, *GROUPS, 0, session.attempt + 1, handles))
+    handles = session.run(wire.Run(CHECKED_STORE, checkpoint)).handles
+    session.call(wire.Close(CHECKED_STORE))
+    session.call(wire.Open(CHECKED_STORE, *GROUPS, 0, session.attempt + 1, handles))
     found = _read(session, taken, " after a restore")
-    session.call(wire.Close(_STORE))
+    session.call(wire.Close(CHECKED_STORE))
     if found is not None:
         return found
-    session.call(wire.Open(_STORE, *_NARROW, 0, session.attempt + 1, handles))
+    session.call(wire.Open(CHECKED_STORE, *_NARROW, 0, session.attempt + 1, handles))
     narrow = {place: value for place, value in taken.items() if _NARROW[0] <= place[1] < _NARROW[1]}
     found = _read(
         session, narrow, f" after a restore of key groups {_NARROW[0]} to {_NARROW[1] - 1}", _NARROW
     )
-    session.call(wire.Discard(_STORE, checkpoint))
-    session.call(wire.Close(_STORE))
+    session.call(wire.Discard(CHECKED_STORE, checkpoint))
+    session.call(wire.Close(CHECKED_STORE))
     return found
 
 
@@ -103,17 +96,17 @@ def _entries() -> Entries:
     return {place: b"value %06d" % number for number, place in enumerate(dict.fromkeys(places))}
 
 
-def _write(session: Session, entries: Entries) -> None:
+def _write(session: CandidateCalls, entries: Entries) -> None:
     """Write, by ``put_many`` of several key groups and by ``put``."""
     for name, places in _by_state(entries).items():
         for number, part in enumerate(_parts(places)):
             groups, keys = tuple(place[1] for place in part), tuple(place[2] for place in part)
             values = tuple(entries[place] for place in part)
             if number or len(places) > 3:
-                session.call(wire.PutMany(_STORE, name, groups, keys, values))
+                session.call(wire.PutMany(CHECKED_STORE, name, groups, keys, values))
             else:
                 for group, key, value in zip(groups, keys, values, strict=True):
-                    session.call(wire.Put(_STORE, name, group, key, value))
+                    session.call(wire.Put(CHECKED_STORE, name, group, key, value))
 
 
 def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
@@ -128,28 +121,30 @@ def _by_state(entries: Entries) -> dict[str, list[Place]]:
     return states
 
 
-def _read(session: Session, entries: Entries, when: str, within: tuple[int, int] = GROUPS) -> Broken:
+def _read(session: CandidateCalls, entries: Entries, when: str, within: tuple[int, int] = GROUPS) -> Broken:
     """Compare all entries, one by one, together, and by scans; and that nothing lies beside them."""
     absent = [("absent", within[0], b"k"), ("state", within[0], b"absent"), ("long", within[0], b"L" * 511)]
     for name, places in _by_state(entries).items():
         for part in _parts(places):
             groups, keys = tuple(place[1] for place in part), tuple(place[2] for place in part)
-            found = session.call(wire.GetMany(_STORE, name, groups, keys))
+            found = session.call(wire.GetMany(CHECKED_STORE, name, groups, keys))
             for place, value in zip(part, found, strict=True):
                 if value != entries[place]:
                     return _difference("get_many()", place, value, entries[place], when)
         for place in places[:40]:
-            value = session.call(wire.Get(_STORE, *place))
+            value = session.call(wire.Get(CHECKED_STORE, *place))
             if value != entries[place]:
                 return _difference("get()", place, value, entries[place], when)
     for place in absent:
-        value = session.call(wire.Get(_STORE, *place))
+        value = session.call(wire.Get(CHECKED_STORE, *place))
         if value is not None:
             return _difference("get()", place, value, None, when)
     scanned = dict.fromkeys([(name, group) for name, group, _ in entries] + [place[:2] for place in absent])
     for name, group in scanned:
         wanted = {key: value for (n, g, key), value in entries.items() if (n, g) == (name, group)}
-        problem = _scan_differs(session.call(wire.Scan(_STORE, name, group)), wanted, name, group, when)
+        problem = _scan_differs(
+            session.call(wire.Scan(CHECKED_STORE, name, group)), wanted, name, group, when
+        )
         if problem is not None:
             return problem
     return None
@@ -168,36 +163,36 @@ def _scan_differs(
     return None
 
 
-def _disturbed_scan(session: Session, entries: Entries) -> Broken:
+def _disturbed_scan(session: CandidateCalls, entries: Entries) -> Broken:
     """A scan gives the entries as they were when it was called; the writes that disturb it are made undone."""
     name, group = "state", 10
     wanted = {key: value for (n, g, key), value in entries.items() if (n, g) == (name, group)}
-    request = wire.DisturbedScan(_STORE, name, group, added=b"added", changed=b"k", deleted=b"0")
+    request = wire.DisturbedScan(CHECKED_STORE, name, group, added=b"added", changed=b"k", deleted=b"0")
     listed = session.call(request)
     for key in (b"k", b"0"):
-        session.call(wire.Put(_STORE, name, group, key, entries[name, group, key]))
-    session.call(wire.Delete(_STORE, name, group, b"added"))
+        session.call(wire.Put(CHECKED_STORE, name, group, key, entries[name, group, key]))
+    session.call(wire.Delete(CHECKED_STORE, name, group, b"added"))
     return _scan_differs(listed, wanted, name, group, ", while other calls wrote,")
 
 
-def _unseen_checkpoints(session: Session) -> Broken:
+def _unseen_checkpoints(session: CandidateCalls) -> Broken:
     for what in ("confirm", "abort"):
         try:
-            session.call(wire.Notify(_STORE, _UNSEEN, what))
+            session.call(wire.Notify(CHECKED_STORE, _UNSEEN, what))
         except CandidateRaised as error:
             return f"{what}() of a checkpoint that the store never saw raised {error}"
     return None
 
 
-def _foreign_group(session: Session) -> Broken:
+def _foreign_group(session: CandidateCalls) -> Broken:
     own, foreign = GROUPS[0], GROUPS[1]
     calls: tuple[tuple[str, wire.AnyRequest], ...] = (
-        ("get", wire.Get(_STORE, "state", foreign, b"k")),
-        ("put", wire.Put(_STORE, "state", foreign, b"k", b"v")),
-        ("delete", wire.Delete(_STORE, "state", foreign, b"k")),
-        ("scan", wire.Scan(_STORE, "state", foreign)),
-        ("get_many", wire.GetMany(_STORE, "state", (own, foreign), (b"k", b"k"))),
-        ("put_many", wire.PutMany(_STORE, "absent", (foreign,), (b"k",), (b"v",))),
+        ("get", wire.Get(CHECKED_STORE, "state", foreign, b"k")),
+        ("put", wire.Put(CHECKED_STORE, "state", foreign, b"k", b"v")),
+        ("delete", wire.Delete(CHECKED_STORE, "state", foreign, b"k")),
+        ("scan", wire.Scan(CHECKED_STORE, "state", foreign)),
+        ("get_many", wire.GetMany(CHECKED_STORE, "state", (own, foreign), (b"k", b"k"))),
+        ("put_many", wire.PutMany(CHECKED_STORE, "absent", (foreign,), (b"k",), (b"v",))),
     )
     for name, request in calls:
         try:
