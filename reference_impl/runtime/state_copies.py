@@ -5,8 +5,6 @@ Without local recovery there is one copy of everything, in checkpoint storage, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from barrier_tck.reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.operators.api import Operator, OperatorContext
@@ -18,6 +16,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.state.backend import StateReader, StateWriter
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
@@ -27,9 +26,6 @@ from barrier_tck.reference_impl.storage.local_recovery import (
     require_one_file_system,
 )
 from barrier_tck.reference_impl.storage.restore import RestoreReader
-
-if TYPE_CHECKING:
-    from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskPorts
 
 
 class StateCopies:

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from barrier_tck.reference_impl.config import CheckpointMode, JobConfig, OnUnreadable
+from barrier_tck.reference_impl.config import CheckpointMode, OnUnreadable
 from barrier_tck.reference_impl.errors import OperatingError
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import (
@@ -62,58 +61,17 @@ from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.kept_promises import Promises
 from barrier_tck.reference_impl.runtime.ports import (
     RECORDS_PROCESSED,
-    BackgroundExecutor,
-    ChannelOutput,
-    Clock,
-    CoordinatorLink,
     Payload,
-    Probe,
     ProtocolPoint,
 )
 from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
-from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_recovery import (
     FILES_WANTED,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskDeployment:
-    """What the coordinator tells a slot to run."""
-
-    job: str
-    subtask: SubtaskId
-    attempt: AttemptNumber
-    config: JobConfig
-    restore: SubtaskSnapshot | None = None
-    """The subtask's part of the checkpoint that the attempt starts from; None: from the beginning."""
-    restored_checkpoint: CheckpointId | None = None
-
-
-@dataclass(frozen=True)
-class SubtaskPorts:
-    """The world of one subtask."""
-
-    clock: Clock
-    probe: Probe
-    output: ChannelOutput
-    coordinator: CoordinatorLink
-    background: BackgroundExecutor
-    storage: CheckpointStorage
-    files: FileSystem
-    """Where sources read and sinks write."""
-    buffered_bytes: Callable[[], int] = lambda: 0
-    """Bytes that wait in the input channels that are held back now (ALN-3)."""
-    working_root: str | None = None
-    """Local directory for the files of state backends; None: the system's temporary directory."""
-    local_files: FileSystem | None = None
-    """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
-    host: str = ""
-    """What the host is called."""
 
 
 class SubtaskDriver:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy
-from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 
 
 @dataclass(frozen=True, slots=True)

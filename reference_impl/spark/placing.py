@@ -8,7 +8,7 @@ from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
-from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.spark.link_messages import ChannelAddress, SlotOffer
 from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 from barrier_tck.reference_impl.spark.routes import ChannelEnds, Routes

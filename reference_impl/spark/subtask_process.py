@@ -28,7 +28,8 @@ from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndO
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
-from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
 from barrier_tck.reference_impl.spark.event_loop import LoopBackground, MonotonicClock

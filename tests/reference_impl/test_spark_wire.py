@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol import messages
-from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.spark import control_wire as wire
 from barrier_tck.reference_impl.spark import link_messages
 

@@ -45,7 +45,8 @@ from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorObserver
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, ProtocolPoint
-from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDeployment, SubtaskDriver, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.state.backend import StateCapability
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 

@@ -1,0 +1,54 @@
+"""What one subtask of one attempt is given: the deployment that the coordinator describes, and its world's ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot
+from barrier_tck.reference_impl.runtime.ports import (
+    BackgroundExecutor,
+    ChannelOutput,
+    Clock,
+    CoordinatorLink,
+    Probe,
+)
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskDeployment:
+    """What the coordinator tells a slot to run."""
+
+    job: str
+    subtask: SubtaskId
+    attempt: AttemptNumber
+    config: JobConfig
+    restore: SubtaskSnapshot | None = None
+    """The subtask's part of the checkpoint that the attempt starts from; None: from the beginning."""
+    restored_checkpoint: CheckpointId | None = None
+
+
+@dataclass(frozen=True)
+class SubtaskPorts:
+    """The world of one subtask."""
+
+    clock: Clock
+    probe: Probe
+    output: ChannelOutput
+    coordinator: CoordinatorLink
+    background: BackgroundExecutor
+    storage: CheckpointStorage
+    files: FileSystem
+    """Where sources read and sinks write."""
+    buffered_bytes: Callable[[], int] = lambda: 0
+    """Bytes that wait in the input channels that are held back now (ALN-3)."""
+    working_root: str | None = None
+    """Local directory for the files of state backends; None: the system's temporary directory."""
+    local_files: FileSystem | None = None
+    """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
+    host: str = ""
+    """What the host is called."""
