@@ -19,6 +19,7 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.simulated.simulated_system import committed_rows
+from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
@@ -146,7 +147,7 @@ def test_the_chain_is_exact_in_the_simulator_while_its_executor_is_killed(
     components = Components(state_backend=backend_named(backend))
     world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, Observer(), nemesis)
     try:
-        assert world.run()
+        assert world.run(SimulatedTargets(world))
         assert world.coordinator.driver.state is JobState.FINISHED
         require_exact([dict(row) for row in committed_rows(world.read_only_files())], values)
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.faults.targets import Impairment, ImpairmentKind
+from barrier_tck.faults.targets import Impairment, ImpairmentKind, Targets
 from barrier_tck.faults.vocabulary import (
     COORDINATOR,
     After,
@@ -348,9 +348,9 @@ def _local_disks(plan: TrialPlan, directory: Path) -> list[list[LocalDisk]]:
     seen: list[list[LocalDisk]] = []
 
     class Seen(SimulatedWorld):
-        def run(self) -> bool:
+        def run(self, targets: Targets) -> bool:
             seen.append([executor.host.local for executor in self.executors])
-            ended = super().run()
+            ended = super().run(targets)
             seen.append([executor.host.local for executor in self.executors])
             return ended
 

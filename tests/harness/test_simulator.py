@@ -36,6 +36,7 @@ from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedOutcome
 from barrier_tck.harness.reference.simulated.subtask_processes import STEP_MS_MAX, SimulatedSubtask
+from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS, SimulatedWorld
 from barrier_tck.harness.trial.nemesis import Nemesis
@@ -160,8 +161,9 @@ class Reader:
 def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
     """A running process with two channels; what is sent on the first one is 100 ms on its way."""
     scheduler = Scheduler()
-    world: Any = SimpleNamespace(plan=PLAN, scheduler=scheduler, trace=Trace(), records_watched=False)
     nobody: Any = None
+    surroundings = Surroundings(scheduler, Trace(), 1.0, 1.0, nobody, nobody)
+    world: Any = SimpleNamespace(surroundings=surroundings, records_watched=False)
     process = SimulatedSubtask(world, SubtaskId("sink", 0), 1, nobody, nobody, random.Random(seed))
     reader = Reader(scheduler)
     process.driver = reader  # type: ignore[assignment]

@@ -2,42 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from barrier_tck.harness.reference.simulated.subtask_processes import (
-    Background,
-    ProcessKilled,
-    SimulatedSubtask,
-)
+from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
+from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
+from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
+from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint
-from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_driver import (
+    CoordinatorDriver,
+    CoordinatorObserver,
+    CoordinatorPorts,
+)
 from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
 
-if TYPE_CHECKING:
-    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+
+class CoordinatorWorld(Protocol):
+    """What the coordinator's process needs of its world."""
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """Time, trace and latencies."""
+
+    @property
+    def graph(self) -> JobGraph:
+        """The job."""
+
+    @property
+    def config(self) -> JobConfig:
+        """How it runs."""
+
+    @property
+    def components(self) -> Components:
+        """What it is built of."""
+
+    @property
+    def observer(self) -> CoordinatorObserver:
+        """Who is told."""
+
+    @property
+    def processes(self) -> Mapping[SubtaskId, SimulatedSubtask]:
+        """The processes of the current attempt."""
+
+    def deploy(
+        self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
+    ) -> None:
+        """Start every subtask of an attempt."""
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+    ) -> None:
+        """Take a protocol point that the coordinator stands at; it may be killed before this returns."""
+
+    def traced(self, message: Any) -> Any:
+        """Return a message as the trace shows it."""
+
+    def stop_if_over(self) -> None:
+        """End the run if the job has ended and its last process has left."""
 
 
 class SimulatedCoordinator:
     """The coordinator's process; also its probe, its timers and its directory of subtasks."""
 
-    def __init__(self, world: SimulatedWorld, number: int) -> None:
+    def __init__(self, world: CoordinatorWorld, number: int, files: SimulatedFileSystem) -> None:
         """Start a process; ``start`` loads durable storage and deploys."""
         self.world = world
         self.name = f"coordinator#{number}"
         self.alive = True
         self.frozen = False
         """The coordinator is never paused."""
-        self.files = world.disk.host()
+        self.files = files
+        self._surroundings = surroundings = world.surroundings
+        self._scheduler = surroundings.scheduler
         self._timers: dict[str, int] = {}
         self._timer_count = 0
-        background = Background(world, self, world.plan.checkpoints.async_ms_max / 2)
+        background = Background(surroundings, self, surroundings.async_ms_max / 2)
         self.storage = world.components.checkpoint_storage(
             self.files, world.graph.name, world.config.storage_root
         )
         ports = CoordinatorPorts(
-            clock=world.scheduler,
+            clock=self._scheduler,
             probe=self,
             timers=self,
             subtasks=self,
@@ -69,7 +117,7 @@ class SimulatedCoordinator:
         """Timers."""
         self._timer_count += 1
         self._timers[name] = self._timer_count
-        self.world.scheduler.at(at_ms, self._fire, (name, self._timer_count))
+        self._scheduler.at(at_ms, self._fire, (name, self._timer_count))
 
     def _fire(self, timer: tuple[str, int]) -> None:
         name, number = timer
@@ -95,9 +143,7 @@ class SimulatedCoordinator:
         for process in self.world.processes.values():
             if process.from_coordinator is not None:
                 process.from_coordinator.send(CancelSubtask(reason))
-        scheduler = self.world.scheduler
-        delay = self.world.network_random.random() * self.world.latency_ms
-        scheduler.at(scheduler.now + delay, self._stopped, attempt)
+        self._surroundings.after_latency(self._stopped, attempt)
 
     def _stopped(self, attempt: int) -> None:
         self.guarded(self.driver.on_attempt_stopped, attempt)
@@ -120,4 +166,4 @@ class SimulatedCoordinator:
             self.guarded(self.driver.on_attempt_failed, process.attempt, reason, process.subtask)
 
     def _trace(self, step: str, details: Any = None) -> None:
-        self.world.trace.add((self.world.scheduler.now, self.name, step, details))
+        self._surroundings.trace.add((self._scheduler.now, self.name, step, details))

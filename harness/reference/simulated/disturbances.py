@@ -14,27 +14,40 @@ subtask for the coordinator, and the end of its leash for the subtask.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from barrier_tck.faults.targets import Impairment, ImpairmentKind
 from barrier_tck.faults.vocabulary import COORDINATOR, Direction
 from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
-    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
 
 Pair = tuple[str, str]
+
+
+class ConnectedWorld(Protocol):
+    """A world whose connections are disturbed."""
+
+    def living(self, subtask: str) -> list[SimulatedSubtask]:
+        """Return every living process of a subtask, zombies first."""
+
+    def watch(self, process: SimulatedSubtask) -> None:
+        """Look from now on whether the process is silent."""
+
+    def break_control(self, process: SimulatedSubtask) -> None:
+        """End a control connection."""
+
+    def break_channel(self, channel: DataChannel) -> None:
+        """End a data channel."""
 
 
 class Disturbances:
     """All disturbances of a world, by pair of ends."""
 
-    def __init__(self, world: SimulatedWorld) -> None:
+    def __init__(self, world: ConnectedWorld, seed: int) -> None:
         """Start with none."""
         self._world = world
-        self._draw = stream(world.plan.seed, "disturbances").random
+        self._draw = stream(seed, "disturbances").random
         self._active: dict[Pair, list[Impairment]] = {}
 
     def add(self, pair: Pair, impairment: Impairment) -> None:
@@ -105,7 +118,7 @@ class Disturbances:
         to_coordinator.disturbance = self._of(pair, Direction.FORWARD)
         from_coordinator.disturbance = self._of(pair, Direction.BACKWARD)
         if pair in self._active:
-            self._world.heartbeats.watch(process)
+            self._world.watch(process)
 
     def _break(self, pair: Pair, whole: bool) -> None:
         """End the pair's open connections: all of them, or those that miss something."""

@@ -1,4 +1,4 @@
-"""Simulated hosts: the disk that only a host's own processes see, slots, placement, and disks that refuse.
+"""Simulated hosts: the disk that only a host's own processes see, and disks that refuse.
 
 An executor that is killed comes back on its host and finds the disk as it was; a host that is lost is replaced by
 another one, with an empty disk. A backend that keeps real files gets a real directory as its host's disk.
@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from barrier_tck.faults.vocabulary import FailPrimaryWrites
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
-from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
-from barrier_tck.reference_impl.storage.local_recovery import copies_on
 from barrier_tck.reference_impl.storage.paths import safe_name
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor
-    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 
 
 class DelegatingFileSystem:
@@ -144,30 +136,6 @@ class SimulatedHosts:
         if self._real_directory is None:
             return SimulatedHost(name, LocalDisk(SimulatedDisk().host()))
         return SimulatedHost(name, LinkingLocalDisk(LocalFileSystem(Path(self._real_directory) / name)))
-
-
-def place(
-    world: SimulatedWorld, attempt: int, restore: CompletedCheckpoint | None
-) -> dict[SubtaskId, SimulatedExecutor]:
-    """Return where each subtask of an attempt goes: to the executors in turn, or back to its own copy.
-
-    The latter with local recovery on, as the Spark deployment does; every executor has an equal share of slots, and
-    the observer is told (LOC-9).
-    """
-    subtasks, executors = world.graph.subtasks, world.executors
-    if not world.config.local_recovery:
-        return {subtask: executors[position % len(executors)] for position, subtask in enumerate(subtasks)}
-    share = -(-len(subtasks) // len(executors))
-    slots = [
-        Slot(executor.host.name, str(executor.number), position * share + number)
-        for position, executor in enumerate(executors)
-        for number in range(share)
-    ]
-    copies = {executor.host.name: copies_on(executor.host.local, subtasks) for executor in executors}
-    homes = homes_of(restore, copies)
-    chosen = assign(slots, subtasks, homes)
-    world.observer.subtasks_assigned(attempt, placement_of(slots, chosen, homes))
-    return {subtask: executors[slot.number // share] for subtask, slot in chosen.items()}
 
 
 @dataclass(slots=True)

@@ -15,13 +15,10 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.reference_impl.errors import OperatingError
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
 
 MESSAGE_BYTES = 64
 """Estimated size of a row of a batch, of a control element, and of a message to or from the coordinator."""
@@ -105,6 +102,24 @@ class Link:
         scheduler.at(arrival, deliver or self._deliver, message)
 
 
+class ChannelEnd(Protocol):
+    """A process at one end of a data channel."""
+
+    text: str
+    """The subtask, as the fault vocabulary names it."""
+    full_outputs: int
+    """How many of the channels that it sends on are full."""
+
+    def wake(self) -> None:
+        """Make sure that a step comes if there is anything to do."""
+
+    def expect(self, time_ms: float) -> None:
+        """Make sure that a step comes soon after a time at which there may be something to do."""
+
+    def channel_ended(self, channel: DataChannel) -> None:
+        """Notice that an input channel, or one that this process waits to send on, has ended."""
+
+
 class DataChannel:
     """A bounded FIFO channel between two subtasks of one attempt."""
 
@@ -139,8 +154,8 @@ class DataChannel:
         self.occupied = 0
         self.queue: deque[tuple[float, bool, Any]] = deque()
         """(when it arrives, is data, element), oldest first: what was sent and not read, arrived or not."""
-        self.sender: SimulatedSubtask | None = None
-        self.receiver: SimulatedSubtask | None = None
+        self.sender: ChannelEnd | None = None
+        self.receiver: ChannelEnd | None = None
         self.number = 0
         """The channel's number in the receiver's input gate."""
         self.disturbance: Disturbance | None = None

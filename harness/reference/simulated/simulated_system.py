@@ -23,6 +23,7 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.mutants import components_of
 from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
@@ -111,7 +112,7 @@ class ReferenceSimulated:
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
         recorder.follow(world)
         try:
-            in_time = world.run()
+            in_time = world.run(SimulatedTargets(world))
             books = recorder.books
             history = _history(world, books, in_time)
             return SimulatedOutcome(

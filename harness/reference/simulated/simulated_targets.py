@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from barrier_tck.faults.targets import Impairment, TargetGone
 from barrier_tck.faults.vocabulary import COORDINATOR, Direction, Peers
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
+from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.local_recovery import directory_of
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 
 _FLIPPED = {
     Direction.FORWARD: Direction.BACKWARD,

@@ -1,4 +1,4 @@
-"""Simulated processes: a subtask with its mailbox and input gate, and the background tasks it started.
+"""Simulated processes: an executor, and a subtask with its mailbox and input gate.
 
 A subtask does one thing a step: take a coordinator message, read one element of a channel that is not held
 back, or emit one batch of its source. Which of these comes next is the scheduler's choice, drawn from a named
@@ -15,23 +15,21 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from barrier_tck.faults.vocabulary import COORDINATOR
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
 from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link
+from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Payload, ProtocolPoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
-
-if TYPE_CHECKING:
-    from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
-    from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 
 STEP_MS_MAX = 1.0
 """Processing one element takes up to this long."""
@@ -60,44 +58,44 @@ def _tell(news: Callable[[], None]) -> None:
     news()
 
 
-class Background:
-    """Runs asynchronous parts of one process in virtual time; outcomes return in a later step."""
+class Supervisor(Protocol):
+    """The coordinator as a subtask's process knows it."""
 
-    def __init__(self, world: SimulatedWorld, owner: Any, duration_ms_max: float) -> None:
-        """Tasks take up to ``duration_ms_max``; they die with their owner."""
-        self._world = world
-        self._owner = owner
-        self._duration_ms_max = duration_ms_max
+    def lost(self, process: SimulatedSubtask, why: str = "was lost") -> None:
+        """Notice that a process is gone, or seems to be."""
 
-    def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
-        """Run a task later, and report its outcome later still."""
-        world = self._world
-        delay = world.storage_random.random() * self._duration_ms_max
-        world.scheduler.at(world.scheduler.now + delay, self._run, (task, on_done))
 
-    def _run(self, job: tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]) -> None:
-        if not self._owner.alive:
-            return
-        if self._owner.frozen:
-            self._owner.defer(self._run, job)
-            return
-        task, on_done = job
-        world = self._world
-        world.trace.add((world.scheduler.now, self._owner.name, "background", None))
-        result, error = None, None
-        try:
-            result = task()
-        except Exception as problem:  # noqa: BLE001 - the owner's driver decides what an error means
-            error = problem
-        delay = world.storage_random.random() * world.latency_ms
-        world.scheduler.at(world.scheduler.now + delay, self._report, (on_done, result, error))
+class SubtaskWorld(Protocol):
+    """What a subtask's process needs of its world."""
 
-    def _report(self, outcome: tuple[Callable[..., None], Any, BaseException | None]) -> None:
-        if self._owner.frozen:
-            self._owner.defer(self._report, outcome)
-        elif self._owner.alive:
-            on_done, result, error = outcome
-            self._owner.guarded(on_done, result, error)
+    @property
+    def surroundings(self) -> Surroundings:
+        """Time, trace and latencies."""
+
+    @property
+    def watched(self) -> Mapping[int, Any]:
+        """The points at which something may strike, by identity."""
+
+    @property
+    def records_watched(self) -> bool:
+        """Whether something may strike as records are processed."""
+
+    def point_reached(
+        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+    ) -> None:
+        """Take a protocol point that a process stands at; it may be killed or paused before this returns."""
+
+    def is_cut(self, sender: str, receiver: str) -> bool:
+        """Tell whether a connection of two ends cannot be opened now."""
+
+    def watch(self, process: SimulatedSubtask) -> None:
+        """Look from now on whether the process is silent."""
+
+    def note_failure(self, name: str, error: Exception) -> None:
+        """Keep what a process died of, for the record."""
+
+    def stop_if_over(self) -> None:
+        """End the run if the job has ended and its last process has left."""
 
 
 class SimulatedExecutor:
@@ -118,11 +116,11 @@ class SimulatedSubtask:
 
     def __init__(
         self,
-        world: SimulatedWorld,
+        world: SubtaskWorld,
         subtask: SubtaskId,
         attempt: int,
         executor: SimulatedExecutor,
-        coordinator: SimulatedCoordinator,
+        coordinator: Supervisor,
         choices: random.Random,
     ) -> None:
         """Start without a driver; ``attach`` gives it one."""
@@ -148,15 +146,17 @@ class SimulatedSubtask:
         self.full_outputs = 0
         """How many of them are full: until there is none, nothing is read and no source is polled."""
         self.mailbox: deque[Any] = deque()
-        self.background = Background(world, self, world.plan.checkpoints.async_ms_max)
+        surroundings = world.surroundings
+        self.background = Background(surroundings, self, surroundings.async_ms_max)
         self.driver: SubtaskDriver | None = None
         self.opened = False
         self.from_coordinator: Link | None = None
         self.to_coordinator: Link | None = None
         self._choices = choices
         self._draw = choices.random
-        self._scheduler = world.scheduler
-        self._note = world.trace.add
+        self._latency_ms = surroundings.latency_ms
+        self._scheduler = surroundings.scheduler
+        self._note = surroundings.trace.add
         self.due = NEVER
         """When its next step comes (virtual ms)."""
         self._standing = False
@@ -211,8 +211,8 @@ class SimulatedSubtask:
     def attach(self, driver: SubtaskDriver) -> None:
         """Give the process its driver and schedule its opening."""
         self.driver = driver
-        scheduler = self.world.scheduler
-        scheduler.at(scheduler.now + self._choices.random() * self.world.latency_ms, self._open)
+        delay = self._choices.random() * self._latency_ms
+        self._scheduler.at(self._scheduler.now + delay, self._open)
 
     def _open(self, _: Any) -> None:
         if not self.alive or self.driver is None:
@@ -228,11 +228,12 @@ class SimulatedSubtask:
 
     def _open_connected(self) -> None:
         assert self.driver is not None
-        if self.world.is_cut(self, None):
+        if self.world.is_cut(self.text, COORDINATOR):
             self.leave()  # it cannot register; the coordinator hears nothing of it
             return
         for channel in self.outputs:
-            if channel.broken or self.world.is_cut(self, channel.receiver):
+            assert channel.receiver is not None
+            if channel.broken or self.world.is_cut(self.text, channel.receiver.text):
                 raise ChannelBroken(f"{channel.name}: nobody answers")
         self.driver.open()
 
@@ -262,7 +263,8 @@ class SimulatedSubtask:
 
     def channel_ended(self, channel: DataChannel) -> None:
         """Notice that an input channel, or one that this process waits to send on, has ended; fail of it."""
-        self._die_of(ChannelBroken(f"{channel.name}: the connection is broken"))
+        error = ChannelBroken(f"{channel.name}: the connection is broken")
+        self.hear("disconnected", lambda: self._die_of(error))
 
     def kill(self) -> None:
         """Die at once, releasing nothing."""
@@ -273,7 +275,7 @@ class SimulatedSubtask:
         self._trace("paused")
         self.paused = self.frozen = True
         self.runs = False
-        self.world.heartbeats.watch(self)
+        self.world.watch(self)
 
     def resume(self) -> None:
         """Go on."""
@@ -426,4 +428,4 @@ class SimulatedSubtask:
             self.expect(max(now, earliest))
 
     def _trace(self, step: str, details: Any = None) -> None:
-        self.world.trace.add((self.world.scheduler.now, self.name, step, details))
+        self._note((self._scheduler.now, self.name, step, details))

@@ -17,23 +17,25 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
+from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.vocabulary import COORDINATOR
 from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
-from barrier_tck.harness.reference.simulated.hosts import SimulatedHosts, place, planned_failures
+from barrier_tck.harness.reference.simulated.hosts import SimulatedHosts, planned_failures
 from barrier_tck.harness.reference.simulated.network import DataChannel, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
-from barrier_tck.harness.reference.simulated.silence import Heartbeats
-from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
+from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS, Heartbeats
+from barrier_tck.harness.reference.simulated.simulated_placement import in_turn, near_their_copies
 from barrier_tck.harness.reference.simulated.subtask_processes import (
     SimulatedExecutor,
     SimulatedSubtask,
     WorldCrashed,
 )
+from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace, repeatable
 from barrier_tck.harness.system.system_under_test import NemesisHooks
 from barrier_tck.reference_impl.config import JobConfig
@@ -78,15 +80,26 @@ class SimulatedWorld:
         self.nemesis = nemesis
         self.scheduler = Scheduler()
         self.trace = Trace()
-        self.latency_ms = float(plan.network.latency_ms_max)
-        self.network_random = stream(plan.seed, "network")
-        self.storage_random = stream(plan.seed, "storage")
+        self.surroundings = Surroundings(
+            self.scheduler,
+            self.trace,
+            latency_ms=float(plan.network.latency_ms_max),
+            async_ms_max=float(plan.checkpoints.async_ms_max),
+            network_random=stream(plan.seed, "network"),
+            storage_random=stream(plan.seed, "storage"),
+        )
         self._choices = stream(plan.seed, "choices")
         self.disk = SimulatedDisk()
         self.primary_failures = planned_failures(plan)
         """Which writes of primaries fail; None if the plan has no such fault."""
-        self.disturbances = Disturbances(self)
-        self.heartbeats = Heartbeats(self)
+        self.disturbances = Disturbances(self, plan.seed)
+        self.heartbeats = Heartbeats(
+            self.scheduler,
+            plan.seed,
+            components.failure_detector(HEARTBEAT_TIMEOUT_MS),
+            is_awaited=self._is_awaited,
+            is_disturbed=lambda process: self.disturbances.any_on((process.text, COORDINATOR)),
+        )
         self._executors_started = plan.topology.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
@@ -127,9 +140,11 @@ class SimulatedWorld:
 
     # --- running --------------------------------------------------------------------------------------------
 
-    def run(self) -> bool:
-        """Run until the job ended and its processes left; False if the bound came first."""
-        targets = SimulatedTargets(self)
+    def run(self, targets: Targets) -> bool:
+        """Run until the job ended and its processes left; False if the bound came first.
+
+        ``targets`` is what the nemesis strikes; ``release`` takes it apart with the world.
+        """
         self._in_rings.append(targets)
         self.nemesis.bind(targets, self.scheduler.now_ms)
         self.scheduler.at(0.0, self._start, self.coordinator)
@@ -187,7 +202,7 @@ class SimulatedWorld:
 
     def _new_coordinator(self) -> SimulatedCoordinator:
         self.coordinators += 1
-        coordinator = SimulatedCoordinator(self, self.coordinators)
+        coordinator = SimulatedCoordinator(self, self.coordinators, self.disk.host())
         self._in_rings.append(coordinator)
         return coordinator
 
@@ -202,29 +217,25 @@ class SimulatedWorld:
     ) -> None:
         """Start every subtask of an attempt."""
         network, scheduler = self.plan.network, self.scheduler
+        network_random, latency_ms = self.surroundings.network_random, self.surroundings.latency_ms
         processes: dict[SubtaskId, SimulatedSubtask] = {}
-        for subtask, executor in place(self, attempt, restore).items():
+        for subtask, executor in self._place(attempt, restore).items():
             process = SimulatedSubtask(self, subtask, attempt, executor, coordinator, self._choices)
-            process.from_coordinator = Link(scheduler, self.network_random, self.latency_ms, process.receive)
-            process.to_coordinator = Link(
-                scheduler, self.network_random, self.latency_ms, coordinator.receive
-            )
+            process.from_coordinator = Link(scheduler, network_random, latency_ms, process.receive)
+            process.to_coordinator = Link(scheduler, network_random, latency_ms, coordinator.receive)
             executor.subtasks.append(process)
             processes[subtask] = process
             self._in_rings.append(process)
         for number, identity in enumerate(self.graph.channels):
             slow = network.slow_factor if number == network.slow_channel else 1
             channel = DataChannel(
-                str(identity),
-                scheduler,
-                self.network_random,
-                self.latency_ms * slow,
-                network.channel_capacity,
+                str(identity), scheduler, network_random, latency_ms * slow, network.channel_capacity
             )
-            channel.sender, channel.receiver = processes[identity.sender], processes[identity.receiver]
-            channel.number = len(channel.receiver.inputs)
-            channel.receiver.inputs.append(channel)
-            channel.sender.outputs.append(channel)
+            sender, receiver = processes[identity.sender], processes[identity.receiver]
+            channel.sender, channel.receiver = sender, receiver
+            channel.number = len(receiver.inputs)
+            receiver.inputs.append(channel)
+            sender.outputs.append(channel)
         self.processes = processes
         self._everyone = [process for process in self._everyone if process.alive]
         self._everyone.extend(processes.values())
@@ -234,6 +245,13 @@ class SimulatedWorld:
                 process.pause()
         for subtask, process in processes.items():
             process.attach(self._driver_for(process, subtask, attempt, restore))
+
+    def _place(self, attempt: int, restore: CompletedCheckpoint | None) -> dict[SubtaskId, SimulatedExecutor]:
+        if not self.config.local_recovery:
+            return in_turn(self.graph.subtasks, self.executors)
+        placed, placement = near_their_copies(self.graph.subtasks, self.executors, restore)
+        self.observer.subtasks_assigned(attempt, placement)
+        return placed
 
     def _driver_for(
         self, process: SimulatedSubtask, subtask: SubtaskId, attempt: int, restore: CompletedCheckpoint | None
@@ -309,9 +327,18 @@ class SimulatedWorld:
         """Return every living process of a subtask, zombies first."""
         return [process for process in self._everyone if process.alive and process.text == subtask]
 
-    def is_cut(self, process: SimulatedSubtask, receiver: SimulatedSubtask | None) -> bool:
-        """Tell whether a process cannot connect to another now, or to the coordinator (None)."""
-        return self.disturbances.is_cut((process.text, COORDINATOR if receiver is None else receiver.text))
+    def is_cut(self, sender: str, receiver: str) -> bool:
+        """Tell whether a subtask cannot connect to another now, or to the coordinator."""
+        return self.disturbances.is_cut((sender, receiver))
+
+    def watch(self, process: SimulatedSubtask) -> None:
+        """Look from now on whether the process is silent."""
+        self.heartbeats.watch(process)
+
+    def _is_awaited(self, process: SimulatedSubtask) -> bool:
+        """Tell whether the coordinator that deployed a process still waits for it."""
+        current = self.processes.get(process.subtask) is process and not self.coordinator.driver.ended
+        return current and process.coordinator is self.coordinator
 
     def kill_executor(
         self, executor: SimulatedExecutor, lose_unsynced: bool, lose_disk: bool = False
@@ -367,9 +394,9 @@ class SimulatedWorld:
         channel.broken = True
         sender, receiver = channel.sender, channel.receiver
         assert sender is not None and receiver is not None
-        self._after_latency(lambda: receiver.hear("disconnected", lambda: receiver.channel_ended(channel)))
+        self._after_latency(lambda: receiver.channel_ended(channel))
         if channel.full:
-            self._after_latency(lambda: sender.hear("disconnected", lambda: sender.channel_ended(channel)))
+            self._after_latency(lambda: sender.channel_ended(channel))
 
     def crash_coordinator(self, lose_unsynced: bool, unreadable_ms: int = 0) -> None:
         """Kill the coordinator; its subtasks notice one by one, and a new one starts from durable storage."""
@@ -397,8 +424,7 @@ class SimulatedWorld:
             link.send(None, lambda _: news())
 
     def _after_latency(self, action: Callable[[], None]) -> None:
-        delay = self.network_random.random() * self.latency_ms
-        self.scheduler.at(self.scheduler.now + delay, lambda _: action())
+        self.surroundings.after_latency(lambda _: action())
 
     def read_only_files(self) -> SimulatedFileSystem:
         """Return a view of the disk for final reads."""

@@ -1,0 +1,38 @@
+"""Where the subtasks of an attempt go in the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.slots import Placement, Slot, assign, homes_of, placement_of
+from barrier_tck.reference_impl.storage.local_recovery import copies_on
+
+
+def in_turn(
+    subtasks: Sequence[SubtaskId], executors: Sequence[SimulatedExecutor]
+) -> dict[SubtaskId, SimulatedExecutor]:
+    """Send the subtasks to the executors in turn."""
+    return {subtask: executors[position % len(executors)] for position, subtask in enumerate(subtasks)}
+
+
+def near_their_copies(
+    subtasks: Sequence[SubtaskId], executors: Sequence[SimulatedExecutor], restore: CompletedCheckpoint | None
+) -> tuple[dict[SubtaskId, SimulatedExecutor], Placement]:
+    """Send each subtask back to its own copy, as the Spark deployment does (LOC-9); every executor has equal shares.
+
+    Returns where they go, and the placement that the observer is told of.
+    """
+    share = -(-len(subtasks) // len(executors))
+    slots = [
+        Slot(executor.host.name, str(executor.number), position * share + number)
+        for position, executor in enumerate(executors)
+        for number in range(share)
+    ]
+    copies = {executor.host.name: copies_on(executor.host.local, subtasks) for executor in executors}
+    homes = homes_of(restore, copies)
+    chosen = assign(slots, subtasks, homes)
+    placed = {subtask: executors[slot.number // share] for subtask, slot in chosen.items()}
+    return placed, placement_of(slots, chosen, homes)

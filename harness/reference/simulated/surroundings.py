@@ -1,0 +1,85 @@
+"""What all processes of a simulated world share, and the background tasks that they start."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from barrier_tck.harness.reference.simulated.scheduler import Scheduler
+from barrier_tck.harness.reference.simulated.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Time, the trace, and how long things take (virtual ms)."""
+
+    scheduler: Scheduler
+    trace: Trace
+    latency_ms: float
+    """A message takes up to this long."""
+    async_ms_max: float
+    """The asynchronous part of a snapshot takes up to this long."""
+    network_random: random.Random
+    storage_random: random.Random
+
+    def after_latency(self, action: Callable[..., None], argument: Any = None) -> None:
+        """Run ``action(argument)`` when a message that is sent now would have arrived."""
+        delay = self.network_random.random() * self.latency_ms
+        self.scheduler.at(self.scheduler.now + delay, action, argument)
+
+
+class TaskOwner(Protocol):
+    """A process that starts background tasks."""
+
+    name: str
+    alive: bool
+    frozen: bool
+    """Whether it stands still: what comes meanwhile has to wait."""
+
+    def defer(self, action: Callable[..., None], argument: Any) -> None:
+        """Do something once this process goes on."""
+
+    def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
+        """Run a piece of the process; what it raises is the process's to bear."""
+
+
+class Background:
+    """Runs asynchronous parts of one process in virtual time; outcomes return in a later step."""
+
+    def __init__(self, surroundings: Surroundings, owner: TaskOwner, duration_ms_max: float) -> None:
+        """Tasks take up to ``duration_ms_max``; they die with their owner."""
+        self._surroundings = surroundings
+        self._owner = owner
+        self._duration_ms_max = duration_ms_max
+
+    def submit(self, task: Callable[[], Any], on_done: Callable[[Any, BaseException | None], None]) -> None:
+        """Run a task later, and report its outcome later still."""
+        world = self._surroundings
+        delay = world.storage_random.random() * self._duration_ms_max
+        world.scheduler.at(world.scheduler.now + delay, self._run, (task, on_done))
+
+    def _run(self, job: tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]) -> None:
+        if not self._owner.alive:
+            return
+        if self._owner.frozen:
+            self._owner.defer(self._run, job)
+            return
+        task, on_done = job
+        world = self._surroundings
+        world.trace.add((world.scheduler.now, self._owner.name, "background", None))
+        result, error = None, None
+        try:
+            result = task()
+        except Exception as problem:  # noqa: BLE001 - the owner's driver decides what an error means
+            error = problem
+        delay = world.storage_random.random() * world.latency_ms
+        world.scheduler.at(world.scheduler.now + delay, self._report, (on_done, result, error))
+
+    def _report(self, outcome: tuple[Callable[..., None], Any, BaseException | None]) -> None:
+        if self._owner.frozen:
+            self._owner.defer(self._report, outcome)
+        elif self._owner.alive:
+            on_done, result, error = outcome
+            self._owner.guarded(on_done, result, error)
