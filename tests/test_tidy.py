@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import graphlib
 import io
 import re
 import shlex
@@ -206,6 +207,47 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         and not (document.parent / target).exists()
     ]
     assert not dead, f"{name(document)} links to what is not there: {dead}"
+
+
+def imports_within(paths: list[Path]) -> dict[str, list[str]]:
+    """Module -> which of the others it imports: anywhere, also for types only and within functions."""
+    modules = {module_name(path): path for path in paths}
+    return {
+        module: sorted({other for other in imported_modules(path) if other in modules} - {module})
+        for module, path in modules.items()
+    }
+
+
+def circle_in(graph: dict[str, list[str]]) -> list[str]:
+    """Return one circle of imports, its first module at both ends; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """What two modules both need stands in a third one, or is handed in; a late import would only hide it."""
+    circle = circle_in(imports_within(python_files(*FOLDERS)))
+    assert not circle, "each is imported by the next: " + ", ".join(circle)
+
+
+def test_a_circle_is_found_however_it_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    package = tmp_path / "harness" / "plan"
+    package.mkdir(parents=True)
+    plain = "from barrier_tck.harness.plan import second\n"
+    late = "def use():\n    from barrier_tck.harness.plan.third import Name\n"
+    typed = "if TYPE_CHECKING:\n    import barrier_tck.harness.plan.first\n"
+    for module, text in (("first", plain), ("second", late), ("third", typed), ("fourth", plain)):
+        (package / f"{module}.py").write_text(text)
+    circle = circle_in(imports_within(python_files("harness")))
+    assert sorted(set(circle)) == [
+        f"barrier_tck.harness.plan.{name}" for name in ("first", "second", "third")
+    ]
+    (package / "second.py").write_text("")
+    assert not circle_in(imports_within(python_files("harness")))
 
 
 def test_no_module_is_unused() -> None:

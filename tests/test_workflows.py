@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from barrier_tck.harness.campaign.configuration import read_configuration
-from barrier_tck.reports import ReportPaths
+from barrier_tck.reports.write import ReportPaths
 from tests.test_tidy import ROOT
 
 GITHUB = ROOT / ".github"

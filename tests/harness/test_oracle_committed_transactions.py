@@ -10,7 +10,7 @@ import pytest
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
 from barrier_tck.harness.record.history import StorageView, Transaction
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants import MUTANTS
+from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.oracle_histories import Book, a_context, a_plan

@@ -16,10 +16,11 @@ from rich.console import Console
 
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.reports import html, print_summary, write_reports
+from barrier_tck.reports import html
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
-from barrier_tck.reports.write import ReportNotWritable
+from barrier_tck.reports.summary import print_summary
+from barrier_tck.reports.write import ReportNotWritable, write_reports
 from tests.reports.synthetic_run import EXAMPLES, campaign_of, plan_of, record_of, spark_campaign, write_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x00"

@@ -21,7 +21,7 @@ from barrier_tck.harness.reference.jobs import (
     job_config,
     subtask_names,
 )
-from barrier_tck.harness.reference.mutants import components_of
+from barrier_tck.harness.reference.mutants.catalogue import components_of
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.trace import Trace

@@ -35,7 +35,7 @@ from barrier_tck.harness.reference.jobs import (
     parquet_source,
     subtask_names,
 )
-from barrier_tck.harness.reference.mutants import components_of
+from barrier_tck.harness.reference.mutants.catalogue import components_of
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
