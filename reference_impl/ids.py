@@ -50,10 +50,12 @@ class ChannelId(msgspec.Struct, frozen=True, order=True):
 
     sender: SubtaskId
     receiver: SubtaskId
+    edge: int = 0
+    """Which of the edges between the two vertices it belongs to, in the order of the job graph. Most have one."""
 
     def __str__(self) -> str:
-        """Return ``sender->receiver``."""
-        return f"{self.sender}->{self.receiver}"
+        """Return ``sender->receiver``, and ``#edge`` after it if it is of a second or later edge."""
+        return f"{self.sender}->{self.receiver}" + (f"#{self.edge}" if self.edge else "")
 
 
 class KeyGroupRange(msgspec.Struct, frozen=True, order=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
@@ -22,6 +23,8 @@ AGGREGATE_STATE = "aggregate"
 class AggregateSpec:
     """Spec of a keyed aggregate; its input is partitioned by ``key``."""
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = True
     uid: str
     key: tuple[str, ...]
     aggregates: Mapping[str, Aggregate]

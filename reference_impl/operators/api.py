@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.operators.functions import Place
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
 from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.state.backend import (
@@ -56,6 +57,11 @@ class OperatorContext:
     files_wanted: int = 1
     """Into how many files a snapshot of keyed state may usefully be cut."""
 
+    @property
+    def place(self) -> Place:
+        """Return what a user's function may know of where it runs."""
+        return Place(self.job, self.subtask, self.parallelism, self.attempt)
+
     def open_store(self, uid: str, restored: OperatorSnapshot | None) -> KeyedStateStore:
         """Open the keyed state of one operator, with what a checkpoint held of it (REC-1)."""
         scope = StateScope(
@@ -100,6 +106,13 @@ class Operator(Protocol):
 
     def close(self) -> None:
         """Release everything, committing nothing."""
+
+
+class MultiInputOperator(Operator, Protocol):
+    """An operator at the head of a vertex with several logical inputs; its ``process`` is never called."""
+
+    def process_input(self, payload: Payload, number: int) -> Payload | None:
+        """Process a batch that came on an input (``graph.Edge.input``) and return what goes on, or None."""
 
 
 class SourceReader(Protocol):
@@ -172,6 +185,9 @@ class DataPlane(Protocol):
 
     def from_rows(self, rows: Sequence[dict[str, Any]]) -> Payload:
         """Return rows (at least one, all with the same columns) as a batch."""
+
+    def to_rows(self, payload: Payload) -> Sequence[dict[str, Any]]:
+        """Return a batch as rows, which must not be changed."""
 
     def map(self, payload: Payload, function: Any) -> Payload:
         """Apply a row function (see ``operators.functions``) to every record."""

@@ -123,6 +123,11 @@ class ArrowPlane:
         """Return rows (at least one) as a payload; types follow from the values."""
         return _batch_of_rows(list(rows))
 
+    def to_rows(self, payload: Any) -> list[Row]:
+        """Return a batch as rows."""
+        rows: list[Row] = payload.to_pylist()
+        return rows
+
     def map(self, payload: Any, function: Any) -> Any:
         """Apply a row function to every record, or its vectorised form to the batch."""
         if isinstance(function, Vectorized):

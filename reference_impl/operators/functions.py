@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
 
 Row = dict[str, Any]
 """A record: column name to None, bool, int, float or str."""
@@ -31,6 +32,33 @@ class Vectorized:
     """The form over one row, which fixes the meaning."""
     batch: Callable[[Any], Any]
     """Record batch to record batch (map, flat map), or to a boolean array (filter; null is false)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a function runs: which subtask of which attempt."""
+
+    job: str
+    subtask: SubtaskId
+    """As text, for instance, ``flights[1]``."""
+    parallelism: int
+    """How many subtasks the vertex has."""
+    attempt: AttemptNumber
+
+
+@dataclass(frozen=True, slots=True)
+class PerSubtask:
+    """A function that is made anew for each subtask and attempt, and may know which that is.
+
+    Stands wherever a row function does, and wherever a keyed function is made.
+    """
+
+    make: Callable[[Place], Any]
+
+
+def function_at(function: Any, place: Place) -> Any:
+    """Return a row function as one subtask calls it."""
+    return function.make(place) if isinstance(function, PerSubtask) else function
 
 
 class Emission(Enum):

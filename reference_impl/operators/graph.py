@@ -19,6 +19,17 @@ class OperatorSpec(Protocol):
     def uid(self) -> str:
         """Return the operator's id, unique in the job and stable across attempts and versions."""
 
+    @property
+    def inputs(self) -> int:
+        """Return how many logical inputs the operator tells apart.
+
+        With more than 1 it heads its chain, and what it builds is an ``api.MultiInputOperator``.
+        """
+
+    @property
+    def keeps_state(self) -> bool:
+        """Tell whether a checkpoint holds anything of the operator: keyed state, or prepared transactions."""
+
     def build(self, plane: DataPlane) -> Operator:
         """Return a new operator for one subtask."""
 
@@ -32,6 +43,8 @@ class Partitioning(Enum):
     """Subtask i sends to subtask i; both vertices are equally wide."""
     REBALANCE = "rebalance"
     """Batch by batch, to each receiver in turn."""
+    BROADCAST = "broadcast"
+    """Every record to every receiver."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +57,34 @@ class Vertex:
     """Set on source vertices only."""
     operators: tuple[OperatorSpec, ...] = ()
 
+    @property
+    def has_several_inputs(self) -> bool:
+        """Tell whether the first operator of the chain tells several inputs apart."""
+        return bool(self.operators) and self.operators[0].inputs > 1
+
+    @property
+    def source_uid(self) -> str:
+        """Return the name under which a snapshot has the positions of the vertex's source."""
+        return f"{self.name}.source"
+
 
 @dataclass(frozen=True)
 class Edge:
-    """Connects two vertices."""
+    """Connects two vertices. There may be several between the same two."""
 
     source: str
     target: str
     partitioning: Partitioning
     key: tuple[str, ...] = ()
     """Key columns of a HASH edge."""
+    input: int = 0
+    """Which logical input of the target it feeds. Edges into the same input are a union."""
+    feedback: bool = False
+    """Whether it leads back into a loop. No job graph takes one yet."""
+
+    def __str__(self) -> str:
+        """Return ``source -> target``."""
+        return f"{self.source} -> {self.target}"
 
 
 def key_group_range(index: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
@@ -80,34 +111,62 @@ class JobGraph:
 
     def __post_init__(self) -> None:
         """Refuse what cannot run, naming the part that is wrong."""
-        names = [vertex.name for vertex in self.vertices]
+        sources = [vertex.source_uid for vertex in self.vertices if vertex.source is not None]
         uids = [operator.uid for vertex in self.vertices for operator in vertex.operators]
-        for kind, values in (("vertex name", names), ("operator uid", uids)):
+        names = [vertex.name for vertex in self.vertices]
+        for kind, values in (("vertex name", names), ("operator uid", uids + sources)):
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
                 raise UsageError(
                     f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own"
                 )
-        for vertex in self.vertices:
-            if not 1 <= vertex.parallelism <= self.max_parallelism:
-                raise UsageError(
-                    f"vertex {vertex.name!r} has parallelism {vertex.parallelism}; it must lie between 1 and the "
-                    f"job's maximum parallelism, {self.max_parallelism} (RSC-2)"
-                )
-            if (vertex.source is None) == (not any(edge.target == vertex.name for edge in self.edges)):
-                raise UsageError(f"vertex {vertex.name!r} must have either a source or an input edge")
         for edge in self.edges:
-            if edge.source not in names or edge.target not in names:
-                raise UsageError(
-                    f"the edge {edge.source} -> {edge.target} names a vertex that does not exist"
-                )
-            if names.index(edge.source) >= names.index(edge.target):
-                raise UsageError(
-                    f"the edge {edge.source} -> {edge.target} goes backwards; cycles are not supported"
-                )
-            widths = self.vertex(edge.source).parallelism, self.vertex(edge.target).parallelism
-            if edge.partitioning is Partitioning.FORWARD and widths[0] != widths[1]:
-                raise UsageError(f"the forward edge {edge.source} -> {edge.target} needs equal parallelism")
+            self._check_edge(edge, names)
+        for vertex in self.vertices:
+            self._check_vertex(vertex)
+
+    def _check_edge(self, edge: Edge, names: list[str]) -> None:
+        if edge.source not in names or edge.target not in names:
+            raise UsageError(f"the edge {edge} names a vertex that does not exist")
+        if edge.feedback:
+            raise UsageError(f"the edge {edge} is a feedback edge; loops are not supported yet")
+        if names.index(edge.source) >= names.index(edge.target):
+            raise UsageError(f"the edge {edge} goes backwards; cycles are not supported")
+        if (edge.partitioning is Partitioning.HASH) != bool(edge.key):
+            wanted = "needs key columns" if not edge.key else "has key columns, which only a hash edge takes"
+            raise UsageError(f"the {edge.partitioning.value} edge {edge} {wanted}")
+        widths = self.vertex(edge.source).parallelism, self.vertex(edge.target).parallelism
+        if edge.partitioning is Partitioning.FORWARD and widths[0] != widths[1]:
+            raise UsageError(
+                f"the forward edge {edge} needs equal parallelism, not {widths[0]} and {widths[1]}"
+            )
+
+    def _check_vertex(self, vertex: Vertex) -> None:
+        if not 1 <= vertex.parallelism <= self.max_parallelism:
+            raise UsageError(
+                f"vertex {vertex.name!r} has parallelism {vertex.parallelism}; it must lie between 1 and the "
+                f"job's maximum parallelism, {self.max_parallelism} (RSC-2)"
+            )
+        fed = sorted({edge.input for edge in self.edges if edge.target == vertex.name})
+        if (vertex.source is None) == (not fed):
+            raise UsageError(f"vertex {vertex.name!r} must have either a source or an input edge")
+        if fed != list(range(len(fed))):
+            raise UsageError(
+                f"the inputs of vertex {vertex.name!r} must be numbered from 0 without a gap, not "
+                f"{', '.join(map(str, fed))}"
+            )
+        told_apart = [operator.inputs for operator in vertex.operators] or [1]
+        if told_apart[0] != max(len(fed), 1):
+            raise UsageError(
+                f"vertex {vertex.name!r} has {max(len(fed), 1)} inputs, and its first operator takes "
+                f"{told_apart[0]}; edges that are to be a union have the same input"
+            )
+        if any(inputs != 1 for inputs in told_apart[1:]):
+            raise UsageError(f"vertex {vertex.name!r}: only the first operator of a chain has several inputs")
+        if not vertex.operators and not self.output_edges_of(vertex.name):
+            raise UsageError(
+                f"the records of vertex {vertex.name!r} go nowhere: it has neither an operator nor an output edge"
+            )
 
     def vertex(self, name: str) -> Vertex:
         """Return a vertex by name; raises UsageError if there is none."""
@@ -134,14 +193,24 @@ class JobGraph:
     @cached_property
     def channels(self) -> tuple[ChannelId, ...]:
         """Every channel, in a fixed order: by edge, then sender, then receiver."""
-        found: list[ChannelId] = []
+        return tuple(channel for channel, _ in self._numbered_channels)
+
+    @cached_property
+    def _numbered_channels(self) -> tuple[tuple[ChannelId, int], ...]:
+        """Every channel, and the input of the receiver's vertex that it feeds."""
+        found: list[tuple[ChannelId, int]] = []
+        parallel: dict[tuple[str, str], int] = {}
         for edge in self.edges:
-            senders = self.vertex(edge.source).parallelism
-            receivers = self.vertex(edge.target).parallelism
-            for sender in range(senders):
-                targets = [sender] if edge.partitioning is Partitioning.FORWARD else range(receivers)
+            ends = edge.source, edge.target
+            number = parallel[ends] = parallel.get(ends, -1) + 1
+            receivers = range(self.vertex(edge.target).parallelism)
+            for sender in range(self.vertex(edge.source).parallelism):
+                targets = (sender,) if edge.partitioning is Partitioning.FORWARD else receivers
                 found.extend(
-                    ChannelId(SubtaskId(edge.source, sender), SubtaskId(edge.target, receiver))
+                    (
+                        ChannelId(SubtaskId(edge.source, sender), SubtaskId(edge.target, receiver), number),
+                        edge.input,
+                    )
                     for receiver in targets
                 )
         return tuple(found)
@@ -149,6 +218,10 @@ class JobGraph:
     def inputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's input channels; their position is the channel number in its input gate."""
         return tuple(channel for channel in self.channels if channel.receiver == subtask)
+
+    def input_numbers_of(self, subtask: SubtaskId) -> tuple[int, ...]:
+        """Return for each of ``inputs_of`` which logical input of the vertex it feeds."""
+        return tuple(number for channel, number in self._numbered_channels if channel.receiver == subtask)
 
     def outputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's output channels; their position is the channel number of ``ChannelOutput``."""

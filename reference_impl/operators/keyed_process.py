@@ -1,22 +1,23 @@
-"""A keyed function with state of its own: what ``aggregate`` cannot say, said in Python."""
+"""Keyed functions with states of their own, over one input or several: what ``aggregate`` cannot say."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, Protocol
 
-from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.errors import ProtocolError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.encoding import encode_key, group_of_encoded
+from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, function_at
+from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot
-
-Row = dict[str, Any]
 
 
 class KeyedFunction(Protocol):
@@ -29,29 +30,81 @@ class KeyedFunction(Protocol):
         """Take a record and return what goes on; ``group`` and ``key`` are for ``NamedState.of``."""
 
 
+class KeyedCoFunction(Protocol):
+    """A user's function over several inputs, which share its states: equal keys of all inputs meet in one subtask."""
+
+    def open(self, states: KeyedStates) -> None:
+        """Name the states."""
+
+    def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
+        """Take a record of an input and return what goes on; ``group`` and ``key`` are for ``NamedState.of``."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedProcess:
     """Spec of a keyed function; its input is partitioned by ``key``."""
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = True
     uid: str
     key: tuple[str, ...]
-    function: Callable[[], KeyedFunction]
+    function: Callable[[], KeyedFunction] | PerSubtask
     """Makes the function of one subtask; shipped to subtasks."""
 
     def build(self, plane: DataPlane) -> KeyedProcessOperator:
         """Return the operator."""
-        return KeyedProcessOperator(self, plane)
+        return KeyedProcessOperator(self.uid, (self.key,), self.function, plane)
 
 
-class KeyedProcessOperator:
-    """An ``Operator`` around a ``KeyedFunction``, on either plane, a record at a time."""
+@dataclass(frozen=True, slots=True)
+class KeyedCoProcess:
+    """Spec of a keyed function over several inputs; input i is partitioned by ``keys[i]``."""
 
-    def __init__(self, spec: KeyedProcess, plane: DataPlane) -> None:
-        """Take the spec and the data plane; nothing is opened yet."""
-        self.uid = spec.uid
-        self._key = spec.key
+    keeps_state: ClassVar[bool] = True
+    uid: str
+    keys: tuple[tuple[str, ...], ...]
+    """The key columns of each input: other names may be used, but as many."""
+    function: Callable[[], KeyedCoFunction] | PerSubtask
+    """Makes the function of one subtask; shipped to subtasks."""
+
+    def __post_init__(self) -> None:
+        """Refuse keys that cannot meet."""
+        require_joinable(self.uid, self.keys)
+
+    @property
+    def inputs(self) -> int:
+        """Return the number of inputs."""
+        return len(self.keys)
+
+    def build(self, plane: DataPlane) -> KeyedCoProcessOperator:
+        """Return the operator."""
+        return KeyedCoProcessOperator(self.uid, self.keys, self.function, plane)
+
+
+def require_joinable(uid: str, keys: tuple[tuple[str, ...], ...]) -> None:
+    """Raise UsageError unless there are two inputs or more, with equally many key columns each."""
+    if len(keys) < 2:
+        raise UsageError(f"{uid!r} needs keys of two inputs or more, not of {len(keys)}")
+    if not keys[0] or len({len(key) for key in keys}) > 1:
+        raise UsageError(f"the inputs of {uid!r} need equally many key columns, not {keys!r}")
+
+
+class _KeyedFunctionOperator:
+    """What operators around keyed functions share: the function, the store and its snapshots."""
+
+    def __init__(
+        self,
+        uid: str,
+        keys: tuple[tuple[str, ...], ...],
+        function: Callable[[], Any] | PerSubtask,
+        plane: DataPlane,
+    ) -> None:
+        """Take the parts of the spec and the data plane; nothing is made or opened yet."""
+        self.uid = uid
+        self._keys = keys
+        self._make = function
         self._plane = plane
-        self._function = spec.function()
+        self._function: Any = None
         self._context: OperatorContext | None = None
         self._store: KeyedStateStore | None = None
 
@@ -59,11 +112,9 @@ class KeyedProcessOperator:
         """Open the store with the restored files and let the function name its states (REC-1)."""
         self._context = context
         self._store = context.open_store(self.uid, restored)
+        make = self._make
+        self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
         self._function.open(KeyedStates(self._store))
-
-    def process(self, payload: Payload) -> Payload | None:
-        """Give every record to the function."""
-        return self._plane.flat_map(payload, self._process_row)
 
     def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
         """Return None: nothing is held back."""
@@ -98,12 +149,42 @@ class KeyedProcessOperator:
         if self._store is not None:
             self._store.close()
 
-    def _process_row(self, row: Row) -> Iterable[Row]:
+    def _key_of(self, row: Row, columns: tuple[str, ...]) -> tuple[int, bytes]:
         context, _ = self._opened()
-        key = encode_key(tuple(row[column] for column in self._key))
-        return self._function.process(group_of_encoded(key, context.max_parallelism), key, row)
+        key = encode_key(tuple(row[column] for column in columns))
+        return group_of_encoded(key, context.max_parallelism), key
 
     def _opened(self) -> tuple[OperatorContext, KeyedStateStore]:
         if self._context is None or self._store is None:
             raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
         return self._context, self._store
+
+
+class KeyedProcessOperator(_KeyedFunctionOperator):
+    """An ``Operator`` around a ``KeyedFunction``, on either plane, a record at a time."""
+
+    def process(self, payload: Payload) -> Payload | None:
+        """Give every record to the function."""
+        return self._plane.flat_map(payload, self._process_row)
+
+    def _process_row(self, row: Row) -> Iterable[Row]:
+        group, key = self._key_of(row, self._keys[0])
+        found: Iterable[Row] = self._function.process(group, key, row)
+        return found
+
+
+class KeyedCoProcessOperator(_KeyedFunctionOperator):
+    """A ``MultiInputOperator`` around a ``KeyedCoFunction``, on either plane, a record at a time."""
+
+    def process(self, payload: Payload) -> Payload | None:
+        """Refuse: a batch comes on an input."""
+        raise ProtocolError(f"operator {self.uid!r} has several inputs; its batches come by process_input")
+
+    def process_input(self, payload: Payload, number: int) -> Payload | None:
+        """Give every record to the function."""
+        return flat_mapped(self._plane, partial(self._process_row, number), payload)
+
+    def _process_row(self, number: int, row: Row) -> Iterable[Row]:
+        group, key = self._key_of(row, self._keys[number])
+        found: Iterable[Row] = self._function.process(group, key, row, number)
+        return found

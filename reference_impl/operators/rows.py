@@ -165,6 +165,10 @@ class RowPlane:
         """Return the rows as a payload."""
         return list(rows)
 
+    def to_rows(self, payload: Rows) -> Rows:
+        """Return the payload, which is rows."""
+        return payload
+
     def map(self, payload: Rows, function: Any) -> Rows:
         """Apply a row function to every row."""
         return list(map(_row_form(function), payload))

@@ -19,6 +19,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 from urllib.parse import quote
 
 from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
@@ -41,6 +42,8 @@ _NO_CHECKPOINT = CheckpointId(0)
 class FileSink:
     """Describes a transactional file sink; ``path`` is a directory on the output file system."""
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = True
     path: str
     uid: str = "sink"
     buffer_records: int = _DEFAULT_BUFFER_RECORDS

@@ -1,30 +1,37 @@
-"""Operators without state: map, filter, flat map, and the partial aggregation ahead of a shuffle."""
+"""Operators without state: map, filter, flat map (of several inputs too), and partial aggregation before a shuffle."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
+from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
-from barrier_tck.reference_impl.operators.functions import Aggregate
+from barrier_tck.reference_impl.operators.functions import Aggregate, Place, Row, function_at
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+
+BatchFunction = Callable[[Payload], Payload | None]
+"""From batch to batch; None if nothing goes on."""
 
 
 class StatelessOperator:
     """An ``Operator`` that is a function from batch to batch and adds nothing to a snapshot but its name."""
 
-    def __init__(self, uid: str, function: Callable[[Payload], Payload | None]) -> None:
-        """Take the operator's id and what it does to a batch."""
+    def __init__(self, uid: str, make: Callable[[Place], BatchFunction]) -> None:
+        """Take the operator's id, and what makes its function once it is known where it runs."""
         self.uid = uid
-        self._function = function
+        self._make = make
+        self._function: BatchFunction = self._not_opened
         self._input_ended = False
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Recall whether the input had ended."""
+        """Make the function, and recall whether the input had ended."""
+        self._function = self._make(context.place)
         self._input_ended = restored is not None and restored.input_ended
 
     def process(self, payload: Payload) -> Payload | None:
@@ -54,47 +61,93 @@ class StatelessOperator:
     def close(self) -> None:
         """Do nothing."""
 
+    def _not_opened(self, payload: Payload) -> Payload | None:
+        raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
+
+
+class StatelessMultiInputOperator(StatelessOperator):
+    """A ``MultiInputOperator`` without state: a function from batch to batch for each input."""
+
+    def __init__(self, uid: str, make: Callable[[Place], tuple[BatchFunction, ...]]) -> None:
+        """Take the operator's id, and what makes the functions, one per input."""
+        super().__init__(uid, lambda place: self._not_opened)
+        self._make_all = make
+        self._functions: tuple[BatchFunction, ...] = ()
+
+    def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
+        """Make the functions, and recall whether the input had ended."""
+        super().open(context, restored)
+        self._functions = self._make_all(context.place)
+
+    def process_input(self, payload: Payload, number: int) -> Payload | None:
+        """Apply the input's function."""
+        return self._functions[number](payload)
+
 
 @dataclass(frozen=True, slots=True)
 class Map:
     """Spec of a map: every record is replaced by one other."""
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = False
     uid: str
     function: Any
-    """A function from row to row, or ``Vectorized``."""
+    """A function from row to row, ``Vectorized``, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessOperator:
         """Return the operator."""
-        function = self.function
-        return StatelessOperator(self.uid, lambda payload: plane.map(payload, function))
+        return StatelessOperator(self.uid, partial(_applied, plane.map, self.function))
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Spec of a filter: records for which the predicate fails are dropped."""
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = False
     uid: str
     function: Any
-    """A function from row to truth value, or ``Vectorized``."""
+    """A function from row to truth value, ``Vectorized``, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessOperator:
         """Return the operator."""
-        function = self.function
-        return StatelessOperator(self.uid, lambda payload: plane.filter(payload, function))
+        return StatelessOperator(self.uid, partial(_applied, plane.filter, self.function))
 
 
 @dataclass(frozen=True, slots=True)
 class FlatMap:
     """Spec of a flat map: every record is replaced by zero or more others."""
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = False
     uid: str
     function: Any
-    """A function from row to rows, or ``Vectorized``."""
+    """A function from row to rows, ``Vectorized``, or ``PerSubtask``."""
 
     def build(self, plane: DataPlane) -> StatelessOperator:
         """Return the operator."""
-        function = self.function
-        return StatelessOperator(self.uid, lambda payload: plane.flat_map(payload, function))
+        return StatelessOperator(self.uid, partial(_applied, plane.flat_map, self.function))
+
+
+@dataclass(frozen=True, slots=True)
+class CoFlatMap:
+    """Spec of a flat map over several inputs, whose records may have different columns."""
+
+    keeps_state: ClassVar[bool] = False
+    uid: str
+    inputs: int
+    function: Any
+    """A function from row and number of the input to rows, or ``PerSubtask``."""
+
+    def build(self, plane: DataPlane) -> StatelessMultiInputOperator:
+        """Return the operator."""
+        inputs, function = self.inputs, self.function
+
+        def make(place: Place) -> tuple[BatchFunction, ...]:
+            here = function_at(function, place)
+            return tuple(partial(flat_mapped, plane, partial(_on_input, here, n)) for n in range(inputs))
+
+        return StatelessMultiInputOperator(self.uid, make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +158,8 @@ class Combine:
     so a barrier never finds a record in it.
     """
 
+    inputs: ClassVar[int] = 1
+    keeps_state: ClassVar[bool] = False
     uid: str
     key: tuple[str, ...]
     aggregates: Mapping[str, Aggregate]
@@ -113,4 +168,24 @@ class Combine:
     def build(self, plane: DataPlane) -> StatelessOperator:
         """Return the operator."""
         key, aggregates, groups = self.key, self.aggregates, self.max_parallelism
-        return StatelessOperator(self.uid, lambda payload: plane.combine(payload, key, aggregates, groups))
+        return StatelessOperator(
+            self.uid, lambda place: lambda payload: plane.combine(payload, key, aggregates, groups)
+        )
+
+
+def flat_mapped(plane: DataPlane, function: Callable[[Row], Any], payload: Payload) -> Payload | None:
+    """Replace every record by the rows that a function gives; their columns take their types from the values alone.
+
+    For operators with several inputs: a column that has the name of one of this input's need not have its type.
+    """
+    rows = [result for row in plane.to_rows(payload) for result in function(row)]
+    return plane.from_rows(rows) if rows else None
+
+
+def _applied(apply: Callable[[Payload, Any], Payload | None], function: Any, place: Place) -> BatchFunction:
+    here = function_at(function, place)
+    return lambda payload: apply(payload, here)
+
+
+def _on_input(function: Callable[[Row, int], Any], number: int, row: Row) -> Any:
+    return function(row, number)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
+
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane
-from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning
+from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
 from barrier_tck.reference_impl.protocol.messages import ChannelControl
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Payload
+
+_Route = Callable[[Payload], None]
+"""Sends a batch along one output edge."""
 
 
 class Router:
@@ -14,31 +20,57 @@ class Router:
 
     def __init__(self, graph: JobGraph, subtask: SubtaskId, plane: DataPlane, output: ChannelOutput) -> None:
         """Work out the channel numbers of every output edge."""
-        self._plane = plane
         self._output = output
-        self._max_parallelism = graph.max_parallelism
-        self._edges: list[tuple[Edge, bool, int, int]] = []
+        self._routes: list[_Route] = []
         first = 0
         for edge in graph.output_edges_of(subtask.vertex):
             forward = edge.partitioning is Partitioning.FORWARD
             width = 1 if forward else graph.vertex(edge.target).parallelism
-            self._edges.append((edge, edge.partitioning is Partitioning.HASH, first, width))
+            match edge.partitioning:
+                case Partitioning.HASH:
+                    route = _by_key(output, first, width, plane, edge.key, graph.max_parallelism)
+                case Partitioning.BROADCAST:
+                    route = _to_every_one(output, first, width)
+                case Partitioning.FORWARD | Partitioning.REBALANCE:
+                    route = _in_turn(output, first, width, subtask.index)
+            self._routes.append(route)
             first += width
         self._channels = first
-        self._turn = subtask.index
 
     def emit(self, payload: Payload) -> None:
         """Send a batch along every output edge."""
-        for edge, by_key, first, width in self._edges:
-            if by_key:
-                parts = self._plane.partition(payload, edge.key, width, self._max_parallelism)
-                for target, part in parts:
-                    self._output.send_data(first + target, part)
-            else:
-                self._output.send_data(first + self._turn % width, payload)
-        self._turn += 1
+        for route in self._routes:
+            route(payload)
 
     def send_control(self, element: ChannelControl) -> None:
         """Append a control element to every output channel."""
         for channel in range(self._channels):
             self._output.send_control(channel, element)
+
+
+def _by_key(
+    output: ChannelOutput, first: int, width: int, plane: DataPlane, key: tuple[str, ...], groups: int
+) -> _Route:
+    def send(payload: Payload) -> None:
+        for target, part in plane.partition(payload, key, width, groups):
+            output.send_data(first + target, part)
+
+    return send
+
+
+def _to_every_one(output: ChannelOutput, first: int, width: int) -> _Route:
+    def send(payload: Payload) -> None:
+        for channel in range(first, first + width):
+            output.send_data(channel, payload)
+
+    return send
+
+
+def _in_turn(output: ChannelOutput, first: int, width: int, start: int) -> _Route:
+    """Rebalance, each edge with turns of its own; a forward edge has one receiver, whose turn it always is."""
+    turns = count(start)
+
+    def send(payload: Payload) -> None:
+        output.send_data(first + next(turns) % width, payload)
+
+    return send

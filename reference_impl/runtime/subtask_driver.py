@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from barrier_tck.reference_impl.config import CheckpointMode, OnUnreadable
 from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, OperatorContext
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
@@ -104,6 +104,11 @@ class SubtaskDriver:
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
+        self._multi_input = (
+            cast("MultiInputOperator", self.operators[0]) if vertex.has_several_inputs else None
+        )
+        """The head of the chain, if it tells several inputs apart."""
+        self._input_numbers = graph.input_numbers_of(deployment.subtask) if self._multi_input else ()
         state_backend = components.state_backend()
         self._working = WorkingDirectory(state_backend, ports.working_root)
         key_groups = graph.key_groups_of(deployment.subtask)
@@ -128,7 +133,7 @@ class SubtaskDriver:
         if vertex.source is not None:
             index, width = deployment.subtask.index, vertex.parallelism
             self.reader = components.wrap_reader(vertex.source.open(index, width, ports.files, plane))
-        self._source_uid = f"{vertex.name}.source"
+        self._source_uid = vertex.source_uid
         self._plane = plane
         self._router = Router(graph, deployment.subtask, plane, ports.output)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
@@ -161,7 +166,10 @@ class SubtaskDriver:
 
     def on_data(self, channel: int, payload: Payload) -> None:
         """Process a batch that was read from an input channel that is not held back."""
-        self.run_chain(0, payload)
+        if self._multi_input is None:
+            self.run_chain(0, payload)
+        else:
+            self.run_chain(1, self._multi_input.process_input(payload, self._input_numbers[channel]))
         self.ports.probe.reach(RECORDS_PROCESSED)
 
     def on_control(self, channel: int, element: ChannelControl) -> None:

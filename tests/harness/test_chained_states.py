@@ -26,9 +26,9 @@ from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, Resta
 from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.api import Source
+from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import KeyedStream, StreamJob
-from barrier_tck.reference_impl.operators.keyed_process import Row
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource

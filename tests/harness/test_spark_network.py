@@ -97,6 +97,17 @@ def test_every_connection_has_a_proxy_and_none_stays(client: ToxiproxyClient, ne
     assert client.names() == ()
 
 
+def test_channels_of_parallel_edges_have_proxies_of_their_own_and_are_disturbed_together(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    first, second = ChannelId(SOURCE, SINK), ChannelId(SOURCE, SINK, 1)
+    ends = [ChannelEnds(AttemptNumber(1), channel, HOSTS[0], HOSTS[1]) for channel in (first, second)]
+    addresses = network.to_channels([(one, ("127.0.0.1", 9)) for one in ends])
+    assert len(set(addresses)) == 2
+    link(network, str(SOURCE), str(SINK)).impair(BLACK_HOLE)
+    assert disturbed(client) == ["t-a1-source-0-sink-0", "t-a1-source-0-sink-0-edge1"]
+
+
 def test_a_channel_alone_is_disturbed_and_healed(client: ToxiproxyClient, network: ProxyNetwork) -> None:
     target = link(network, "source[0]", "totals[0]")
     assert isinstance(target, LinkTarget)

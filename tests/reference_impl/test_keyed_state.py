@@ -14,8 +14,9 @@ from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import OperatorContext
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
-from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess, Row
+from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
 from barrier_tck.reference_impl.state.backend import KeyedStateStore
@@ -242,13 +243,13 @@ def test_states_of_two_operators_in_a_chain_do_not_mix_and_both_come_back(
     chain.close()
     again = Chain(world, plane, ALL, snapshots)
     first, second = again.operators
-    counts = {key: cell.get() for group in ALL for key, cell in first._function.count.cells(group)}  # type: ignore[attr-defined]
-    sums = {key: cell.get() for group in ALL for key, cell in second._function.sums.cells(group)}  # type: ignore[attr-defined]
+    counts = {key: cell.get() for group in ALL for key, cell in first._function.count.cells(group)}
+    sums = {key: cell.get() for group in ALL for key, cell in second._function.sums.cells(group)}
     assert sorted(counts.values()) == [1, 2]
     assert sorted(sums.values()) == [7.0, 8.0], "5 and then 8 - 5"
     assert counts.keys() == sums.keys()
     assert again.process(("a", 10), ("c", 4)) == [{"k": "a", "v": 3}, {"k": "c", "v": 1}]
-    assert counts.keys() < {key for group in ALL for key, _ in first._function.last.cells(group)}  # type: ignore[attr-defined]
+    assert counts.keys() < {key for group in ALL for key, _ in first._function.last.cells(group)}
     again.close()
 
 
@@ -263,7 +264,7 @@ def test_both_operators_survive_a_change_of_parallelism(world: StateWorld) -> No
     for groups in (KeyGroupRange(0, 3), KeyGroupRange(3, 8)):
         part = Chain(world, RowPlane(), groups, snapshots)
         for group in groups:
-            found.extend(cell.get() for _, cell in part.operators[0]._function.last.cells(group))  # type: ignore[attr-defined]
+            found.extend(cell.get() for _, cell in part.operators[0]._function.last.cells(group))
         parts.extend(operator.snapshot(CheckpointId(2)).run() for operator in part.operators)
         part.close()
     assert sorted(found) == list(range(20))

@@ -61,6 +61,30 @@ def element(mailbox: Mailbox, blocked: list[bool] | None = None) -> Any:
     return taken[1]
 
 
+def test_channels_of_parallel_edges_between_two_subtasks_are_told_apart() -> None:
+    first = CHANNELS[0]
+    second = ChannelId(first.sender, first.receiver, 1)
+    mailbox, server = Mailbox(2, 8, 1 << 25), ChannelServer("127.0.0.1")
+    server.start([first, second], ATTEMPT, SECRET, mailbox)
+    try:
+        senders = [
+            connect_channel(channel, "127.0.0.1", server.port, ATTEMPT, SECRET, 5.0)
+            for channel in (second, first)
+        ]
+        for sender, start in zip(senders, (20, 10), strict=True):
+            sender.send_batch(batch(start))
+        found = [mailbox.take([other, not other], 5.0) for other in (False, True)]
+        assert [
+            (taken[0], taken[1].column("n")[0].as_py()) for taken in found if isinstance(taken, tuple)
+        ] == [
+            (0, 10),
+            (1, 20),
+        ]
+    finally:
+        mailbox.fail(SubtaskCancelled("the test is over"))
+        server.close()
+
+
 def test_batches_and_control_elements_arrive_in_the_order_of_sending() -> None:
     with receiver(max_batches=3) as (server, mailbox):
         sender = connect(server)

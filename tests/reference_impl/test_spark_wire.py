@@ -71,7 +71,7 @@ EXAMPLES: list[Any] = [
     ),
     link_messages.DeploySubtask(
         SubtaskDeployment("job", SUBTASK, ATTEMPT, CONFIG, SNAPSHOT, CHECKPOINT),
-        (link_messages.ChannelAddress(ChannelId(SUBTASK, SubtaskId("sink", 0)), "127.0.0.3", 5),),
+        (link_messages.ChannelAddress(ChannelId(SUBTASK, SubtaskId("sink", 0), 2), "127.0.0.3", 5),),
         (link_messages.WatchedPoint("snapshot_taken", None),),
         12.5,
     ),

@@ -229,7 +229,9 @@ class SimulatedTargets:
         return self._data_links(inside) + self._control_links(inside)
 
     def _channels(self) -> list[tuple[str, str]]:
-        return [(str(channel.sender), str(channel.receiver)) for channel in self._world.graph.channels]
+        """Return the pairs of ends, each once: a disturbance is of all channels between two subtasks."""
+        channels = self._world.graph.channels
+        return list(dict.fromkeys((str(channel.sender), str(channel.receiver)) for channel in channels))
 
     def _hosted_by(self, executors: Sequence[SimulatedExecutor]) -> list[str]:
         """Return the subtasks that run on any of the executors, upstream first."""

@@ -122,6 +122,8 @@ class ProxyNetwork:
                 )
                 sender, receiver = ends.channel.sender, ends.channel.receiver
                 name = f"a{ends.attempt}-{sender.vertex}-{sender.index}-{receiver.vertex}-{receiver.index}"
+                if ends.channel.edge:
+                    name += f"-edge{ends.channel.edge}"
                 made.append(self._make(name, address, wanted).listen)
             return made
 
