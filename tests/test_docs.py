@@ -17,7 +17,8 @@ import typer
 
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.cli.main import EXIT_CODES, app, run
+from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.main import app, run
 from barrier_tck.harness.record.history import History, Operation
 from barrier_tck.harness.record.records import (
     CampaignRecord,

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.cli.bench import BENCHMARKS, run_benchmark
+from barrier_tck.harness.cli.bench_command import BENCHMARKS, run_benchmark
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from benchmarks import recovery, state_backends
 from benchmarks.throughput import (

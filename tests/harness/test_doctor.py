@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind
-from barrier_tck.harness.cli.doctor import (
+from barrier_tck.harness.cli.diagnosis import (
     Finding,
     FindingStatus,
     check_cores,

@@ -1,0 +1,179 @@
+"""``barrier-tck campaign``: run many trials, judge them, write a report."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.opening import opened
+from barrier_tck.harness.cli.options import (
+    DEFAULT_OUT,
+    JsonOption,
+    OutOption,
+    StateBackendOption,
+    SystemOption,
+)
+from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.record.records import CampaignRecord
+
+
+def campaign(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE.toml", help="Campaign file; without it: the standard one."),
+    ] = None,
+    system: SystemOption = None,
+    trials: Annotated[int | None, typer.Option("--trials", metavar="N", help="Number of trials.")] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="5m", help="Time instead of a number of trials.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the drawn plans.")] = None,
+    state_backend: StateBackendOption = None,
+    out: OutOption = DEFAULT_OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Run many trials, judge them, and write a report.
+
+    \b
+    Examples:
+      barrier-tck campaign                              200 simulated trials
+      barrier-tck campaign --budget 5m --seed 7         as many as fit into five minutes
+      barrier-tck campaign campaigns/flights.toml       a campaign file
+      barrier-tck campaign --system reference-spark --trials 4
+      barrier-tck campaign --state-backend rocksdb
+    """
+    from barrier_tck.harness.campaign.runner import run_campaign
+    from barrier_tck.harness.record.run_directory import new_run_path, require_place
+    from barrier_tck.reports.loading import load_run
+    from barrier_tck.reports.machine_readable import phase_fault_cells
+
+    options = {"system": system, "seed": seed, "state_backend": state_backend}
+    configuration = _configured(file, trials, budget, options)
+    console = console_for(as_json)
+    require_place(out)
+    with opened(configuration.system, configuration.cluster) as deployed:
+        path = new_run_path(out, configuration.name, datetime.now())
+        _print_options(console, configuration, path)
+        record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
+    _print_campaign(console, record, path, file)
+    emit(
+        as_json,
+        {
+            "verdict": record.verdict.value,
+            "trials": record.trials,
+            "valid": record.valid,
+            "invalid": record.invalid,
+            "unknown": record.unknown,
+            "faults_fired": record.faults_fired,
+            "recoveries": record.recoveries,
+            "checkpoints_completed": record.checkpoints_completed,
+            "phase_fault_cells": phase_fault_cells(load_run(path)),
+            "run_directory": str(path),
+            "interrupted": record.interrupted,
+            "findings": [finding.summary for finding in record.findings],
+        },
+    )
+    raise typer.Exit(_campaign_exit_code(record))
+
+
+def _configured(
+    file: Path | None, trials: int | None, budget: str | None, options: dict[str, Any]
+) -> CampaignConfiguration:
+    """Read the campaign file, if any, and lay the options that were given over it."""
+    from barrier_tck.harness.campaign.configuration import (
+        CampaignConfiguration,
+        check_configuration,
+        read_configuration,
+    )
+
+    configuration = CampaignConfiguration() if file is None else read_configuration(file)
+    if trials is not None and budget is not None:
+        raise UsageProblem("--trials and --budget are both given; keep one of the two")
+    changes = {name: value for name, value in options.items() if value is not None}
+    if trials is not None or budget is not None:
+        changes |= {"trials": trials, "budget": budget}
+    configuration = msgspec.structs.replace(configuration, **changes)
+    check_configuration(configuration, str(file) if file is not None else "the options")
+    return configuration
+
+
+def _campaign_exit_code(record: CampaignRecord) -> int:
+    """An interrupted campaign has not shown what it set out to show: never 0."""
+    if record.interrupted and record.verdict is Verdict.VALID:
+        return EXIT_CODES[Verdict.UNKNOWN]
+    return EXIT_CODES[record.verdict]
+
+
+def _print_options(console: Console, configuration: CampaignConfiguration, path: Path) -> None:
+    """Print everything that decides what is going to happen, so that a log alone can be repeated."""
+    spelled_out = msgspec.to_builtins(configuration)
+    listed = spelled_out.pop("trial")
+    options = {name: value for name, value in spelled_out.items() if value not in (None, {})}
+    options |= {"trials listed": len(listed)} if listed else {}
+    options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
+    if not listed:
+        profile = configuration.the_profile()
+        options["profile"] = f"{profile.name}: {profile.description}"
+    versions = environment()
+    options["versions"] = ", ".join(
+        f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark")
+    )
+    for name, value in options.items():
+        console.print(f"  {name}: {value}", markup=False)
+
+
+def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: Path | None = None) -> None:
+    """Write the reports, print their summary, and one line that repeats each failing trial.
+
+    In GitHub Actions print annotations too, attached to the campaign ``file``, and add to the step's summary.
+    """
+    from barrier_tck.reports.summary import print_summary
+    from barrier_tck.reports.write import write_reports
+
+    if record.trials:
+        paths = write_reports(path)
+        print_summary(path, console)
+        console.print(f"report: {paths.html}", markup=False)
+    if record.interrupted:
+        console.print(f"interrupted after {record.trials} trials; they are kept", markup=False)
+    for number in record.failing[:3]:
+        plan = record.shrunk.get(str(number), f"trials/{number:05d}/plan.json")
+        command = f"barrier-tck replay {path / plan} --system {record.opened_as}"
+        versions = record.environment
+        console.print(
+            f"repeat trial {number}: {command}   (seed {record.seed}, barrier-tck {versions['barrier-tck']}, "
+            f"python {versions['python']})",
+            markup=False,
+        )
+    _tell_github(console, path, file)
+
+
+def _tell_github(console: Console, path: Path, file: Path | None) -> None:
+    """Print annotations and append to the summary, if this runs in GitHub Actions."""
+    from barrier_tck.reports.github import error_lines, step_summary
+    from barrier_tck.reports.loading import load_run
+
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return
+    run = load_run(path)
+    checkout = Path(os.environ.get("GITHUB_WORKSPACE", ".")).resolve()
+    place = None if file is None else os.path.relpath(file.resolve(), checkout)
+    for line in error_lines(run, place):
+        console.print(line, markup=False)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with open(summary, "a", encoding="utf-8") as page:
+            page.write(step_summary(run))

@@ -1,0 +1,223 @@
+"""``barrier-tck certify``: certify a state backend and write its certificate."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+
+from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
+from barrier_tck.harness.cli.printing import console_for, emit, printable
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.certify.certificate import Certificate
+    from barrier_tck.harness.certify.properties import Outcome
+
+_EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
+"""Verdict of a certificate -> exit code."""
+_SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
+
+
+def certify(
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="MODULE:NAME", help="What makes the backend, or: heap, rocksdb."),
+    ] = None,
+    level: Annotated[
+        str, typer.Option("--level", metavar="contract|crash|chaos", help="Highest level to certify.")
+    ] = "crash",
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of all drawn examples.")
+    ] = 20_260_101,
+    out: OutOption = DEFAULT_OUT,
+    require: Annotated[
+        str,
+        typer.Option("--require", metavar="NAME,...", help="Capabilities that the backend must declare."),
+    ] = "",
+    spark: Annotated[
+        bool,
+        typer.Option(
+            "--spark/--no-spark",
+            help="Run trials on a Spark cluster for the level chaos, or stop below it.",
+        ),
+    ] = True,
+    strength: Annotated[
+        bool,
+        typer.Option("--strength/--no-strength", help="Run the suite's planted bugs, for the certificate."),
+    ] = True,
+    call_timeout: Annotated[
+        float, typer.Option("--call-timeout", metavar="S", help="Seconds that one call may take.")
+    ] = 20.0,
+    replay_file: Annotated[
+        Path | None,
+        typer.Option("--replay", metavar="FILE.json", help="Repeat a failing sequence instead."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Certify a state backend: in a process of its own, clause by clause, up to a level.
+
+    Exit code 0 if the level was reached, 1 if a property failed, 2 if nothing can be said, 3 if the target
+    does not import, is no backend, or lacks a capability, or if chaos is asked for and there is no Java.
+
+    \b
+    Examples:
+      barrier-tck certify heap
+      barrier-tck certify barrier_tck_lmdb:LmdbStateBackend --level chaos
+      barrier-tck certify --replay runs/certify-20260101-120000/snapshots-are-isolated.json
+    """
+    from barrier_tck.harness.certify.suite import require_level, require_target
+    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path, write_atomically
+    from barrier_tck.reports.certificate_page import write_certificate
+
+    console = console_for(as_json)
+    if replay_file is not None:
+        _replay(replay_file, target, console, as_json)
+    if target is None:
+        raise UsageProblem("name a backend as MODULE:NAME, for instance: barrier-tck certify heap")
+    require_target(target)
+    require_level(level)
+    if call_timeout <= 0:
+        raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0")
+    path = new_run_path(out, "certify", datetime.now())
+    make_output_directory(path)
+    console.print(f"certifying {target} up to {level}, seed {seed}, in {path}", markup=False)
+    certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
+    write_atomically(path / "certificate.json", _as_json(certificate))
+    write_certificate(certificate, path / "certificate.html")
+    _print_result(console, certificate, path)
+    emit(as_json, _summary(certificate, path))
+    raise typer.Exit(_EXIT_CODES[certificate.verdict])
+
+
+def _certified(
+    target: str,
+    level: str,
+    seed: int,
+    path: Path,
+    require: str,
+    spark: bool,
+    strength: bool,
+    call_timeout_s: float,
+    console: Console,
+) -> Certificate:
+    """Run the certifier; if target or machine turn out to be unfit, the empty directory is removed."""
+    from barrier_tck.harness.certify.planted import measure_strength
+    from barrier_tck.harness.certify.pool import Limits
+    from barrier_tck.harness.certify.suite import certify as run_suite
+
+    try:
+        certificate = run_suite(
+            target,
+            level,
+            seed,
+            directory=path,
+            limits=Limits(call_s=call_timeout_s),
+            require=tuple(name.strip() for name in require.split(",") if name.strip()),
+            spark=spark,
+            progress=lambda outcome: _print_outcome(console, outcome, path),
+        )
+    except (UsageProblem, EnvironmentProblem):
+        path.rmdir()
+        raise
+    if strength:
+        certificate = msgspec.structs.replace(certificate, strength=measure_strength(seed))
+    return certificate
+
+
+def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:
+    """Play a replay file again and exit."""
+    from barrier_tck.harness.certify.suite import read_failure, replay
+
+    failure = read_failure(file)
+    violation = replay(failure, target)
+    console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
+    console.print(violation or "nothing is violated any more", markup=False)
+    verdict = "failed" if violation is not None else "passed"
+    value = {
+        "verdict": verdict,
+        "property": failure.property,
+        "violation": violation,
+        "recorded": failure.violation,
+    }
+    emit(as_json, value)
+    raise typer.Exit(1 if violation is not None else 0)
+
+
+def _as_json(certificate: Certificate) -> bytes:
+    """Return the certificate as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(certificate), indent=2) + b"\n"
+
+
+def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    from barrier_tck.harness.certify.certificate import replay_line
+
+    outcomes = certificate.outcomes
+    return {
+        "verdict": certificate.verdict,
+        "level": certificate.level,
+        "asked_level": certificate.asked_level,
+        "backend": certificate.backend,
+        "target": certificate.target,
+        "seed": certificate.seed,
+        "seconds": certificate.seconds,
+        "clauses": {result.clause: result.status for result in certificate.clauses},
+        "properties": {outcome.name: outcome.status for outcome in outcomes},
+        "failed": [
+            {
+                "property": outcome.name,
+                "clauses": list(outcome.clauses),
+                "reason": outcome.reason,
+                "sequence": list(outcome.sequence),
+                "replay": str(path / outcome.replay) if outcome.replay else None,
+                "replay_line": replay_line(outcome, f"{path}/") or None,
+            }
+            for outcome in outcomes
+            if outcome.status == "failed"
+        ],
+        "certificate": str(path / "certificate.json"),
+        "page": str(path / "certificate.html"),
+    }
+
+
+def _print_outcome(console: Console, outcome: Outcome, path: Path) -> None:
+    from barrier_tck.harness.certify.certificate import replay_line
+
+    said = [outcome.status]
+    if outcome.examples:
+        said.append(f"{outcome.examples} {'trials' if outcome.level == 'chaos' else 'examples'}")
+        said.append(f"{outcome.seconds:.1f} s")
+    elif outcome.status == "skipped":
+        said.append(outcome.reason)
+    clauses = " ".join(outcome.clauses)
+    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{outcome.name} ({clauses}): {', '.join(said)}"
+    console.print(printable(line), markup=False)
+    if outcome.status in ("failed", "unknown"):
+        console.print(printable(f"    {outcome.reason}"), markup=False)
+    for number, step in enumerate(outcome.sequence, 1):
+        console.print(printable(f"    {number}. {step}"), markup=False)
+    line = replay_line(outcome, f"{path}/")
+    if line:
+        # One line, however narrow the terminal: it is there to be pasted.
+        console.print(f"    repeat: {line}", markup=False, soft_wrap=True)
+
+
+def _print_result(console: Console, certificate: Certificate, path: Path) -> None:
+    for result in certificate.clauses:
+        need = "required" if result.required else "optional"
+        reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
+        console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
+    if certificate.verdict == "certified":
+        said = f"certified: level {certificate.level}"
+    else:
+        reached = (
+            f"only level {certificate.level} was reached" if certificate.level else "no level was reached"
+        )
+        said = f"{certificate.verdict}: {reached}, {certificate.asked_level} was asked for"
+    console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
+    console.print(f"certificate: {path / 'certificate.html'}", markup=False)

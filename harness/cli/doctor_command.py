@@ -1,0 +1,32 @@
+"""``barrier-tck doctor``: what is installed, what is missing, and what to do about it."""
+
+from __future__ import annotations
+
+import typer
+from rich.table import Table
+
+from barrier_tck.harness.cli.exit_codes import EXIT_USAGE
+from barrier_tck.harness.cli.options import JsonOption
+from barrier_tck.harness.cli.printing import console_for, emit
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Tell what is installed, what is missing, and what to do about it.
+
+    Exit code 3 if something is missing or too old for campaigns on Spark.
+    """
+    from barrier_tck.harness.cli.diagnosis import diagnose
+
+    findings = diagnose()
+    table = Table("", "found", "status", "what to do", box=None)
+    for finding in findings:
+        table.add_row(finding.name, finding.found, finding.status.value, finding.advice)
+    console = console_for(as_json)
+    console.print(table)
+    blocked = [finding.name for finding in findings if finding.blocks]
+    console.print("cannot run on Spark yet: " + ", ".join(blocked) if blocked else "ready")
+    rows = [
+        {"name": f.name, "status": f.status.value, "found": f.found, "advice": f.advice} for f in findings
+    ]
+    emit(as_json, {"ready": not blocked, "findings": rows})
+    raise typer.Exit(EXIT_USAGE if blocked else 0)

@@ -1,0 +1,91 @@
+"""``barrier-tck mutants``: run planted bugs; does the suite catch them?"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.opening import opened
+from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
+from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.campaign.mutant_hunt import MutantResult
+
+
+SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark"}
+"""The system in which planted bugs are run, by world."""
+
+
+def mutants(
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="ID,...", help="Only these bugs, for instance AL-01,SO-02."),
+    ] = None,
+    world: Annotated[
+        str, typer.Option("--world", metavar="simulated|spark", help="Where to run them.")
+    ] = "simulated",
+    out: OutOption = DEFAULT_OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Run planted bugs: does the suite catch them? Saves the smallest plan that shows each.
+
+    Exit code 0 if all were caught, 1 if one was missed.
+
+    \b
+    Examples:
+      barrier-tck mutants
+      barrier-tck mutants --only AL-01,CO-03 --world spark
+    """
+    from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
+    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path, write_atomically
+    from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+    from barrier_tck.harness.support.strict_input import nearest
+
+    if world not in SYSTEM_OF_WORLD:
+        raise UsageProblem(f"--world is {world!r}{nearest(world, SYSTEM_OF_WORLD)}")
+    names = [name.strip() for name in only.split(",") if name.strip()] if only else []
+    chosen = choose(dict(MUTANTS), names, world)
+    console = console_for(as_json)
+    path = new_run_path(out, "mutants", datetime.now())
+    make_output_directory(path)
+    results: list[MutantResult] = []
+    with opened(SYSTEM_OF_WORLD[world]) as system:
+        for mutant in chosen:
+            result = hunt(mutant, system, path)
+            results.append(result)
+            _print_mutant(console, result, path)
+    caught = sum(result.caught for result in results)
+    summary = {
+        "caught": caught,
+        "total": len(results),
+        "mutants": [msgspec.to_builtins(result) for result in results],
+        "run_directory": str(path),
+    }
+    write_atomically(path / "mutants.json", json.dumps(summary, indent=2).encode() + b"\n")
+    console.print(f"{caught} of {len(results)} planted bugs caught; plans in {path}", markup=False)
+    emit(as_json, summary)
+    complete = all(result.caught and result.replays for result in results)
+    raise typer.Exit(0 if complete else EXIT_CODES[Verdict.INVALID])
+
+
+def _print_mutant(console: Console, result: MutantResult, path: Path) -> None:
+    """Print what became of one planted bug."""
+    if not result.caught:
+        console.print(f"{result.id} MISSED in {result.trials} trials ({result.clause})", markup=False)
+        return
+    replays = "replays" if result.replays else "DOES NOT REPLAY"
+    console.print(
+        f"{result.id} caught by {result.checker} in trial {result.trials} after {result.seconds:.1f} s "
+        f"({result.clause}); {result.faults} faults left, {replays}: {path / (result.plan or '')}",
+        markup=False,
+    )

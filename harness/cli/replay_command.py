@@ -1,0 +1,84 @@
+"""``barrier-tck replay``: run a plan again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.opening import opened
+from barrier_tck.harness.cli.options import JsonOption, SystemOption
+from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.record.verdict import Verdict
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.campaign.replay import Replayed
+
+
+def replay(
+    path: Annotated[
+        Path, typer.Argument(metavar="PLAN.json|RUN_DIR", help="A plan, a trial or a run directory.")
+    ],
+    system: SystemOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a plan again: the same verdict, and in the simulator the same trace?
+
+    Of a run directory the failing trials are replayed, or, if none failed, all that were kept.
+
+    \b
+    Examples:
+      barrier-tck replay runs/standard-20260101-120000/shrunk/00012.json
+      barrier-tck replay runs/standard-20260101-120000
+    """
+    from barrier_tck.harness.campaign import replay as replaying
+    from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
+
+    console = console_for(as_json)
+    sources = replaying.sources_of(path)
+    recorded = sources[0].recorded
+    name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
+    replayed = []
+    with opened(name) as deployed:
+        for source in sources:
+            one = replaying.replay(source, deployed)
+            replayed.append(one)
+            _print_replayed(console, one)
+    verdict = replaying.worst_verdict(replayed)
+    same = all(one.same_verdict for one in replayed)
+    emit(
+        as_json,
+        {
+            "verdict": verdict.value,
+            "same_verdict": same,
+            "replayed": [
+                {
+                    "plan": str(one.source.path),
+                    "verdict": one.record.verdict.value,
+                    "same_verdict": one.same_verdict,
+                    "trace_digest": one.record.trace_digest,
+                    "invalid": [f.checker for f in one.record.findings if f.verdict is Verdict.INVALID],
+                }
+                for one in replayed
+            ],
+        },
+    )
+    raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _print_replayed(console: Console, one: Replayed) -> None:
+    """Print one replayed plan: verdict, trace, and what was found."""
+    record, recorded = one.record, one.source.recorded
+    was = f" (recorded: {recorded.verdict.value})" if recorded is not None else ""
+    console.print(f"{one.source.path}: {record.verdict.value}{was}", markup=False)
+    if record.trace_digest is not None:
+        compared = "the same as recorded" if recorded is not None else "the same in both runs"
+        console.print(f"  trace {record.trace_digest[:16]}, {compared}", markup=False)
+    for finding in record.findings:
+        if finding.verdict is not Verdict.VALID:
+            console.print(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}", markup=False)
+            for example in finding.examples[:3]:
+                console.print(f"    {example}", markup=False)
