@@ -26,10 +26,11 @@ from barrier_tck.faults.vocabulary import (
     ThrottleChannel,
 )
 from barrier_tck.harness.draw.profiles import Profile, profile_named
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     NetworkPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -100,11 +101,13 @@ def scaled(plan: TrialPlan, world: str) -> TrialPlan:
     """Return the plan in a world's scale. Inputs of no record or of exactly one stay what they are."""
     scale = scale_of(world)
     factor = scale.time_factor
-    checkpoints, topology = plan.checkpoints, plan.topology
+    checkpoints, deployment = plan.checkpoints, plan.deployment
     return msgspec.structs.replace(
         plan,
         workload=_scaled_workload(plan.workload, scale),
-        topology=msgspec.structs.replace(topology, executors=max(topology.executors, scale.executors_min)),
+        deployment=msgspec.structs.replace(
+            deployment, executors=max(deployment.executors, scale.executors_min)
+        ),
         checkpoints=msgspec.structs.replace(
             checkpoints,
             interval_ms=checkpoints.interval_ms * factor,
@@ -169,14 +172,16 @@ def varied(
     plan: TrialPlan = CALM,
     *,
     workload: WorkloadPlan | None = None,
-    topology: TopologyPlan | None = None,
+    job: JobPlan | None = None,
+    deployment: DeploymentPlan | None = None,
     checkpoints: CheckpointPlan | None = None,
 ) -> TrialPlan:
     """Return the plan with some of its parts replaced."""
     return msgspec.structs.replace(
         plan,
         workload=workload or plan.workload,
-        topology=topology or plan.topology,
+        job=job or plan.job,
+        deployment=deployment or plan.deployment,
         checkpoints=checkpoints or plan.checkpoints,
     )
 

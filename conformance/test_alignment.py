@@ -13,14 +13,15 @@ import pytest
 
 from barrier_tck.conformance.plans import CALM, varied
 from barrier_tck.conformance.trials import Trial, Trials, require
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TopologyPlan, TrialPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
 from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.system_under_test import Capability
 
 inspects = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
 
 WIDE: TrialPlan = msgspec.structs.replace(
-    varied(topology=TopologyPlan(sources=2, keyed=3, sinks=1)),
+    varied(job=JobPlan(widths={"source": 2, "totals": 3, "sink": 1})),
     network=NetworkPlan(slow_channel=0, slow_factor=6),
 )
 """Three keyed subtasks behind two sources; the first keyed subtask hears late from the first source."""

@@ -14,10 +14,11 @@ import pytest
 from barrier_tck.conformance.plans import kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
 from barrier_tck.faults.vocabulary import After, DelayChannel, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
     CheckpointPlan,
     NetworkPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -63,7 +64,7 @@ OTHER_CHANNEL_SLOW = msgspec.structs.replace(
     varied(
         SLOW,
         workload=WorkloadPlan(batches=40, records_per_second=600),
-        topology=TopologyPlan(keyed=1),
+        job=JobPlan(widths={"totals": 1}),
         checkpoints=CheckpointPlan(
             mode="at_least_once", interval_ms=8, max_concurrent=3, async_ms_max=20, retained=1
         ),
@@ -75,7 +76,7 @@ OTHER_CHANNEL_SLOW = msgspec.structs.replace(
 PASSTHROUGH = varied(
     KILLED_TWICE,
     workload=WorkloadPlan("passthrough", batches=24, batch_records=3, records_per_second=600),
-    topology=TopologyPlan(sources=2, keyed=2, sinks=2),
+    job=JobPlan(widths={"source": 2, "totals": 2, "sink": 2}),
 )
 
 
@@ -185,7 +186,7 @@ def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Tria
 @pytest.mark.clause("BAR-4", "REC-1")
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
-    trials: Trials, mode: str
+    trials: Trials, mode: CheckpointingMode
 ) -> None:
     plan = with_faults(
         kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),

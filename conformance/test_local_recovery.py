@@ -21,10 +21,11 @@ from barrier_tck.faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     NetworkPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -42,7 +43,8 @@ LOCAL = msgspec.structs.replace(
     varied(
         CALM,
         workload=WorkloadPlan("keyed-totals", batches=30, batch_records=3, keys=20, records_per_second=600),
-        topology=TopologyPlan(executors=3, stateful_operators=2),
+        job=JobPlan(shape="chained"),
+        deployment=DeploymentPlan(executors=3),
         checkpoints=CheckpointPlan(interval_ms=15, retained=3),
     ),
     local_recovery=True,

@@ -9,7 +9,8 @@ import pytest
 
 from barrier_tck.conformance.plans import CALM, varied
 from barrier_tck.conformance.trials import Trial, Trials, require
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, WorkloadPlan
 
 
 def _finished_with_a_checkpoint(trial: Trial, records: int) -> None:
@@ -28,15 +29,15 @@ def test_an_input_without_records_ends_with_a_checkpoint_and_no_output(trials: T
 
 @pytest.mark.clause("REC-6", "SNK-1", "ALN-2")
 def test_exactly_one_record_is_committed_once(trials: Trials) -> None:
-    plan = varied(workload=WorkloadPlan(batches=1, batch_records=1), topology=TopologyPlan(sources=1))
+    plan = varied(workload=WorkloadPlan(batches=1, batch_records=1), job=JobPlan(widths={"source": 1}))
     _finished_with_a_checkpoint(trials.valid(plan), records=1)
 
 
 @pytest.mark.clause("REC-6", "SNK-1", "ALN-2", "BAR-1", "COO-1")
 def test_a_small_job_is_checkpointed_and_its_output_is_exact(trials: Trials) -> None:
     trial = trials.valid(CALM)
-    workload, topology = trial.record.plan.workload, trial.record.plan.topology
-    records = workload.batches * workload.batch_records * topology.sources
+    workload, job = trial.record.plan.workload, trial.record.plan.job
+    records = workload.batches * workload.batch_records * sum(v.parallelism for v in job.sources)
     _finished_with_a_checkpoint(trial, records)
     require(trial.record.recoveries == 0, "without a fault nothing recovers", trial)
     require(len(trial.record.attempts) <= 1, "without a fault nothing is deployed twice", trial)

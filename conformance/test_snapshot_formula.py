@@ -6,7 +6,7 @@ import pytest
 
 from barrier_tck.conformance.plans import AFTER_THE_FIRST_CHECKPOINT, CALM, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = [
@@ -45,7 +45,7 @@ def test_checkpoints_after_a_recovery_are_the_fold_of_their_prefix_too(trials: T
 @pytest.mark.parametrize("write_through", [True, False])
 def test_changes_during_the_asynchronous_part_never_show(trials: Trials, write_through: bool) -> None:
     plan: TrialPlan = varied(
-        topology=TopologyPlan(write_through=write_through),
+        deployment=DeploymentPlan(write_through=write_through),
         checkpoints=CheckpointPlan(interval_ms=10, async_ms_max=30),
     )
     for trial in trials.several(plan):

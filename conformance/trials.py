@@ -125,7 +125,7 @@ class Trials:
         @given(
             trial_plans(
                 profile_for(profile, self.system.world),
-                self.system.subtasks,
+                self.system.job,
                 targets=targets_of(self.system),
             )
         )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from barrier_tck.harness.draw.strategies import standard_subtasks
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,14 @@ class DoNothing:
     world = "simulated"
     capabilities = frozenset(Capability)
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        """Return the standard subtasks, so that every plan is accepted."""
-        return standard_subtasks(plan)
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the job of a barrier-based system, so that every plan is accepted."""
+        return barrier_view(plan)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> NothingHappened:
         """Return at once."""
         history = History(operations=(), end=End.FINISHED, end_reason="", output=())
-        return NothingHappened(history, standard_subtasks(plan))
+        return NothingHappened(history, self.job(plan).names)
 
     def close(self) -> None:
         """Do nothing here either."""

@@ -21,9 +21,10 @@ from barrier_tck.conformance.plans import (
 from barrier_tck.conformance.trials import Trial, Trials
 from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.vocabulary import At
-from barrier_tck.harness.draw.strategies import standard_subtasks
-from barrier_tck.harness.plan.reading import check_values
-from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.reading import check_backend
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 
 
 @pytest.mark.parametrize("aim", SIX_AIMS)
@@ -31,8 +32,8 @@ from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, Workloa
 def test_an_aimed_kill_is_the_same_in_every_world(world: str, aim: str) -> None:
     plan = scaled(SIX_AIMS[aim], world)
     assert plan.faults == SIX_AIMS[aim].faults
-    check_values(plan, aim)
-    validate(plan.faults, standard_subtasks(plan))
+    check_backend(plan, aim)
+    validate(plan.faults, barrier_view(plan).names)
 
 
 def test_in_simulated_time_a_plan_runs_as_it_was_written() -> None:
@@ -94,4 +95,4 @@ def test_the_sessions_seed_decides_the_generated_plans(tmp_path: Path) -> None:
 def test_a_plan_that_two_tests_look_at_is_run_once(tmp_path: Path) -> None:
     trials = Trials(DoNothing(), tmp_path)
     assert trials.one(CALM) is trials.one(varied())
-    assert trials.one(CALM) is not trials.one(varied(topology=TopologyPlan(keyed=3)))
+    assert trials.one(CALM) is not trials.one(varied(job=JobPlan(widths={"totals": 3})))

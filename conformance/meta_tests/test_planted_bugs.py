@@ -17,6 +17,7 @@ from barrier_tck.conformance.trials import Trial, Trials, assert_valid
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import (
     Capability,
@@ -57,9 +58,9 @@ class Planted:
         self.world = product.world
         self.capabilities: frozenset[Capability] = product.capabilities
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        """Return the product's subtasks."""
-        return self._product.subtasks(plan)
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the product's job."""
+        return self._product.job(plan)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run the plan with the bug."""

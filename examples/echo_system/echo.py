@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,9 +18,11 @@ import pyarrow as pa
 
 from barrier_tck.faults.targets import NoTargets, ProcessTarget, TargetGone
 from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End, History, Operation, Outcome, Row
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
+from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
@@ -36,15 +39,29 @@ class EchoWorkload:
     description = "Write every record to the output, once and unchanged."
     spec = SequentialSpec(id_column="id", key_columns=("id",), aggregates=(Aggregate("count"),))
 
+    shapes = ("line",)
+
+    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
+        """Return the only graph: what is read is written."""
+        return JobPlan(
+            shape="line",
+            vertices=(VertexPlan("source", "source", 1), VertexPlan("sink", "sink", 1)),
+            edges=(EdgePlan("source", "sink", Spread.FORWARD),),
+        )
+
+    def problem_of(self, job: JobPlan) -> str | None:
+        """Accept no other graph."""
+        return None if job == self.job("line", {}) else "echo knows one line of two vertices, each one wide"
+
     @property
     def input_directory(self) -> Path | None:
         """Return None: the input is generated."""
         return None
 
     @property
-    def schema(self) -> pa.Schema:
+    def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the columns of the input, for systems that read it from files."""
-        return pa.schema([("id", pa.int64()), ("count", pa.int64())])
+        return {"source": pa.schema([("id", pa.int64()), ("count", pa.int64())])}
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return one split with all records."""
@@ -124,9 +141,15 @@ class EchoSystem:
     world = "simulated"
     capabilities = frozenset({Capability.WORKER_KILL, Capability.PROTOCOL_POINTS})
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        """Return the one subtask; a plan that names another is refused before it runs."""
-        return (SUBTASK,)
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the one subtask and its one point; a plan that names another is refused before it runs."""
+        batches = plan.workload.batches
+        echo = SubtaskView(
+            SUBTASK,
+            (Role.SOURCE, Role.SINK),
+            passes={ProtocolPoint.RECORDS_PROCESSED: batches} if batches else {},
+        )
+        return JobView((echo,), shows=(ProtocolPoint.RECORDS_PROCESSED,))
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> EchoOutcome:
         """Echo the input batch by batch; a dead worker is replaced by one that reads the disk."""
@@ -182,14 +205,12 @@ class LossyEchoSystem(EchoSystem):
 
 CALM = TrialPlan(
     workload=WorkloadPlan(name="echo", batches=5, batch_records=2),
-    topology=TopologyPlan(sources=1, keyed=1),
     checkpoints=CheckpointPlan(enabled=False),
 )
 """Ten records in five batches, and nothing goes wrong."""
 
 WITH_KILL = TrialPlan(
     workload=CALM.workload,
-    topology=CALM.topology,
     checkpoints=CALM.checkpoints,
     faults=(ScheduledFault(KillWorker(SUBTASK), After(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, nth=3)),),
 )

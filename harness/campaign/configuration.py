@@ -18,19 +18,20 @@ from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, check_faults, check_mix
 from barrier_tck.harness.draw.profiles import Profile, profile_named
-from barrier_tck.harness.plan.reading import check_values
+from barrier_tck.harness.plan.reading import check_backend
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import convert, read_toml
 from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM, require_system
+from barrier_tck.harness.workloads.workload_names import filled
 
 CONFIGURATION_VERSION = 1
 
 Section = dict[str, Any]
 """Overrides of the fields of one part of a plan."""
 
-SECTIONS = ("workload", "topology", "checkpoints", "restart", "network", "limits")
+SECTIONS = ("workload", "job", "deployment", "checkpoints", "restart", "network", "limits")
 """Parts of a plan that can be overridden field by field."""
 
 
@@ -40,7 +41,9 @@ class _HasSections(Protocol):
     @property
     def workload(self) -> Section: ...
     @property
-    def topology(self) -> Section: ...
+    def job(self) -> Section: ...
+    @property
+    def deployment(self) -> Section: ...
     @property
     def checkpoints(self) -> Section: ...
     @property
@@ -64,7 +67,8 @@ class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     on_unreadable: str = ""
     """Empty: the campaign's."""
     workload: Section = {}
-    topology: Section = {}
+    job: Section = {}
+    deployment: Section = {}
     checkpoints: Section = {}
     restart: Section = {}
     network: Section = {}
@@ -108,7 +112,8 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     on_unreadable: str = "fail"
     """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
     workload: Section = {}
-    topology: Section = {}
+    job: Section = {}
+    deployment: Section = {}
     checkpoints: Section = {}
     restart: Section = {}
     network: Section = {}
@@ -177,7 +182,9 @@ def _overridden(plan: TrialPlan, sections: _HasSections) -> TrialPlan:
     for name in SECTIONS:
         override: Section = getattr(sections, name)
         if override:
-            changed[name] = msgspec.structs.replace(getattr(plan, name), **override)
+            part = getattr(plan, name)
+            whole = {} if name == "job" else msgspec.to_builtins(part)
+            changed[name] = msgspec.convert({**whole, **override}, type(part))
     return msgspec.structs.replace(plan, **changed) if changed else plan
 
 
@@ -218,12 +225,14 @@ def check_configuration(configuration: CampaignConfiguration, source: str) -> No
             require_state_backend(name)
         profile_named(configuration.profile)
         configuration.the_budget()
-        plan = configuration.adjusted(TrialPlan())
+        plans = [configuration.adjusted(TrialPlan())]
+        plans += [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
+        for plan in plans:
+            filled(plan)
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
-    check_values(plan, source)
-    for trial in configuration.trial:
-        check_values(configuration.aimed_plan(trial, 0), source)
+    for plan in plans:
+        check_backend(plan, source)
 
 
 def _check_drawing(configuration: CampaignConfiguration, source: str) -> None:

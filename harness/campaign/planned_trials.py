@@ -87,7 +87,7 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
             configuration.seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
             configuration.the_profile(),
-            subtasks=system.subtasks,
+            view=system.job,
             adjust=configuration.adjusted,
             targets=targets_of(system),
         )
@@ -107,7 +107,7 @@ def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
         yield draw_plan(
             configuration.seed * _CHUNK_SEED_STRIDE + number,
             hand.profile(profile),
-            subtasks=system.subtasks,
+            view=system.job,
             adjust=adjust,
             targets=targets_of(system),
             kinds=hand.kinds,

@@ -33,7 +33,15 @@ from barrier_tck.faults.vocabulary import (
     renamed,
     subtasks_of,
 )
+from barrier_tck.harness.campaign.smaller_jobs import (
+    narrower,
+    without_a_vertex,
+    without_an_edge,
+    without_an_operator,
+)
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.workloads.workload_names import filled
 
 StillFails = Callable[[TrialPlan], bool]
 """Runs a plan and tells whether it fails in the same way."""
@@ -69,14 +77,16 @@ SortKey = tuple[Any, ...]
 
 def sort_key(plan: TrialPlan) -> SortKey:
     """Order plans by simplicity: fewer faults, subtasks and records, calmer settings, earlier, smaller."""
-    workload, topology = plan.workload, plan.topology
-    records = workload.batches * workload.batch_records * topology.sources
+    workload, job = plan.workload, plan.job
+    records = workload.batches * workload.batch_records * sum(vertex.parallelism for vertex in job.sources)
     return (
         len(plan.faults),
-        topology.sources + topology.keyed + topology.sinks,
+        sum(len(vertex.operators) for vertex in job.vertices),
+        sum(vertex.parallelism for vertex in job.vertices),
+        len(job.edges),
         records,
         workload.batches,
-        topology.executors,
+        plan.deployment.executors,
         _restless(plan),
         tuple(sorted(_fault_key(scheduled) for scheduled in plan.faults)),
         (workload.keys, workload.start_offset, workload.records_per_second is not None),
@@ -114,7 +124,7 @@ def _restless(plan: TrialPlan) -> int:
         for _, actual, calm in _calm_pairs(plan)
         for name in calm.__struct_fields__
     )
-    return differing + int(not plan.topology.write_through) + int(plan.limits != TrialPlan().limits)
+    return differing + int(not plan.deployment.write_through) + int(plan.limits != TrialPlan().limits)
 
 
 def _settings_values(plan: TrialPlan) -> int:
@@ -139,10 +149,18 @@ def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 def reduce_parallelism(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose narrower vertices and fewer executors."""
-    for name in ("sources", "keyed", "sinks", "executors"):
-        width: int = getattr(plan.topology, name)
-        for smaller in _smaller(width, 1):
-            yield _with(plan, "topology", **{name: smaller})
+    widths = {vertex.parallelism: tuple(_smaller(vertex.parallelism, 1)) for vertex in plan.job.vertices}
+    for job in narrower(plan.job, widths):
+        yield msgspec.structs.replace(plan, job=job)
+    for fewer in _smaller(plan.deployment.executors, 1):
+        yield _with(plan, "deployment", executors=fewer)
+
+
+def simplify_job(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose the job without a vertex, without a chained operator, without an edge."""
+    for propose in (without_a_vertex, without_an_operator, without_an_edge):
+        for job in propose(plan.job):
+            yield msgspec.structs.replace(plan, job=job)
 
 
 def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -169,7 +187,7 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
         for field in calm.__struct_fields__:
             if getattr(actual, field) != getattr(calm, field):
                 yield _with(plan, name, **{field: getattr(calm, field)})
-    yield _with(plan, "topology", write_through=True)
+    yield _with(plan, "deployment", write_through=True)
     yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
 
 
@@ -250,7 +268,7 @@ def other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 def smaller_with_other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose the big steps again, each under a few other seeds: a smaller job needs other luck to fail."""
-    for propose in (drop_faults, reduce_parallelism):
+    for propose in (drop_faults, simplify_job, reduce_parallelism):
         for smaller in propose(plan):
             for seed in range(3):
                 yield msgspec.structs.replace(smaller, seed=seed)
@@ -258,6 +276,7 @@ def smaller_with_other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 PASSES: tuple[Callable[[TrialPlan], Iterator[TrialPlan]], ...] = (
     drop_faults,
+    simplify_job,
     reduce_parallelism,
     reduce_records,
     calm_down,
@@ -297,7 +316,7 @@ def shrink(
     ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler.
     """
     search = _Search(still_fails, subtasks, runs_max, time.monotonic() + seconds_max)
-    best, before = plan, None
+    best, before = filled(plan), None
     while best != before and search.may_run:
         before = best
         for propose in PASSES:
@@ -334,7 +353,7 @@ class _Search:
         for proposal in proposals:
             if not self.may_run:
                 return None
-            candidate = retarget(proposal, self._subtasks(proposal))
+            candidate = self._runnable(proposal)
             if candidate is None or candidate in self._tried or sort_key(candidate) >= sort_key(plan):
                 continue
             self._tried.add(candidate)
@@ -342,6 +361,13 @@ class _Search:
             if self._still_fails(candidate):
                 return candidate
         return None
+
+    def _runnable(self, proposal: TrialPlan) -> TrialPlan | None:
+        """Return the proposal with its faults aimed at what is left; None if its workload cannot run on its job."""
+        try:
+            return retarget(filled(proposal), self._subtasks(proposal))
+        except UsageProblem:
+            return None
 
 
 def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
@@ -352,8 +378,7 @@ def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
     except ScheduleError:
         return None
     slow = plan.network.slow_channel
-    topology = plan.topology
-    channels = topology.sources * topology.keyed + topology.keyed * topology.sinks
+    channels = len(plan.job.channels)
     if slow is not None and slow >= channels:
         plan = _with(plan, "network", slow_channel=channels - 1)
     return msgspec.structs.replace(plan, faults=changed)

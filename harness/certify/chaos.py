@@ -19,8 +19,8 @@ from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     RestartPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -43,7 +43,7 @@ _SPARK_PLANS = tuple(
         workload=WorkloadPlan(
             "keyed-totals", batches=40, batch_records=50, keys=40, records_per_second=2_000
         ),
-        topology=TopologyPlan(executors=3),
+        deployment=DeploymentPlan(executors=3),
         checkpoints=CheckpointPlan(interval_ms=300, timeout_ms=20_000, retained=3),
         restart=RestartPlan(attempts_max=4, delay_ms=50),
         faults=(ScheduledFault(KillExecutor("totals[0]"), After(point, "totals[0]", nth)),),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
@@ -38,24 +37,26 @@ from barrier_tck.faults.vocabulary import (
     subtasks_of,
 )
 from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan, vertex_of
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     LimitsPlan,
     NetworkPlan,
     RestartPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.system.job_view import JobView, Role
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
-SubtaskNames = Callable[[TrialPlan], Sequence[str]]
-"""Tells the subtasks of a plan's job, sources first and sinks last; a system's ``subtasks``."""
+ViewOf = Callable[[TrialPlan], JobView]
+"""Tells what a plan's job would be; a system's ``job``."""
 
 Adjust = Callable[[TrialPlan], TrialPlan]
 """Changes a drawn plan before its faults are drawn: the overrides of a campaign file."""
 
-_ALIGNMENT = frozenset({ProtocolPoint.ALIGNMENT_STARTED, ProtocolPoint.ALIGNMENT_COMPLETED})
 _SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
 _BEFORE_ACKNOWLEDGEMENT = frozenset(
@@ -76,75 +77,45 @@ RESTART_DELAY_MS_MIN = 5
 """Least delay before a restart where a fault lasts, so that attempts cannot fail at one instant of virtual time."""
 
 
-def standard_subtasks(plan: TrialPlan) -> tuple[str, ...]:
-    """Return the subtasks of the workload ``keyed-totals``, for drawing plans without a system at hand."""
-    widths = (
-        ("source", plan.topology.sources),
-        ("totals", plan.topology.keyed),
-        ("sink", plan.topology.sinks),
-    )
-    return tuple(f"{vertex}[{index}]" for vertex, width in widths for index in range(width))
-
-
 @dataclass(frozen=True, slots=True)
 class _Job:
     """What the drawing of faults must know of a plan's job."""
 
     plan: TrialPlan
-    sources: tuple[str, ...]
-    keyed: tuple[str, ...]
-    sinks: tuple[str, ...]
+    view: JobView
 
     @property
-    def shuffles(self) -> bool:
-        return workload_named(self.plan.workload.name).spec.stateful
+    def stateful(self) -> tuple[str, ...]:
+        return self.view.in_role(Role.STATEFUL)
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        return self.view.in_role(Role.SINK)
+
+    @property
+    def committing(self) -> tuple[str, ...]:
+        """Return the subtasks that are told of a checkpoint before they commit what it covers."""
+        return self.view.passing(ProtocolPoint.COMPLETION_NOTIFIED)
 
     @property
     def all(self) -> tuple[str, ...]:
-        return self.sources + self.keyed + self.sinks
+        return self.view.names
 
     @property
     def batches_per_source(self) -> int:
-        workload = self.plan.workload
-        records = workload.batches * workload.batch_records - workload.start_offset
-        return max(0, -(-records // workload.batch_records))
+        """Return how many batches the longest source has."""
+        counts = [self.view.times(ProtocolPoint.RECORDS_PROCESSED, name) for name in self.all]
+        return max(counts, default=0)
 
     @property
     def peers(self) -> tuple[Peers, ...]:
         """Return from whom an executor can be partitioned: from other executors only if data passes between them."""
-        apart = self.shuffles and self.plan.topology.executors > 1
+        apart = self.plan.job.shuffles and self.plan.deployment.executors > 1
         return tuple(Peers) if apart else (Peers.COORDINATOR, Peers.EVERYONE)
-
-    def receivers(self, sender: str) -> tuple[str, ...]:
-        """Return the subtasks to which a subtask has channels."""
-        for senders, receivers in pairwise((self.sources, self.keyed, self.sinks)):
-            if sender in senders:
-                spread = self.shuffles and senders is self.sources
-                alone = not spread and len(senders) == len(receivers)
-                return (receivers[senders.index(sender)],) if alone else receivers
-        return ()
 
     def passing(self, point: ProtocolPoint, restores: bool) -> tuple[str, ...]:
         """Return the subtasks that are sure to pass a point at least once."""
-        if point is ProtocolPoint.RECORDS_PROCESSED:
-            return self.sources if self.batches_per_source else ()
-        if point in _ALIGNMENT:
-            if not self.shuffles:
-                return ()  # one input, one sender: there is nothing to wait for
-            keyed = self.keyed if len(self.sources) > 1 else ()
-            if point is ProtocolPoint.ALIGNMENT_STARTED:
-                return keyed  # a sink may get all its barriers at once, with nothing left to wait for
-            return keyed + (self.sinks if len(self.keyed) > 1 else ())
-        if point in _SINK_ONLY:
-            return self.sinks
-        if point in _RESTORE and not restores:
-            return ()
-        return self.all
-
-
-def _job(plan: TrialPlan, names: Sequence[str]) -> _Job:
-    first, last = plan.topology.sources, len(names) - plan.topology.sinks
-    return _Job(plan, tuple(names[:first]), tuple(names[first:last]), tuple(names[last:]))
+        return () if point in _RESTORE and not restores else self.view.passing(point)
 
 
 def _between(draw: st.DrawFn, bounds: Range) -> int:
@@ -169,7 +140,7 @@ def _kinds(profile: Profile, allowed: frozenset[str] | None) -> tuple[FaultKind,
 def trial_plans(
     draw: st.DrawFn,
     profile: Profile,
-    subtasks: SubtaskNames = standard_subtasks,
+    view: ViewOf = barrier_view,
     adjust: Adjust = lambda plan: plan,
     targets: frozenset[str] | None = None,
     kinds: Sequence[str] | None = None,
@@ -180,16 +151,19 @@ def trial_plans(
     ``targets`` are the kinds of target that the system exposes (``executor``, ``worker``, ``coordinator``);
     None means all. ``adjust`` is applied before faults are drawn, so that their aims fit the adjusted plan.
     """
-    plan = _evenly_wide(adjust(_draw_without_faults(draw, profile)))
+    plan = _with_job(draw, profile, adjust(_draw_without_faults(draw, profile)))
+    network = _draw_network(draw, profile, plan.job)
+    # What a campaign says wins over what is drawn, also where that is drawn for the job.
+    plan = filled(adjust(msgspec.structs.replace(plan, network=network)))
     if kinds is None:
         weighted = _kinds(profile, targets)
         choices = [weighted] * (_between(draw, profile.faults) if weighted else 0)
     else:
         choices = [(KINDS[name],) for name in kinds]
-    job = _job(plan, subtasks(plan))
+    job = _Job(plan, view(plan))
     schedule: list[ScheduledFault] = []
     kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
-    if kills is not None and len(choices) > 1 and _chance(draw, profile.restore_per_mille):
+    if kills is not None and len(choices) > 1 and job.committing and _chance(draw, profile.restore_per_mille):
         schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
     for choice in choices:
         schedule.append(_draw_fault(draw, profile, job, choice, schedule))
@@ -213,39 +187,32 @@ def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> Res
     return msgspec.structs.replace(plan.restart, attempts_max=attempts_max, delay_ms=delay_ms)
 
 
-def _evenly_wide(plan: TrialPlan) -> TrialPlan:
-    """Return the plan with every vertex as wide as the source if its workload has no shuffle (ALO-3)."""
-    if workload_named(plan.workload.name).spec.stateful:
-        return plan
-    width = plan.topology.sources
-    slow = plan.network.slow_channel
-    return msgspec.structs.replace(
-        plan,
-        topology=msgspec.structs.replace(plan.topology, keyed=width, sinks=width),
-        network=msgspec.structs.replace(
-            plan.network, slow_channel=None if slow is None else slow % (2 * width)
-        ),
-    )
+def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with its job drawn, unless the campaign says what it is."""
+    if plan.job != JobPlan():
+        return filled(plan)
+    workload = workload_named(plan.workload.name)
+    shape = draw(st.sampled_from(workload.shapes))
+    wished = workload.job(shape, {})
+    widths = {vertex.name: _between(draw, _width_of(profile, vertex)) for vertex in wished.vertices}
+    if plan.workload.batches * plan.workload.batch_records == 1:  # exactly one record: one source only
+        widths |= dict.fromkeys([vertex.name for vertex in wished.sources], 1)
+    return filled(msgspec.structs.replace(plan, job=JobPlan(shape, widths)))
+
+
+def _width_of(profile: Profile, vertex: VertexPlan) -> Range:
+    return {SOURCE: profile.sources, SINK: profile.sinks}.get(vertex.kind, profile.keyed)
 
 
 def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
-    topology = TopologyPlan(
-        sources=_between(draw, profile.sources),
-        keyed=_between(draw, profile.keyed),
-        sinks=_between(draw, profile.sinks),
-        executors=_between(draw, profile.executors),
-        write_through=draw(st.booleans()),
-    )
-    workload = _draw_workload(draw, profile)
-    if workload.batches * workload.batch_records == 1:  # exactly one record: one source only
-        topology = msgspec.structs.replace(topology, sources=1)
     return TrialPlan(
         seed=draw(st.integers(0, 2**31 - 1)),
-        workload=workload,
-        topology=topology,
+        workload=_draw_workload(draw, profile),
+        deployment=DeploymentPlan(
+            executors=_between(draw, profile.executors), write_through=draw(st.booleans())
+        ),
         checkpoints=_draw_checkpoints(draw, profile),
         restart=RestartPlan(delay_ms=_between(draw, profile.restart_delay_ms)),
-        network=_draw_network(draw, profile, topology),
         limits=LimitsPlan(wall_s=profile.wall_s, progress_ms=profile.progress_ms),
     )
 
@@ -284,17 +251,26 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
     )
 
 
-def _draw_network(draw: st.DrawFn, profile: Profile, topology: TopologyPlan) -> NetworkPlan:
-    channels = topology.sources * topology.keyed
-    if not profile.slow_channel_into_keyed:
-        channels += topology.keyed * topology.sinks
+def _draw_network(draw: st.DrawFn, profile: Profile, job: JobPlan) -> NetworkPlan:
+    channels = job.channels
+    eligible = [
+        number
+        for number, (_, receiver) in enumerate(channels)
+        if not profile.slow_channel_into_keyed or _waits(job, vertex_of(receiver))
+    ]
     slow = _chance(draw, profile.slow_channel_per_mille)
     return NetworkPlan(
         latency_ms_max=_between(draw, profile.latency_ms_max),
-        slow_channel=draw(st.integers(0, channels - 1)) if slow else None,
+        slow_channel=draw(st.sampled_from(eligible)) if slow and eligible else None,
         slow_factor=draw(st.sampled_from(profile.slow_factors)),
         channel_capacity=draw(st.sampled_from(profile.channel_capacities)),
     )
+
+
+def _waits(job: JobPlan, vertex: str) -> bool:
+    """Tell whether a vertex keeps state and reads several channels: what is behind a barrier may be counted early."""
+    stateful = any(is_stateful(operator.kind) for operator in job.vertex(vertex).operators)
+    return stateful and job.channels_into(vertex) > 1
 
 
 def _draw_fault(
@@ -308,20 +284,21 @@ def _draw_fault(
     trigger: At | After
     # A second timed one might come while nothing runs, because the first just struck.
     already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
-    if _chance(draw, profile.timed_per_mille) and not already_timed:
+    possible = _possible_points(profile, job, before)
+    if not possible or (_chance(draw, profile.timed_per_mille) and not already_timed):
         earliest, latest = profile.timed_ms
         latest = max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches_per_source))
         trigger = At(time_ms=_between(draw, (earliest, latest)))
         standing = None
     else:
-        trigger = _draw_aim(draw, profile, job, before)
+        trigger = _draw_aim(draw, possible, job, before)
         standing = trigger.subtask
     # Around the last commit others may be gone already, so there a fault hits the sink itself.
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
     own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
     target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
-    if kind.needs == "storage" and job.shuffles and target not in job.keyed:
-        target = draw(st.sampled_from(job.keyed))  # who keeps no state has no copies of it
+    if kind.needs == "storage" and job.stateful and target not in job.stateful:
+        target = draw(st.sampled_from(job.stateful))  # who keeps no state has no copies of it
     return ScheduledFault(_draw_built(draw, profile, job, kind, target), trigger)
 
 
@@ -336,7 +313,7 @@ def _draw_built(draw: st.DrawFn, profile: Profile, job: _Job, kind: FaultKind, t
     return kind.build(
         Aim(
             target,
-            receiver=draw(st.sampled_from((*job.receivers(target), COORDINATOR))),
+            receiver=draw(st.sampled_from((*job.view.receivers(target), COORDINATOR))),
             duration_ms=_between(draw, profile.zombie_ms if kind.outlasts_heartbeat else profile.duration_ms),
             latency_ms=latency_ms,
             jitter_ms=draw(st.integers(0, latency_ms)),
@@ -350,26 +327,37 @@ def _draw_built(draw: st.DrawFn, profile: Profile, job: _Job, kind: FaultKind, t
 def _hittable(trigger: At | After, job: _Job) -> tuple[str, ...]:
     """Return the subtasks that are sure to live when the trigger comes: after the last checkpoint, sinks."""
     completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
-    return job.sinks if completed else job.all
+    return job.sinks if completed and job.sinks else job.all
 
 
-def _draw_aim(draw: st.DrawFn, profile: Profile, job: _Job, before: Sequence[ScheduledFault]) -> After:
+def _possible_points(
+    profile: Profile, job: _Job, before: Sequence[ScheduledFault]
+) -> tuple[ProtocolPoint, ...]:
+    """Return the points that are sure to be passed; none in a system that shows none."""
     restores = any(_leads_to_restore(scheduled, job) for scheduled in before)
-    possible = tuple(
-        point for point in profile.points if point in COORDINATOR_POINTS or job.passing(point, restores)
+    return tuple(
+        point
+        for point in profile.points
+        if (job.view.times(point, None) if point in COORDINATOR_POINTS else job.passing(point, restores))
     )
+
+
+def _draw_aim(
+    draw: st.DrawFn, possible: Sequence[ProtocolPoint], job: _Job, before: Sequence[ScheduledFault]
+) -> After:
+    restores = any(_leads_to_restore(scheduled, job) for scheduled in before)
     point = draw(st.sampled_from(possible))
     if point in COORDINATOR_POINTS:
         return After(point, nth=1 + _repeats(point, None, before))
     subtask = draw(st.sampled_from(job.passing(point, restores)))
     if point is ProtocolPoint.RECORDS_PROCESSED:
-        return After(point, subtask, nth=draw(st.integers(1, job.batches_per_source)))
+        return After(point, subtask, nth=draw(st.integers(1, job.view.times(point, subtask))))
     return After(point, subtask, nth=1 + _repeats(point, subtask, before))
 
 
 def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
     """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
-    kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.sinks))
+    kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.committing))
     return ScheduledFault(kind.build(Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
 
 
@@ -432,7 +420,7 @@ def draw_plans(
     seed: int,
     count: int,
     profile: Profile,
-    subtasks: SubtaskNames = standard_subtasks,
+    view: ViewOf = barrier_view,
     adjust: Adjust = lambda plan: plan,
     targets: frozenset[str] | None = None,
     kinds: Sequence[str] | None = None,
@@ -450,7 +438,7 @@ def draw_plans(
         backend=PLAIN_BACKEND,
         derandomize=False,
     )
-    @given(trial_plans(profile, subtasks, adjust, targets, kinds))
+    @given(trial_plans(profile, view, adjust, targets, kinds))
     def collect(plan: TrialPlan) -> None:
         plans.append(plan)
 
@@ -462,11 +450,11 @@ def draw_plans(
 def draw_plan(
     seed: int,
     profile: Profile,
-    subtasks: SubtaskNames = standard_subtasks,
+    view: ViewOf = barrier_view,
     adjust: Adjust = lambda plan: plan,
     targets: frozenset[str] | None = None,
     kinds: Sequence[str] | None = None,
 ) -> TrialPlan:
     """Draw one plan; the same arguments give the same plan. ``kinds`` as in ``trial_plans``."""
     # Hypothesis begins with the simplest example, whatever the seed: the second is the first that is drawn.
-    return draw_plans(seed, 2, profile, subtasks, adjust, targets, kinds)[-1]
+    return draw_plans(seed, 2, profile, view, adjust, targets, kinds)[-1]

@@ -85,7 +85,8 @@ class AtLeastOnceOutput:
             summary = f"checkpoint {unopened[0]} was restored and never opened, so nothing can be expected"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
         cuts = [cut_of(views[n], self._input) for n in sorted(restored)]
-        evidence = _Evidence(self._input, cuts, several_sinks=context.plan.topology.sinks > 1)
+        sinks = sum(vertex.parallelism for vertex in context.plan.job.sinks)
+        evidence = _Evidence(self._input, cuts, several_sinks=sinks > 1)
         evidence.take(history.output, finished=history.end is End.FINISHED)
         verdict, summary = _verdict(context, evidence)
         return Finding(self.name, self.clauses, verdict, summary, evidence.counts, chosen(evidence.examples))

@@ -20,6 +20,7 @@ from barrier_tck.harness.oracle.damage import damaged_primaries
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.progress import NO_CHECKPOINT, declined_cleanly
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
+from barrier_tck.harness.plan.job_graph import vertex_of
 from barrier_tck.harness.record.history import Operation, Outcome
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -266,9 +267,9 @@ class LocalRecovery:
 
 def own_key_groups(context: TrialContext, subtask: str) -> tuple[int, int]:
     """Return the key groups that a keyed subtask of the plan owns, the second one exclusive (RSC-1)."""
-    topology = context.plan.topology
+    plan = context.plan
     index = int(subtask.rpartition("[")[2].rstrip("]"))
-    width, groups = topology.keyed, topology.max_parallelism
+    width, groups = plan.job.vertex(vertex_of(subtask)).parallelism, plan.deployment.max_parallelism
     return -(-index * groups // width), -(-(index + 1) * groups // width)
 
 

@@ -9,7 +9,7 @@ import msgspec
 from barrier_tck.harness.oracle.prefix import Extent, ParquetPrefix, PrefixFold, RowsPrefix
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.sequential_model import Key, SequentialSpec, Totals
-from barrier_tck.harness.workloads.workload import SplitData, Workload, read_splits
+from barrier_tck.harness.workloads.workload import SplitData, Workload, job_of_plan, read_splits
 
 
 class InputRecord(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class TrialInput:
     def __init__(self, workload: Workload, plan: TrialPlan) -> None:
         """Take the workload and the plan; nothing is read yet."""
         self.workload = workload
-        self.plan = plan
+        self.plan = msgspec.structs.replace(plan, job=job_of_plan(workload, plan))
 
     @property
     def spec(self) -> SequentialSpec:

@@ -7,101 +7,107 @@ the seed only decides the simulator's message latencies and choices.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.support.bounds import Bounded
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
+
+CheckpointingMode = Literal["exactly_once", "at_least_once"]
+"""How barriers are treated."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+_Some = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+_Duration = Annotated[int, msgspec.Meta(ge=0, le=86_400_000)]
+_SomeTime = Annotated[int, msgspec.Meta(ge=1, le=86_400_000)]
 
 
-class WorkloadPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkloadPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Which workload runs, and how much of it."""
 
     name: str = "keyed-totals"
     """A name in ``barrier_tck.harness.workloads``."""
-    batches: int = 20
+    batches: _Count = 20
     """Batches per source subtask (generated workloads)."""
-    batch_records: int = 3
+    batch_records: _Some = 3
     """Records per batch."""
-    keys: int = 5
+    keys: _Some = 5
     """Distinct keys (generated workloads)."""
-    records_per_second: int | None = None
+    records_per_second: _Some | None = None
     """Rate limit per source subtask; None: as fast as it can."""
-    start_offset: int = 0
+    start_offset: _Count = 0
     """Where each split begins: records before it are not part of the input."""
 
 
-class TopologyPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How wide each vertex is, and on how many executors the subtasks are spread."""
+class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
+    """Where the subtasks run, and how many key groups there are."""
 
-    sources: int = 2
-    keyed: int = 2
-    sinks: int = 1
-    max_parallelism: int = 16
-    executors: int = 2
-    stateful_operators: int = 1
-    """Keyed operators in each keyed subtask: 1, or 2, of which the second contradicts a wrong count of the first."""
+    max_parallelism: Annotated[int, msgspec.Meta(ge=1, le=32_768)] = 16
+    """Number of key groups; no stateful vertex is wider (RSC-1)."""
+    executors: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
     write_through: bool = True
     """Keyed operators write every change to the state backend at once, not only at barriers."""
 
 
-class CheckpointPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Checkpoint configuration, and in the simulator how slow its parts are."""
 
     enabled: bool = True
-    mode: str = "exactly_once"
-    """``exactly_once`` or ``at_least_once``."""
-    interval_ms: int = 15
-    timeout_ms: int = 2_000
-    min_pause_ms: int = 0
-    max_concurrent: int = 1
-    retained: int = 2
-    tolerated_failures: int = 1_000
-    async_ms_max: int = 10
+    mode: CheckpointingMode = "exactly_once"
+    interval_ms: _SomeTime = 15
+    timeout_ms: _SomeTime = 2_000
+    min_pause_ms: _Duration = 0
+    max_concurrent: _Some = 1
+    retained: _Some = 2
+    tolerated_failures: _Count = 1_000
+    async_ms_max: _Duration = 10
     """Simulator: the asynchronous part takes up to this long."""
 
 
-class RestartPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RestartPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Restart strategy."""
 
-    strategy: str = "fixed_delay"
-    """``none`` or ``fixed_delay``."""
-    attempts_max: int = 20
-    delay_ms: int = 10
+    strategy: Literal["none", "fixed_delay"] = "fixed_delay"
+    attempts_max: _Count = 20
+    delay_ms: _Duration = 10
 
 
-class NetworkPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Simulator: message latencies and channel capacities."""
 
-    latency_ms_max: int = 5
+    latency_ms_max: _Duration = 5
     """Each message takes from 0 to this, drawn per message; channels stay FIFO."""
-    slow_channel: int | None = None
+    slow_channel: _Count | None = None
     """Index of one channel whose latency is ``slow_factor`` times as long."""
-    slow_factor: int = 20
-    channel_capacity: int = 8
+    slow_factor: _Some = 20
+    channel_capacity: _Some = 8
     """Batches that a channel holds before its sender must wait."""
 
 
-class LimitsPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Bounds after which a trial is called stuck."""
 
-    virtual_ms: int = 60_000
+    virtual_ms: _SomeTime = 60_000
     """Simulator: bound on virtual time."""
-    wall_s: int = 120
+    wall_s: _Some = 120
     """Real world: bound on wall time."""
-    progress_ms: int = 30_000
+    progress_ms: _SomeTime = 30_000
     """After the last healing, a checkpoint must complete or the job end within so long, on the trial's clock."""
 
 
-class TrialPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """One trial."""
 
     version: int = PLAN_VERSION
-    seed: int = 0
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     workload: WorkloadPlan = WorkloadPlan()
-    topology: TopologyPlan = TopologyPlan()
+    job: JobPlan = JobPlan()
+    """The dataflow; without vertices, the workload's own (``harness.workloads.workload_names.filled``)."""
+    deployment: DeploymentPlan = DeploymentPlan()
     checkpoints: CheckpointPlan = CheckpointPlan()
     restart: RestartPlan = RestartPlan()
     network: NetworkPlan = NetworkPlan()
@@ -111,12 +117,23 @@ class TrialPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     local_recovery: bool = False
     """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
-    on_unreadable: str = "fail"
+    on_unreadable: Literal["fail", "older"] = "fail"
     """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
     mutant: str | None = None
     """Id of a planted bug (``barrier_tck.harness.reference.mutants``); None: the product as it is."""
     note: str = ""
     """A sentence of history: what the plan once showed."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that contradict each other."""
+        super().__post_init__()
+        groups = self.deployment.max_parallelism
+        for vertex in self.job.vertices:
+            if vertex.parallelism > groups:
+                raise ValueError(
+                    f"the vertex {vertex.name!r} has parallelism {vertex.parallelism}, above "
+                    f"deployment.max_parallelism ({groups}) (RSC-2)"
+                )
 
 
 def to_json(plan: TrialPlan) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -96,6 +97,30 @@ def _problems(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
             if isinstance(value, dict):
                 for key, member in value.items():
                     yield from _problems(member, member_kind, _join(path, str(key)))
+        case _:
+            problem = problem_of_value(value, kind, path)
+            if problem is not None:
+                yield problem
+
+
+def problem_of_value(value: object, kind: inspect.Type, path: str) -> str | None:
+    """Say what is wrong with one number or word, in the terms of its bounds; None if it is right.
+
+    A value of another type is passed over: msgspec names that well.
+    """
+    match kind:
+        case inspect.IntType(ge=least, le=most) if isinstance(value, int) and not isinstance(value, bool):
+            if least is not None and value < least:
+                return f"{path} is {value}; it must be {least} or more"
+            if most is not None and value > most:
+                return f"{path} is {value}; it must be {most} or less"
+        case inspect.LiteralType(values=allowed) if isinstance(value, str) and value not in allowed:
+            return f"{path} is {value!r}{nearest(value, [str(one) for one in allowed])}"
+        case inspect.StrType(pattern=pattern) if isinstance(value, str) and pattern is not None:
+            if re.search(pattern, value) is None:
+                shown = value if len(value) <= 60 else f"{value[:60]}…"
+                return f"{path} is {shown!r}; it must match {pattern}"
+    return None
 
 
 def _struct_problems(value: dict[str, Any], kind: inspect.StructType, path: str) -> Iterator[str]:

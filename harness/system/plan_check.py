@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from barrier_tck.faults.schedule import ScheduleError, validate
-from barrier_tck.harness.plan.reading import check_values
+from barrier_tck.faults.vocabulary import After
+from barrier_tck.harness.plan.reading import check_backend
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.system.system_under_test import ShowsChannels, SystemUnderTest
+from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 
 def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan") -> None:
     """Raise UsageProblem unless the system can run the plan as it is meant.
 
-    Checked: numbers are in range, and the subtasks and channels that faults name exist. A fault that the system cannot
-    suffer is not refused here: the trial records it as skipped, with the reason, and is UNKNOWN.
+    Checked: the subtasks, links and points that faults name exist in the system's view of the job. A fault that the
+    system cannot suffer is not refused here: the trial records it as skipped, with the reason, and is UNKNOWN.
     """
-    check_values(plan, source)
+    check_backend(plan, source)
+    view = system.job(plan)
     try:
-        channels = system.channels(plan) if isinstance(system, ShowsChannels) else None
-        validate(plan.faults, system.subtasks(plan), channels)
+        validate(plan.faults, view.names, view.links or None)
     except ScheduleError as error:
         raise UsageProblem(f"{source}: {error}") from error
+    _check_points(plan, view, system.name, source)
+
+
+def _check_points(plan: TrialPlan, view: JobView, system: str, source: str) -> None:
+    """Raise UsageProblem for an aim at a point at which the system cannot be stopped."""
+    for index, scheduled in enumerate(plan.faults):
+        trigger = scheduled.trigger
+        if isinstance(trigger, After) and trigger.point not in view.shows:
+            shown = ", ".join(point.value for point in view.shows) or "none: use a time, {'type': 'at'}"
+            raise UsageProblem(
+                f"{source}: faults[{index}].trigger.point is {trigger.point.value!r}, at which {system} cannot be "
+                f"stopped; its points are {shown}"
+            )

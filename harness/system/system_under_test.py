@@ -12,6 +12,7 @@ from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.system.job_view import JobView
 
 
 class Capability(StrEnum):
@@ -99,14 +100,6 @@ class TrialOutcome(Protocol):
 
 
 @runtime_checkable
-class ShowsChannels(Protocol):
-    """What a system may add: which subtasks are connected, so that faults of channels are checked before they run."""
-
-    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
-        """Return (sender, receiver) of every channel that the plan's job would have."""
-
-
-@runtime_checkable
 class KeepsLogs(Protocol):
     """What a system may add: logs of its processes, which are kept with a trial that was not valid."""
 
@@ -129,8 +122,8 @@ class SystemUnderTest(Protocol):
     def capabilities(self) -> frozenset[Capability]:
         """Return what it can do."""
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        """Return the subtasks that the plan's job would have, so that a plan can be checked before it runs."""
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the job that the plan would give: faults are drawn and checked from it before anything runs."""
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial to its end (or its bound) and clean up. ``directory`` is the trial's own."""

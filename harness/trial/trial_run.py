@@ -24,6 +24,7 @@ from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import KeepsLogs, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.harness.workloads.workload_names import filled
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def execute(
 
     If the trial is not VALID, the logs of a system that has any are below ``directory`` afterwards.
     """
-    result = _execute(plan, system, directory, checkers, trial)
+    result = _execute(filled(plan), system, directory, checkers, trial)
     if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
         try:
             system.keep_logs(directory / "logs")

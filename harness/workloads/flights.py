@@ -13,16 +13,20 @@ import importlib.util
 import shutil
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.data_directory import data_directory, locked
 from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError
+from barrier_tck.harness.workloads.keyed_totals import running_totals
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
-from barrier_tck.harness.workloads.workload import SplitData
+from barrier_tck.harness.workloads.workload import SplitData, problem_of_fixed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,15 +86,25 @@ class Flights:
         """Take the prepared input's directory; None: the default one, which `prepare` fills."""
         self._directory = directory
 
+    def problem_of(self, job: JobPlan) -> str | None:
+        """Accept a job that is one of the shapes."""
+        return problem_of_fixed(self, job)
+
     @property
     def input_directory(self) -> Path | None:
         """Return where the splits are, or are to be prepared."""
         return self._directory if self._directory is not None else default_directory()
 
+    shapes = ("line", "chained")
+
+    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
+        """Return the job of the running totals, as ``keyed-totals`` has it."""
+        return running_totals(self.spec, shape, widths)
+
     @property
-    def schema(self) -> None:
-        """Return None: the input is prepared, not generated."""
-        return None
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Return nothing: the input is prepared, not generated."""
+        return {}
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return nothing: the input is Parquet."""

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
+from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
-from barrier_tck.harness.workloads.workload import SplitData
+from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
 
 ID_STRIDE = 1_000_000
 """Ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``: an id tells its split and offset."""
@@ -37,15 +48,25 @@ class KeyedTotals:
         aggregates=(Aggregate("count"), Aggregate("sum", "value")),
     )
 
+    shapes = ("line", "chained")
+
+    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
+        """Return ``line``, or ``chained``, which has a second stateful operator that contradicts a wrong count."""
+        return running_totals(self.spec, shape, widths)
+
+    def problem_of(self, job: JobPlan) -> str | None:
+        """Accept a job that is one of the shapes."""
+        return problem_of_fixed(self, job)
+
     @property
     def input_directory(self) -> Path | None:
         """Return None: the input is generated."""
         return None
 
     @property
-    def schema(self) -> pa.Schema:
+    def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the columns of the input."""
-        return SCHEMA
+        return {SOURCE: SCHEMA}
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return one or two splits per source subtask, ``batches * batch_records`` records each subtask.
@@ -56,7 +77,7 @@ class KeyedTotals:
         one record: the boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
         """
         _refuse_impossible(plan.workload)
-        subtasks = range(plan.topology.sources)
+        subtasks = range(job_of_plan(self, plan).vertex(SOURCE).parallelism)
         batches, size = plan.workload.batches, plan.workload.batch_records
         lengths = [_lengths(plan.seed, subtask, batches, size) for subtask in subtasks]
         return tuple(
@@ -66,6 +87,29 @@ class KeyedTotals:
                 for subtask in subtasks
             ]
         )
+
+
+def running_totals(spec: SequentialSpec, shape: str, widths: Mapping[str, int]) -> JobPlan:
+    """Return the job of a model of running totals: source, hash by key, aggregate per record, sink.
+
+    In the shape ``chained`` an operator follows the aggregate in the same subtask, counts the records of each key in a
+    state of its own, and fails if the two do not agree. Raises ValueError for another shape.
+    """
+    if shape not in ("", "line", "chained"):
+        raise ValueError(f"there is no shape {shape!r}; known: line, chained")
+    witness = OperatorPlan("witness", "witness", {"count": spec.aggregates[spec.count_index].name})
+    vertices = (
+        VertexPlan(SOURCE, SOURCE, 2),
+        VertexPlan("totals", "totals", 2, then=(witness,) if shape == "chained" else ()),
+        VertexPlan(SINK, SINK, 1),
+    )
+    return along(
+        EdgePlan(SOURCE, "totals", Spread.HASH, spec.key_columns),
+        EdgePlan("totals", SINK, Spread.FORWARD),
+        shape=shape or "line",
+        vertices=vertices,
+        widths=widths,
+    )
 
 
 def _refuse_impossible(workload: WorkloadPlan) -> None:

@@ -6,14 +6,26 @@ does, so the output is exact in both modes, and the exactly-once checker judges 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
+from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
-from barrier_tck.harness.workloads.workload import SplitData
+from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
 
 
 class Passthrough:
@@ -37,16 +49,41 @@ class Passthrough:
         stateful=False,
     )
 
+    shapes = ("line",)
+
+    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
+        """Return the line, every vertex as wide as the widest that is asked for: nothing is shuffled (ALO-3)."""
+        if shape not in ("", *self.shapes):
+            raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
+        names = (SOURCE, "steps", SINK)
+        width = max((widths.get(name, 1) for name in names), default=1) if widths else 2
+        steps = (OperatorPlan("unmarked", "unmarked"), OperatorPlan("output_row", "output_row"))
+        return along(
+            EdgePlan(SOURCE, "steps", Spread.FORWARD),
+            EdgePlan("steps", SINK, Spread.FORWARD),
+            shape="line",
+            vertices=(
+                VertexPlan(SOURCE, SOURCE, 1),
+                VertexPlan("steps", "twice", 1, then=steps),
+                VertexPlan(SINK, SINK, 1),
+            ),
+            widths={**dict.fromkeys(names, width), **dict.fromkeys(widths, width)},
+        )
+
+    def problem_of(self, job: JobPlan) -> str | None:
+        """Accept a job that is one of the shapes."""
+        return problem_of_fixed(self, job)
+
     @property
     def input_directory(self) -> Path | None:
         """Return None: the input is generated."""
         return None
 
     @property
-    def schema(self) -> pa.Schema:
+    def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the columns of the input."""
-        return SCHEMA
+        return {SOURCE: SCHEMA}
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits that ``keyed-totals`` has for the same plan."""
-        return KeyedTotals().splits(plan)
+        return KeyedTotals().splits(msgspec.structs.replace(plan, job=job_of_plan(self, plan)))

@@ -7,7 +7,7 @@ the split's records 0 to p - 1 lie before it, and a fresh run begins at the spli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.sequential_model import SequentialSpec
@@ -25,12 +26,15 @@ class SplitData:
     """One split of a generated input, with its records in reading order."""
 
     name: str
+    """Unique in the whole input, whichever vertex reads it."""
     subtask: int
     """Index of the source subtask that reads it."""
     rows: tuple[Row, ...]
     """Every record of the split, those before the start offset included."""
     start_offset: int = 0
     """Where reading begins on a fresh start: earlier records are not part of the input."""
+    vertex: str = SOURCE
+    """The source vertex that reads it."""
 
     def __post_init__(self) -> None:
         """Refuse a start outside the split."""
@@ -61,18 +65,49 @@ class Workload(Protocol):
         """Return the sequential model: ``spec.fold(records)`` is the job without faults."""
 
     @property
-    def input_directory(self) -> Path | None:
-        """Return the directory of Parquet splits (one file each), or None if the input is generated."""
+    def shapes(self) -> tuple[str, ...]:
+        """Return the names of the job graphs that the workload has; the first one is the usual one."""
+
+    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
+        """Return the job graph of a shape, with other widths where they are given.
+
+        Raises ValueError for a shape, or a width of a vertex, that the workload does not have.
+        """
+
+    def problem_of(self, job: JobPlan) -> str | None:
+        """Say why the workload cannot run on a job, or return None (see ``problem_of_fixed``)."""
 
     @property
-    def schema(self) -> pa.Schema | None:
-        """Return the columns of a generated input, or None for Parquet input."""
+    def input_directory(self) -> Path | None:
+        """Return the directory of the one source's Parquet splits, or None if the input is generated."""
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the columns of a generated input, by source vertex; empty for Parquet input."""
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits of a generated input, the same for the same plan; empty for Parquet input.
 
         Every call makes new rows, so that what a system does to its rows never reaches the oracle's.
         """
+
+
+def job_of_plan(workload: Workload, plan: TrialPlan) -> JobPlan:
+    """Return the plan's job, or the workload's own where the plan only wishes for one."""
+    return plan.job if plan.job.vertices else workload.job(plan.job.shape, plan.job.widths)
+
+
+def problem_of_fixed(workload: Workload, job: JobPlan) -> str | None:
+    """Say how a job differs from every shape of a workload, widths aside; None if it is one of them."""
+    widths = {vertex.name: vertex.parallelism for vertex in job.vertices}
+    for shape in workload.shapes:
+        names = [vertex.name for vertex in workload.job(shape, {}).vertices]
+        if names == list(widths) and workload.job(shape, widths).vertices == job.vertices:
+            return (
+                None if workload.job(shape, widths).edges == job.edges else "its edges are not the workload's"
+            )
+    vertices = ", ".join(f"{vertex.name} ({vertex.kind})" for vertex in job.vertices)
+    return f"it has the vertices {vertices}; the shapes of the workload are {', '.join(workload.shapes)}"
 
 
 def split_name(text: str) -> str:
@@ -92,11 +127,12 @@ def read_splits(workload: Workload, plan: TrialPlan) -> tuple[SplitData, ...]:
     """Return the splits of any workload, those of a Parquet input as rows too (costly for a large one)."""
     if workload.input_directory is None:
         return workload.splits(plan)
+    width = job_of_plan(workload, plan).vertex(SOURCE).parallelism
     tables = [(split_name(file.name), pq.read_table(file)) for file in split_files(workload.input_directory)]
     return tuple(
         SplitData(
             name=name,
-            subtask=i % plan.topology.sources,
+            subtask=i % width,
             rows=tuple(table.to_pylist()),
             start_offset=min(plan.workload.start_offset, table.num_rows),
         )
@@ -104,14 +140,17 @@ def read_splits(workload: Workload, plan: TrialPlan) -> tuple[SplitData, ...]:
     )
 
 
-def write_splits(splits: Sequence[SplitData], directory: Path, schema: pa.Schema) -> tuple[Path, ...]:
-    """Write generated splits as ``<name>.parquet`` for a system that reads files, and return the files.
+def write_splits(
+    splits: Sequence[SplitData], directory: Path, schemas: Mapping[str, pa.Schema]
+) -> tuple[Path, ...]:
+    """Write generated splits as ``<vertex>/<name>.parquet`` for a system that reads files, and return the files.
 
-    Records before a start offset are written too: leaving them out is the source's work. The schema is needed
-    because a split may be empty.
+    Records before a start offset are written too: leaving them out is the source's work. The schemas, by source
+    vertex, are needed because a split may be empty. A source vertex without splits gets an empty directory.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    files = tuple(directory / f"{split.name}.parquet" for split in splits)
+    for vertex in schemas:
+        (directory / vertex).mkdir(parents=True, exist_ok=True)
+    files = tuple(directory / split.vertex / f"{split.name}.parquet" for split in splits)
     for split, file in zip(splits, files, strict=True):
-        pq.write_table(pa.Table.from_pylist(list(split.rows), schema=schema), file)
+        pq.write_table(pa.Table.from_pylist(list(split.rows), schema=schemas[split.vertex]), file)
     return files

@@ -1,11 +1,17 @@
-"""Workloads by the name that a plan uses."""
+"""Workloads by the name that a plan uses, and plans filled in with their workload's job graph."""
 
 from __future__ import annotations
 
-import difflib
+import importlib
 from collections.abc import Callable
+from functools import lru_cache
 
-from barrier_tck.harness.support.errors import UsageError
+import msgspec
+
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.errors import UsageError, UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.passthrough import Passthrough
@@ -19,7 +25,7 @@ _FACTORIES: dict[str, Callable[[], Workload]] = {
 
 
 def workload_names() -> tuple[str, ...]:
-    """Return every name, sorted."""
+    """Return the name of every workload that is registered, sorted."""
     return tuple(sorted(_FACTORIES))
 
 
@@ -31,10 +37,50 @@ def register(name: str, factory: Callable[[], Workload]) -> None:
 
 
 def workload_named(name: str) -> Workload:
-    """Return the workload of that name; raises UsageError, with the nearest name, if there is none."""
+    """Return the workload of that name, or the one that ``package.module:Factory`` makes.
+
+    Raises UsageProblem, with the nearest name, if there is none.
+    """
     factory = _FACTORIES.get(name)
-    if factory is None:
-        nearest = difflib.get_close_matches(name, workload_names(), n=1, cutoff=0.0)
-        known = ", ".join(workload_names())
-        raise UsageError(f"there is no workload {name!r}; did you mean {nearest[0]!r}? Known: {known}")
-    return factory()
+    if factory is not None:
+        return factory()
+    module, colon, attribute = name.partition(":")
+    if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise UsageProblem(
+            f"there is no workload {name!r}{nearest(name, workload_names())} "
+            "(a workload of your own is named package.module:Factory)"
+        )
+    try:
+        made: Workload = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError) as error:
+        raise UsageProblem(f"the workload {name!r} cannot be imported: {error}") from error
+    return made
+
+
+def filled(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with its job spelled out: the vertices and edges of the shape that it wishes for.
+
+    Raises UsageProblem for a wish that the workload cannot fulfil, and for a job that is not the workload's.
+    """
+    name, wish = plan.workload.name, plan.job
+    if wish.vertices:
+        require_job(name, wish)
+        return plan
+    return msgspec.structs.replace(plan, job=job_of(name, wish))
+
+
+@lru_cache(maxsize=256)
+def job_of(workload: str, wish: JobPlan) -> JobPlan:
+    """Return the job of a workload for a wish without vertices; raises UsageProblem if it has none."""
+    try:
+        return workload_named(workload).job(wish.shape, wish.widths)
+    except ValueError as error:
+        raise UsageProblem(f"the workload {workload!r} cannot run as job asks: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def require_job(workload: str, job: JobPlan) -> None:
+    """Raise UsageProblem unless the workload can run on a job that is spelled out."""
+    problem = workload_named(workload).problem_of(job)
+    if problem is not None:
+        raise UsageProblem(f"the workload {workload!r} cannot run on this job: {problem}")

@@ -16,13 +16,14 @@ from barrier_tck.faults.targets import (
     TargetGone,
 )
 from barrier_tck.faults.vocabulary import After, Damage, Peers, ProtocolPoint
-from barrier_tck.harness.draw.strategies import standard_subtasks
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 
 
 class FakeProcess:
@@ -209,8 +210,8 @@ class FakeSystem:
         self.runs = 0
         self.closed = 0
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        return standard_subtasks(plan)
+    def job(self, plan: TrialPlan) -> JobView:
+        return barrier_view(plan)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> FakeOutcome:
         self.runs += 1
@@ -225,7 +226,7 @@ class FakeSystem:
             trace += (f"run {self.runs}",)
         verdict = self.behaviour(plan)
         history = History((), End.FINISHED, "", output=({"verdict": verdict.value},))
-        return FakeOutcome(history, subtasks=self.subtasks(plan), trace=trace)
+        return FakeOutcome(history, subtasks=self.job(plan).names, trace=trace)
 
     def _pass_points(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:
         for scheduled in plan.faults:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from barrier_tck.faults.vocabulary import At, CrashCoordinator, KillExecutor, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.plan.trial_plan import RestartPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End, History, Operation, Outcome, SnapshotView, StorageView
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import filled
 
 SUBTASKS = ("source[0]", "source[1]", "totals[0]", "totals[1]", "sink[0]")
 INVOKE, OK, FAIL, INFO = Outcome.INVOKE, Outcome.OK, Outcome.FAIL, Outcome.INFO
@@ -23,10 +24,10 @@ CRASH = ScheduledFault(CrashCoordinator(), At(10))
 def a_plan(**changes: Any) -> TrialPlan:
     """Two sources of four batches of two records, keys k0 to k2."""
     workload = WorkloadPlan(batches=4, batch_records=2, keys=3)
-    return msgspec.structs.replace(TrialPlan(seed=5, workload=workload, topology=TopologyPlan()), **changes)
+    return filled(msgspec.structs.replace(TrialPlan(seed=5, workload=workload), **changes))
 
 
-def restarts(strategy: str = "fixed_delay", attempts_max: int = 20) -> RestartPlan:
+def restarts(strategy: Literal["none", "fixed_delay"] = "fixed_delay", attempts_max: int = 20) -> RestartPlan:
     return RestartPlan(strategy=strategy, attempts_max=attempts_max)
 
 

@@ -168,7 +168,7 @@ def test_the_first_difference_may_be_the_end_of_a_trace() -> None:
 AT_LEAST_ONCE = {
     "trials": 6,
     "profile": "at-least-once",
-    "topology": {"sources": 2, "keyed": 2},
+    "job": {"shape": "line", "widths": {"source": 2, "totals": 2}},
     "workload": {"batches": 12, "batch_records": 2, "records_per_second": 600, "start_offset": 0},
 }
 
@@ -182,7 +182,7 @@ def test_a_campaign_in_at_least_once_mode_counts_its_duplicates(tmp_path: Path) 
 
 def test_a_campaign_in_at_least_once_mode_that_saw_no_duplicate_is_unknown(tmp_path: Path) -> None:
     calm = AT_LEAST_ONCE | {
-        "topology": {"sources": 1, "keyed": 1, "sinks": 1},
+        "job": {"widths": {"source": 1, "totals": 1, "sink": 1}},
         "network": {"slow_channel": 0},
     }
     record = run_campaign(configuration(**calm), ReferenceSimulated(), tmp_path / "run")

@@ -16,7 +16,7 @@ from barrier_tck.faults.vocabulary import After, KillExecutor, ScheduledFault
 from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TopologyPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.simulated.simulated_system import committed_rows
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
@@ -131,7 +131,7 @@ def test_the_chain_is_exact_in_the_simulator_while_its_executor_is_killed(
     graph = job(CollectionSource(splits, batch_records=5, rate_limit=500))
     kill = ScheduledFault(KillExecutor("numbers[0]"), After(point, "numbers[0]", 2))
     plan = TrialPlan(
-        topology=TopologyPlan(executors=3),
+        deployment=DeploymentPlan(executors=3),
         checkpoints=CheckpointPlan(interval_ms=60),
         restart=RestartPlan(attempts_max=3, delay_ms=5),
         faults=(kill,),

@@ -111,7 +111,7 @@ def test_a_bug_of_ours_exits_with_4_and_keeps_the_traceback(
         raise AssertionError("cannot be")
 
     system = use(monkeypatch, FakeSystem())
-    monkeypatch.setattr(system, "subtasks", broken)
+    monkeypatch.setattr(system, "job", broken)
     assert cli.run(["campaign", "--trials", "1", "--out", str(tmp_path)]) == 4
     message = capsys.readouterr().err
     (crash,) = tmp_path.glob("barrier-tck-crash-*.txt")

@@ -118,10 +118,10 @@ def test_a_listed_trial_that_aims_at_nothing_is_refused_before_anything_runs(tmp
 
 
 def test_drawn_plans_keep_the_overrides_and_aim_within_them() -> None:
-    configuration = configuration_from({"topology": {"sources": 1, "keyed": 1, "sinks": 1}}, "c")
+    configuration = configuration_from({"job": {"widths": {"source": 1, "totals": 1, "sink": 1}}}, "c")
     assert configuration.the_budget().trials == DEFAULT_TRIALS
     plans = list(islice(campaign_plans(configuration, FakeSystem()), 60))
-    assert {plan.topology.keyed for plan in plans} == {1}
+    assert {vertex.parallelism for plan in plans for vertex in plan.job.vertices} == {1}
     assert "[1]" not in repr([plan.faults for plan in plans])
 
 

@@ -16,7 +16,13 @@ from barrier_tck.faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
+    CheckpointPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -30,7 +36,7 @@ SEEDS = 4
 
 
 def fell_back(
-    mode: str, moment: After, directory: Path, network: NetworkPlan | None = None
+    mode: CheckpointingMode, moment: After, directory: Path, network: NetworkPlan | None = None
 ) -> list[TrialRecord]:
     """Run jobs whose sink dies at a moment, and whose latest checkpoint nobody can read then."""
     base = TrialPlan(
@@ -56,7 +62,7 @@ def fell_back(
 @pytest.mark.parametrize("network", [None, SLOW], ids=["even", "slow channel"])
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_what_was_not_committed_is_made_again_and_right(
-    mode: str, network: NetworkPlan | None, tmp_path: Path
+    mode: CheckpointingMode, network: NetworkPlan | None, tmp_path: Path
 ) -> None:
     for record in fell_back(mode, COMPLETED, tmp_path, network):
         assert record.verdict is Verdict.VALID, record.findings

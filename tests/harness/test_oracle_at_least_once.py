@@ -17,10 +17,10 @@ from barrier_tck.harness.oracle.at_least_once_output import AtLeastOnceOutput
 from barrier_tck.harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots, add_up
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     NetworkPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -41,7 +41,7 @@ def killed_before_the_commit_of(nth: int, subtask: str) -> ScheduledFault:
 PLAN = TrialPlan(
     seed=0,
     workload=WorkloadPlan(batches=12, batch_records=2, keys=3, records_per_second=600),
-    topology=TopologyPlan(sources=2, keyed=2, sinks=1),
+    job=JobPlan(widths={"source": 2, "totals": 2, "sink": 1}),
     checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=10, max_concurrent=2, async_ms_max=4),
     network=NetworkPlan(slow_channel=0, slow_factor=6),
     faults=(killed_before_the_commit_of(2, "totals[0]"), killed_before_the_commit_of(4, "totals[1]")),
@@ -63,7 +63,7 @@ def judge(history: History, output: Output | None = None) -> Finding:
 
 
 def judge_snapshots(history: History, plan: TrialPlan = PLAN) -> Finding:
-    context = TrialContext(plan, history, subtasks=ReferenceSimulated().subtasks(plan))
+    context = TrialContext(plan, history, subtasks=ReferenceSimulated().job(plan).names)
     return AtLeastOnceSnapshots(TrialInput(KeyedTotals(), plan)).check(context)
 
 
@@ -269,5 +269,5 @@ def test_the_mode_chooses_the_checkers() -> None:
 def test_without_checkpoints_or_without_a_shuffle_output_is_exact_in_either_mode() -> None:
     off = CheckpointPlan(enabled=False, mode="at_least_once")
     assert names(msgspec.structs.replace(PLAN, checkpoints=off))[0] == "exactly-once-output"
-    passthrough = msgspec.structs.replace(PLAN, workload=WorkloadPlan("passthrough"))
+    passthrough = msgspec.structs.replace(PLAN, workload=WorkloadPlan("passthrough"), job=JobPlan())
     assert names(passthrough)[:2] == ["exactly-once-output", "snapshot-formula"]

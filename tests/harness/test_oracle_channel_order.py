@@ -10,7 +10,7 @@ import msgspec
 
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.channel_order import ChannelOrder
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
@@ -64,7 +64,7 @@ def test_rows_of_no_record_are_left_to_another_checker() -> None:
 
 
 def test_order_is_judged_where_channels_promise_it_and_nothing_comes_twice() -> None:
-    def judged(mode: str, *capabilities: Capability) -> bool:
+    def judged(mode: CheckpointingMode, *capabilities: Capability) -> bool:
         plan = msgspec.structs.replace(PLAN, checkpoints=CheckpointPlan(mode=mode))
         return "channel-order" in [checker.name for checker in checkers_for(plan, capabilities)]
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
@@ -58,10 +59,8 @@ def test_a_leak_among_duplicates_that_may_be_is_found(sinks: int, tmp_path: Path
     base = next(MUTANTS["AO-02"].plans("simulated"))
     caught = 0
     for seed in range(4):
-        topology = msgspec.structs.replace(base.topology, sinks=sinks)
-        record = run_trial(
-            msgspec.structs.replace(base, seed=seed, topology=topology), ReferenceSimulated(), tmp_path
-        )
+        job = JobPlan(widths={"sink": sinks})
+        record = run_trial(msgspec.structs.replace(base, seed=seed, job=job), ReferenceSimulated(), tmp_path)
         caught += any(
             finding.checker == "committed-transactions" and finding.verdict is Verdict.INVALID
             for finding in record.findings

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
-from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
@@ -217,8 +218,8 @@ def plans(draw: st.DrawFn) -> TrialPlan:
         keys=draw(st.integers(1, 3)),
         start_offset=draw(st.integers(0, 2)),
     )
-    topology = TopologyPlan(sources=draw(st.integers(1, 3)))
-    return TrialPlan(seed=draw(st.integers(0, 1000)), workload=workload, topology=topology)
+    job = JobPlan(widths={"source": draw(st.integers(1, 3))})
+    return TrialPlan(seed=draw(st.integers(0, 1000)), workload=workload, job=job)
 
 
 @given(plan=plans(), order=st.randoms(use_true_random=False))

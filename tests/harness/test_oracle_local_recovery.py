@@ -17,9 +17,11 @@ from barrier_tck.faults.vocabulary import (
 )
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery, own_key_groups
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import OK, Book, a_context, a_plan
 
 WHO, HOME, AWAY = "totals[0]", "host-0", "host-1"
@@ -162,7 +164,7 @@ def test_the_judge_reckons_with_the_key_groups_of_the_runtime() -> None:
 
     for width in (1, 2, 3, 5):
         plan = msgspec.structs.replace(
-            a_plan(), topology=msgspec.structs.replace(a_plan().topology, keyed=width, max_parallelism=16)
+            a_plan(), job=KeyedTotals().job("line", {"totals": width}), deployment=DeploymentPlan(16)
         )
         for index in range(width):
             owned = key_group_range(index, width, 16)

@@ -27,7 +27,7 @@ def test_every_plan_survives_the_way_through_json(plan: TrialPlan) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"topolgy": {}}, ["'topolgy'", "did you mean 'topology'"]),
+        ({"deploymnt": {}}, ["'deploymnt'", "did you mean 'deployment'"]),
         ({"workload": {"batchs": 3}}, ["'workload.batchs'", "did you mean 'batches'"]),
         ({"workload": {"batches": "3"}}, ["workload.batches", "int", "str"]),
         ({"workload": {"batches": -3}}, ["workload.batches is -3", "0 or more"]),
@@ -35,7 +35,10 @@ def test_every_plan_survives_the_way_through_json(plan: TrialPlan) -> None:
         ({"state_backend": "rocksb"}, ["state_backend is 'rocksb'", "did you mean 'rocksdb'"]),
         ({"state_backend": "my backend:x"}, ["state_backend", "package.module:Factory"]),
         ({"version": PLAN_VERSION + 1}, [f"version {PLAN_VERSION + 1}", "newer"]),
-        ({"topology": {"keyed": 17}}, ["topology.keyed is 17", "max_parallelism"]),
+        (
+            {"deployment": {"max_parallelism": 10**12}},
+            ["deployment.max_parallelism is 1000000000000", "32768"],
+        ),
         (
             {"faults": [{"fault": {"type": "kill_exector", "subtask": "a[0]"}, "trigger": {"type": "at"}}]},
             ["faults[0].fault.type", "did you mean 'kill_executor'"],

@@ -19,14 +19,18 @@ from barrier_tck.faults.vocabulary import (
 )
 from barrier_tck.harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import draw_plans, standard_subtasks
-from barrier_tck.harness.plan.trial_plan import NetworkPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.workload_names import filled
 
 AIM = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[2]", nth=3)
 BIG = TrialPlan(
     seed=123_456,
     workload=WorkloadPlan(batches=12, batch_records=4, keys=8, start_offset=3),
-    topology=TopologyPlan(sources=3, keyed=3, sinks=3, executors=3, write_through=False),
+    job=JobPlan(widths={"source": 3, "totals": 3, "sink": 3}),
+    deployment=DeploymentPlan(executors=3, write_through=False),
     network=NetworkPlan(latency_ms_max=9, slow_channel=17, channel_capacity=1),
     faults=(
         ScheduledFault(CrashCoordinator(lose_unsynced=True), At(44)),
@@ -36,20 +40,23 @@ BIG = TrialPlan(
 )
 
 
+def names(plan: TrialPlan) -> tuple[str, ...]:
+    return barrier_view(plan).names
+
+
 def test_a_failure_that_needs_one_fault_and_three_batches_shrinks_to_just_that() -> None:
     def fails(plan: TrialPlan) -> bool:
         kills = any(isinstance(scheduled.fault, KillExecutor) for scheduled in plan.faults)
         return kills and plan.workload.batches >= 3
 
-    shrunk = shrink(BIG, fails, standard_subtasks)
+    shrunk = shrink(BIG, fails, names)
     plan = shrunk.plan
     assert len(plan.faults) == 1 and plan.workload.batches == 3
-    assert (plan.topology.sources, plan.topology.keyed, plan.topology.sinks, plan.topology.executors) == (
+    assert [vertex.parallelism for vertex in plan.job.vertices] == [
         1,
         1,
         1,
-        1,
-    )
+    ] and plan.deployment.executors == 1
     assert (plan.workload.batch_records, plan.workload.keys, plan.workload.start_offset) == (1, 1, 0)
     assert (plan.checkpoints, plan.network, plan.seed) == (CALM_CHECKPOINTS, CALM_NETWORK, 0)
     assert "lose_unsynced=True" not in repr(plan) and "nth=3" not in repr(plan)
@@ -57,17 +64,21 @@ def test_a_failure_that_needs_one_fault_and_three_batches_shrinks_to_just_that()
 
 def test_what_matters_to_the_failure_is_kept() -> None:
     def fails(plan: TrialPlan) -> bool:
-        return len(plan.faults) >= 2 and plan.topology.keyed >= 2 and plan.network.latency_ms_max >= 4
+        return (
+            len(plan.faults) >= 2
+            and plan.job.vertex("totals").parallelism >= 2
+            and plan.network.latency_ms_max >= 4
+        )
 
-    plan = shrink(BIG, fails, standard_subtasks).plan
-    assert (len(plan.faults), plan.topology.keyed, plan.network.latency_ms_max) == (2, 2, 4)
+    plan = shrink(BIG, fails, names).plan
+    assert (len(plan.faults), plan.job.vertex("totals").parallelism, plan.network.latency_ms_max) == (2, 2, 4)
 
 
 def test_a_smaller_plan_may_be_found_under_another_seed() -> None:
     def fails(plan: TrialPlan) -> bool:
         return len(plan.faults) == 3 or plan.seed == 2
 
-    assert shrink(BIG, fails, standard_subtasks).plan.faults == ()
+    assert shrink(BIG, fails, names).plan.faults == ()
 
 
 def test_the_budget_bounds_the_runs_and_the_result_still_fails() -> None:
@@ -77,7 +88,7 @@ def test_the_budget_bounds_the_runs_and_the_result_still_fails() -> None:
         ran.append(plan)
         return len(plan.faults) > 0
 
-    shrunk = shrink(BIG, fails, standard_subtasks, runs_max=7)
+    shrunk = shrink(BIG, fails, names, runs_max=7)
     assert shrunk.runs == len(ran) == 7 and shrunk.plan.faults
 
 
@@ -89,14 +100,14 @@ def test_a_plan_is_never_run_twice_and_never_replaced_by_one_that_is_not_simpler
             ran.append(candidate)
             return len(candidate.faults) >= 2
 
-        shrunk = shrink(plan, fails, standard_subtasks)
+        shrunk = shrink(plan, fails, names)
         assert len(set(ran)) == len(ran)
         assert sort_key(shrunk.plan) <= sort_key(plan) and len(shrunk.plan.faults) == 2
 
 
 def test_faults_of_a_vanished_subtask_are_aimed_at_one_that_is_left() -> None:
-    narrow = msgspec.structs.replace(BIG, topology=TopologyPlan(sources=1, keyed=1, sinks=1))
-    aimed = retarget(narrow, standard_subtasks(narrow))
+    narrow = filled(msgspec.structs.replace(BIG, job=JobPlan(widths={"source": 1, "totals": 1, "sink": 1})))
+    aimed = retarget(narrow, names(narrow))
     assert aimed is not None
     assert "totals[0]" in repr(aimed) and "[2]" not in repr(aimed) and aimed.network.slow_channel == 1
     assert retarget(narrow, ("elsewhere[0]",)) is None
@@ -112,7 +123,7 @@ def test_a_fault_that_lasts_shrinks_to_the_shortest_on_the_first_subtasks() -> N
         durations = [duration_of(scheduled.fault) for scheduled in plan.faults]
         return len(durations) == 2 and sorted(ms or 0 for ms in durations)[1] >= 40
 
-    plan = shrink(msgspec.structs.replace(BIG, faults=lasting), fails, standard_subtasks).plan
+    plan = shrink(msgspec.structs.replace(BIG, faults=lasting), fails, names).plan
     assert sorted(duration_of(scheduled.fault) or 0 for scheduled in plan.faults) == [1, 40]
     assert [subtasks_of(scheduled.fault) for scheduled in plan.faults] == [
         ("source[0]", "totals[0]"),

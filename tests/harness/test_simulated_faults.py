@@ -146,7 +146,7 @@ def test_a_process_that_is_killed_while_it_stands_in_a_step_is_gone(tmp_path: Pa
 
 def test_what_is_deployed_on_a_paused_executor_waits_there(tmp_path: Path) -> None:
     plan = planned(
-        PauseExecutor("totals[0]", 400), topology=msgspec.structs.replace(PLAN.topology, executors=1)
+        PauseExecutor("totals[0]", 400), deployment=msgspec.structs.replace(PLAN.deployment, executors=1)
     )
     record = judged(plan, tmp_path)
     fault = record.faults[0]

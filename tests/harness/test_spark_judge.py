@@ -36,11 +36,11 @@ def input_and_output(directory: Path, left_out: int) -> tuple[Path, Path]:
     inputs, outputs = directory / "input", directory / "output"
     directory.mkdir(exist_ok=True)
     splits = KeyedTotals().splits(PLAN)
-    write_splits(splits, inputs, SCHEMA)
+    write_splits(splits, inputs, {"source": SCHEMA})
     outputs.mkdir()
     rows = KeyedTotals.spec.running([row for split in splits for row in split.input])[left_out:]
     pq.write_table(pa.Table.from_pylist(rows), outputs / "part-0.parquet")
-    return inputs, outputs
+    return inputs / "source", outputs
 
 
 @pytest.mark.parametrize("left_out", [0, 2])

@@ -13,29 +13,31 @@ import pytest
 from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.vocabulary import ChannelFault, duration_of
 from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
-from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans, standard_subtasks
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.plan.reading import check_values
-from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.reference.jobs import build_graph, channel_names, collection_source
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.reference.jobs import build_graph, collection_sources
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload_names import workload_named
 
 STANDARD = draw_plans(5, 400, profile_named("standard"))
 
 
 def _records(plan: TrialPlan) -> int:
-    return plan.workload.batches * plan.workload.batch_records * plan.topology.sources
+    return plan.workload.batches * plan.workload.batch_records * len(barrier_view(plan).in_role(Role.SOURCE))
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> None:
     for plan in draw_plans(1, 40, profile):
-        check_values(plan, "drawn")
-        validate(plan.faults, standard_subtasks(plan))
+        assert plan_from(to_builtins(plan), "drawn") == plan
+        validate(plan.faults, barrier_view(plan).names)
         assert profile.faults[0] <= len(plan.faults) <= profile.faults[1]
         assert plan.restart.attempts_max >= RESTARTS_PER_FAULT * len(plan.faults)
 
@@ -51,7 +53,7 @@ def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> Non
         "from barrier_tck.harness.draw.profiles import profile_named\n"
         "print(hashlib.sha256(repr(draw_plans(5, 400, profile_named('standard'))).encode()).hexdigest())"
     )
-    environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
@@ -67,7 +69,7 @@ def test_the_standard_profile_reaches_its_corners() -> None:
             plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms
         ),
         "a slow channel": lambda plan: plan.network.slow_channel is not None,
-        "no write-through": lambda plan: not plan.topology.write_through,
+        "no write-through": lambda plan: not plan.deployment.write_through,
         "no fault": lambda plan: not plan.faults,
         "four faults": lambda plan: len(plan.faults) == 4,
         "a timed fault": lambda plan: "At(" in repr(plan.faults),
@@ -77,7 +79,8 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a partition of halves": lambda plan: "PartitionHalves" in repr(plan.faults),
         "a fault on the way to the coordinator": lambda plan: "receiver='coordinator'" in repr(plan.faults),
         "a zombie": lambda plan: any((duration_of(s.fault) or 0) > 150 for s in plan.faults),
-        "three by three": lambda plan: plan.topology.sources == plan.topology.keyed == 3,
+        "two stateful operators in a chain": lambda plan: plan.job.shape == "chained",
+        "three by three": lambda plan: [v.parallelism for v in plan.job.vertices][:2] == [3, 3],
     }
     missed = [name for name, reached in corners.items() if not any(map(reached, STANDARD))]
     assert missed == []
@@ -96,10 +99,10 @@ def test_an_unknown_profile_names_the_nearest() -> None:
 def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     disturbed = 0
     for plan in STANDARD:
-        graph = build_graph(plan, workload_named(plan.workload.name), collection_source(plan, ()))
+        graph = build_graph(plan, workload_named(plan.workload.name), collection_sources(plan, ()))
         channels = tuple((str(channel.sender), str(channel.receiver)) for channel in graph.channels)
-        assert sorted(channel_names(plan)) == sorted(channels)
-        validate(plan.faults, standard_subtasks(plan), channels)
+        assert barrier_view(plan).links == channels
+        validate(plan.faults, barrier_view(plan).names, channels)
         disturbed += sum(isinstance(scheduled.fault, ChannelFault) for scheduled in plan.faults)
     assert disturbed > 20
 
@@ -114,7 +117,7 @@ def test_a_fault_that_lasts_leaves_restarts_enough_for_all_its_duration() -> Non
 def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demanded(profile: Profile) -> None:
     for plan in draw_plans(5, 200, profile):
         timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
-        in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(standard_subtasks(plan))
+        in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(barrier_view(plan).names)
         assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
 
 

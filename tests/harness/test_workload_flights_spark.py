@@ -194,13 +194,15 @@ def right_output() -> Output:
 
 
 def judge_totals(spark: SparkSession, directory: Path, output: Output) -> dict[str, Any]:
-    write_splits(KeyedTotals().splits(PLAN), directory / "input", SCHEMA)
+    write_splits(KeyedTotals().splits(PLAN), directory / "input", {"source": SCHEMA})
     (directory / "output").mkdir()
     half = len(output) // 2
     for number, part in enumerate((output[:half], output[half:])):
         if part:
             pq.write_table(pa.Table.from_pylist(part), directory / "output" / f"part-{number}.parquet")
-    return judge_output(spark, KeyedTotals.spec, directory / "input", directory / "output", offsets=2)
+    return judge_output(
+        spark, KeyedTotals.spec, directory / "input" / "source", directory / "output", offsets=2
+    )
 
 
 @pytest.mark.spark
@@ -214,7 +216,7 @@ def test_a_right_output_from_a_start_offset_is_exact(spark: SparkSession, tmp_pa
 def test_start_offsets_can_be_given_by_split(spark: SparkSession, tmp_path: Path) -> None:
     judge_totals(spark, tmp_path, right_output())
     names = [split.name for split in KeyedTotals().splits(PLAN)]
-    inputs, outputs = tmp_path / "input", tmp_path / "output"
+    inputs, outputs = tmp_path / "input" / "source", tmp_path / "output"
     right = judge_output(spark, KeyedTotals.spec, inputs, outputs, dict.fromkeys(names, 2))
     assert right["counts"]["lost"] == 0
     wrong = judge_output(spark, KeyedTotals.spec, inputs, outputs, {names[0]: 2})

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.prefix import ParquetPrefix, RowsPrefix
-from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec, same_accumulators
@@ -21,7 +22,7 @@ from barrier_tck.harness.workloads.workload_names import register, workload_name
 
 
 def splits(seed: int = 0, sources: int = 2, **workload: Any) -> tuple[SplitData, ...]:
-    plan = TrialPlan(seed=seed, workload=WorkloadPlan(**workload), topology=TopologyPlan(sources=sources))
+    plan = TrialPlan(seed=seed, workload=WorkloadPlan(**workload), job=JobPlan(widths={"source": sources}))
     return KeyedTotals().splits(plan)
 
 
@@ -141,8 +142,8 @@ class FromFiles(KeyedTotals):
 def test_rows_written_as_parquet_are_read_back_as_they_were(tmp_path: Path) -> None:
     plan = TrialPlan(workload=WorkloadPlan(batches=2, start_offset=1))
     generated = KeyedTotals().splits(plan)
-    write_splits(generated, tmp_path, SCHEMA)
-    read = read_splits(FromFiles(tmp_path), plan)
+    write_splits(generated, tmp_path, {"source": SCHEMA})
+    read = read_splits(FromFiles(tmp_path / "source"), plan)
     assert {split.name: split.rows for split in read} == {split.name: split.rows for split in generated}
     assert [split.start_offset for split in read] == [1] * len(read)
 

@@ -11,28 +11,31 @@ from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.jobs import build_graph, collection_source
+from barrier_tck.harness.reference.jobs import build_graph, collection_sources
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.passthrough import Passthrough
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.operators.graph import Partitioning
 from tests.harness.oracle_histories import a_context
 
-PLAN = TrialPlan(
-    workload=WorkloadPlan("passthrough", batches=6),
-    topology=TopologyPlan(sources=3, keyed=2, sinks=1),
-    checkpoints=CheckpointPlan(mode="at_least_once", max_concurrent=3),
+PLAN = filled(
+    TrialPlan(
+        workload=WorkloadPlan("passthrough", batches=6),
+        job=JobPlan(widths={"source": 3}),
+        checkpoints=CheckpointPlan(mode="at_least_once", max_concurrent=3),
+    )
 )
 
 
 def test_every_subtask_has_one_sender_at_most() -> None:
-    graph = build_graph(PLAN, Passthrough(), collection_source(PLAN, Passthrough().splits(PLAN)))
+    graph = build_graph(PLAN, Passthrough(), collection_sources(PLAN, Passthrough().splits(PLAN)))
     assert all(edge.partitioning is Partitioning.FORWARD for edge in graph.edges)
     assert max(len(graph.inputs_of(subtask)) for subtask in graph.subtasks) == 1
-    assert tuple(str(subtask) for subtask in graph.subtasks) == ReferenceSimulated().subtasks(PLAN)
+    assert tuple(str(subtask) for subtask in graph.subtasks) == ReferenceSimulated().job(PLAN).names
 
 
 def test_it_is_found_by_name_and_keeps_no_state() -> None:
@@ -47,7 +50,7 @@ def test_output_is_exact_in_both_modes_whatever_fails(mode: str, tmp_path: Path)
         return msgspec.structs.replace(plan, workload=workload, checkpoints=checkpoints)
 
     system = ReferenceSimulated()
-    plans = draw_plans(11, 60, profile_named("heavy"), subtasks=system.subtasks, adjust=passthrough)
+    plans = draw_plans(11, 60, profile_named("heavy"), view=system.job, adjust=passthrough)
     recoveries = 0
     for plan in plans:
         record = run_trial(plan, system, tmp_path)

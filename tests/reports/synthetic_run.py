@@ -24,7 +24,7 @@ from barrier_tck.faults.vocabulary import (
     ScheduledFault,
 )
 from barrier_tck.faults.vocabulary import label as fault_label
-from barrier_tck.harness.plan.trial_plan import TopologyPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.records import (
     AttemptRecord,
     CampaignRecord,
@@ -67,7 +67,6 @@ def plan_of(trial: int, note: str = "") -> TrialPlan:
     return TrialPlan(
         seed=1_000 + trial,
         workload=WorkloadPlan(name="flights", records_per_second=20_000),
-        topology=TopologyPlan(),
         faults=tuple(faults),
         note=note,
     )

@@ -18,11 +18,12 @@ from barrier_tck.faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     LimitsPlan,
     NetworkPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -80,7 +81,8 @@ def _mutants() -> Iterator[Mutant]:
         # less than the half second from batch to batch between checkpoints.
         msgspec.structs.replace(
             SPARK,
-            topology=TopologyPlan(sources=1, executors=3),
+            job=JobPlan(widths={"source": 1}),
+            deployment=DeploymentPlan(executors=3),
             checkpoints=CheckpointPlan(interval_ms=250, timeout_ms=20_000, retained=3),
             faults=tuple(
                 one
@@ -180,7 +182,7 @@ def _mutants() -> Iterator[Mutant]:
         # The other source's channel is slow, so that both barriers of the first are there before its second.
         msgspec.structs.replace(
             AT_LEAST_ONCE,
-            topology=TopologyPlan(keyed=1),
+            job=JobPlan(widths={"totals": 1}),
             network=NetworkPlan(slow_channel=1, slow_factor=10),
         ),
     )
@@ -292,7 +294,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         replace(product, build_operator=data.commits_when_it_is_stopped),
         msgspec.structs.replace(
             AT_LEAST_ONCE,
-            topology=TopologyPlan(sinks=2),
+            job=JobPlan(widths={"sink": 2}),
             faults=(
                 *kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=5, worker=True),
                 *kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[1]", nth=10, worker=True),

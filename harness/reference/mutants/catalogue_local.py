@@ -16,9 +16,9 @@ from barrier_tck.faults.vocabulary import (
     ProtocolPoint,
     ScheduledFault,
 )
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     NetworkPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -50,7 +50,7 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         "FLINK-12296",
         replace(product, local_state=local.SharesOneDirectory),
         msgspec.structs.replace(
-            plan, topology=TopologyPlan(stateful_operators=2), faults=damaged(Damage.MISSING).faults[:1]
+            plan, job=JobPlan(shape="chained"), faults=damaged(Damage.MISSING).faults[:1]
         ),
     )
     yield Mutant(

@@ -18,10 +18,10 @@ from barrier_tck.faults.vocabulary import (
 )
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     LimitsPlan,
     NetworkPlan,
     RestartPlan,
-    TopologyPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -97,7 +97,7 @@ AT_LEAST_ONCE = msgspec.structs.replace(
 
 SPARK = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=60, batch_records=200, keys=40, records_per_second=4_000),
-    topology=TopologyPlan(executors=3),
+    deployment=DeploymentPlan(executors=3),
     checkpoints=CheckpointPlan(interval_ms=500, timeout_ms=20_000, retained=3),
     restart=RestartPlan(attempts_max=4, delay_ms=50),
     limits=LimitsPlan(wall_s=60),

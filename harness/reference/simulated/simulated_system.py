@@ -14,23 +14,23 @@ from barrier_tck.harness.record.history import End, History, Outcome, Row, Snaps
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
-    OUTPUT,
     build_graph,
-    channel_names,
-    collection_source,
+    collection_sources,
     job_config,
-    subtask_names,
 )
 from barrier_tck.harness.reference.mutants.catalogue import components_of
+from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import read_splits
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.coordinator_events import JobState
@@ -89,13 +89,9 @@ class ReferenceSimulated:
         """Take what makes the state backend, if it is a candidate's; None: as the plan says."""
         self._state_backend = state_backend
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        """Return the subtasks of the plan's job, upstream first."""
-        return subtask_names(plan)
-
-    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
-        """Return (sender, receiver) of every channel of the plan's job."""
-        return channel_names(plan)
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the subtasks, links and points of the plan's job."""
+        return barrier_view(plan)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
         """Run one trial in virtual time."""
@@ -103,8 +99,9 @@ class ReferenceSimulated:
             return self._run(plan, nemesis)
 
     def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> SimulatedOutcome:
+        plan = filled(plan)
         workload = workload_named(plan.workload.name)
-        graph = build_graph(plan, workload, collection_source(plan, read_splits(workload, plan)))
+        graph = build_graph(plan, workload, collection_sources(plan, read_splits(workload, plan)))
         components = components_of(plan)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)

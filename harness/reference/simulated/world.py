@@ -100,7 +100,7 @@ class SimulatedWorld:
             is_awaited=self._is_awaited,
             is_disturbed=lambda process: self.disturbances.any_on((process.text, COORDINATOR)),
         )
-        self._executors_started = plan.topology.executors
+        self._executors_started = plan.deployment.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
         """Every process that may still live, zombies included."""
@@ -119,7 +119,7 @@ class SimulatedWorld:
             else None
         )
         self.hosts = SimulatedHosts(
-            plan.topology.executors, self._working.name if self._working is not None else None
+            plan.deployment.executors, self._working.name if self._working is not None else None
         )
         self.executors = [
             SimulatedExecutor(number, self.disk.host(), host) for number, host in enumerate(self.hosts.hosts)

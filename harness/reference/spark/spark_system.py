@@ -23,19 +23,19 @@ from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.applicable import is_exact
+from barrier_tck.harness.plan.job_graph import SOURCE
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Outcome, Row, SnapshotView
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
-    OUTPUT,
+    PARQUET_BATCH_ROWS,
     build_graph,
-    channel_names,
     job_config,
-    parquet_source,
-    subtask_names,
+    parquet_sources,
 )
 from barrier_tck.harness.reference.mutants.catalogue import components_of
+from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
@@ -43,10 +43,12 @@ from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
+from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
 from barrier_tck.harness.workloads import flights
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator_events import JobState
@@ -243,13 +245,9 @@ class ReferenceSpark:
             quick_start=True,
         )
 
-    def subtasks(self, plan: TrialPlan) -> tuple[str, ...]:
-        """Return the subtasks of the plan's job, upstream first."""
-        return subtask_names(plan)
-
-    def channels(self, plan: TrialPlan) -> tuple[tuple[str, str], ...]:
-        """Return (sender, receiver) of every channel of the plan's job."""
-        return channel_names(plan)
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the subtasks, links and points of the plan's job."""
+        return barrier_view(plan, PARQUET_BATCH_ROWS)
 
     def prepare(self) -> None:
         """Start cluster, session and judge now; raises EnvironmentProblem if this machine cannot run them.
@@ -293,13 +291,14 @@ class ReferenceSpark:
 
         Raises OperatingError if the cluster is not whole again in time: no verdict is possible then.
         """
+        plan = filled(plan)
         spark = self.session()
         assert self._cluster is not None
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         workload = workload_named(plan.workload.name)
         if self._judge is None or not self._judge.usable:
             # Its Spark starts while the trial runs. A generated input is small.
-            self._start_judge(self._cluster, quick_start=workload.schema is not None)
+            self._start_judge(self._cluster, quick_start=bool(workload.schemas))
         hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
             _scratch(self._cluster.directory) as scratch,
@@ -318,7 +317,7 @@ class ReferenceSpark:
         nemesis: NemesisHooks,
         network: ProxyNetwork | None,
     ) -> SparkOutcome:
-        graph = build_graph(plan, workload, parquet_source(plan, workload, source))
+        graph = build_graph(plan, workload, parquet_sources(plan, workload, source))
         root = scratch / "files"
         root.mkdir()
         files = LocalFileSystem(root)
@@ -399,7 +398,8 @@ class ReferenceSpark:
         if workload.spec.stateful and is_exact(plan, workload.spec):
             assert self._judge is not None
             offsets = plan.workload.start_offset
-            return None, self._judge.judge(plan.workload.name, source, directory, offsets)
+            judged = source / SOURCE if workload.schemas else source
+            return None, self._judge.judge(plan.workload.name, judged, directory, offsets)
         files = sorted(directory.glob("part-*"))
         return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
 
@@ -432,9 +432,9 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
     """Return the directory of Parquet splits, prepared or written now."""
-    if workload.schema is not None:
+    if workload.schemas:
         directory = scratch / "input"
-        write_splits(read_splits(workload, plan), directory, workload.schema)
+        write_splits(read_splits(workload, plan), directory, workload.schemas)
         return directory
     directory = flights.default_directory()
     if not flights.is_prepared(directory, _FLIGHT_SPLITS):

@@ -1,0 +1,256 @@
+"""The job graph of a plan: vertices and edges as data, and the subtasks and channels that follow from them.
+
+A *vertex* is a chain of operators that runs ``parallelism`` times; an *edge* says how the records of one vertex are
+spread over the subtasks of another. What a kind of operator means is the workload's to say
+(``harness.workloads.meaning``), how it is built the adapter's. Everything that needs to know a plan's shape asks the
+functions below: drawing, checking, shrinking, the oracles and the adapters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from barrier_tck.harness.support.bounds import Bounded
+
+PARALLELISM_MAX = 128
+"""The widest vertex that a plan may have."""
+VERTICES_MAX = 64
+"""The most vertices that a plan may have."""
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_.-]{0,39}$")]
+"""A vertex's or an operator's name: it becomes part of file names."""
+Width = Annotated[int, msgspec.Meta(ge=1, le=PARALLELISM_MAX)]
+"""How many subtasks a vertex has."""
+SOURCE = "source"
+"""The kind of every vertex that reads input."""
+SINK = "sink"
+"""The kind of every vertex that commits output."""
+
+
+class Spread(StrEnum):
+    """How an edge spreads records over the receiver's subtasks."""
+
+    FORWARD = "forward"
+    """Subtask i sends to subtask i; both vertices are equally wide."""
+    HASH = "hash"
+    """Each record goes to the subtask that owns its key's key group."""
+    BROADCAST = "broadcast"
+    """Each record goes to every subtask."""
+    REBALANCE = "rebalance"
+    """Batch by batch, to each subtask in turn."""
+
+
+class OperatorPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One more operator of a vertex's chain."""
+
+    name: Name
+    kind: str
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        """Hash by content: parameters are a dictionary."""
+        return hash((self.name, self.kind, _text(self.parameters)))
+
+
+class VertexPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A chain of operators in one subtask, ``parallelism`` times."""
+
+    name: Name
+    kind: str
+    """What its first operator does; ``source`` and ``sink`` for the ends."""
+    parallelism: Width
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What the kind needs to know; JSON values."""
+    then: tuple[OperatorPlan, ...] = ()
+    """Operators chained behind the first one, in the same subtask."""
+
+    def __hash__(self) -> int:
+        """Hash by content: parameters are a dictionary."""
+        return hash((self.name, self.kind, self.parallelism, _text(self.parameters), self.then))
+
+    @property
+    def operators(self) -> tuple[OperatorPlan, ...]:
+        """Return the whole chain; the first operator has the vertex's name."""
+        return (OperatorPlan(self.name, self.kind, self.parameters), *self.then)
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """Return the subtasks, as ``vertex[index]``."""
+        return tuple(f"{self.name}[{index}]" for index in range(self.parallelism))
+
+
+class EdgePlan(
+    Bounded,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename={"source": "from", "target": "to"},
+):
+    """Connects two vertices."""
+
+    source: Name
+    target: Name
+    by: Spread
+    key: tuple[str, ...] = ()
+    """Key columns of a ``hash`` edge."""
+    input: Annotated[int, msgspec.Meta(ge=0, le=15)] = 0
+    """Which input of the target it leads to; edges of the same input are a union."""
+    feedback: bool = False
+    """Closes a loop. The reference runtime refuses such an edge for now."""
+
+
+class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A whole dataflow, or the wish for one.
+
+    Without vertices it is a wish: a shape that the workload knows, with other widths than the shape's own.
+    ``harness.workloads.workload_names.filled`` turns it into vertices and edges; every plan that is kept has those.
+    """
+
+    shape: str = ""
+    """A shape of the workload; empty: its first one. In a filled job: what it was made from."""
+    widths: dict[str, Width] = msgspec.field(default_factory=dict)
+    """Vertex -> parallelism, where it is not the shape's own. Empty in a filled job."""
+    vertices: Annotated[tuple[VertexPlan, ...], msgspec.Meta(max_length=VERTICES_MAX)] = ()
+    """Upstream first."""
+    edges: tuple[EdgePlan, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is no dataflow; the sentence names the part that is wrong."""
+        super().__post_init__()
+        if self.vertices:
+            for problem in graph_problems(self):
+                raise ValueError(problem)
+
+    def __hash__(self) -> int:
+        """Hash by content: widths are a dictionary."""
+        return hash((self.shape, tuple(self.widths.items()), self.vertices, self.edges))
+
+    # --- what follows from the graph --------------------------------------------------------------------------
+
+    def vertex(self, name: str) -> VertexPlan:
+        """Return a vertex; raises KeyError if there is none of that name."""
+        for vertex in self.vertices:
+            if vertex.name == name:
+                return vertex
+        raise KeyError(name)
+
+    @property
+    def sources(self) -> tuple[VertexPlan, ...]:
+        """Return the vertices that read input."""
+        return tuple(vertex for vertex in self.vertices if vertex.kind == SOURCE)
+
+    @property
+    def sinks(self) -> tuple[VertexPlan, ...]:
+        """Return the vertices that commit output."""
+        return tuple(vertex for vertex in self.vertices if vertex.kind == SINK)
+
+    def inputs_of(self, vertex: str) -> tuple[EdgePlan, ...]:
+        """Return the edges into a vertex, in the order of the plan."""
+        return tuple(edge for edge in self.edges if edge.target == vertex)
+
+    def outputs_of(self, vertex: str) -> tuple[EdgePlan, ...]:
+        """Return the edges out of a vertex, in the order of the plan."""
+        return tuple(edge for edge in self.edges if edge.source == vertex)
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """Return every subtask, upstream vertices first."""
+        return tuple(subtask for vertex in self.vertices for subtask in vertex.subtasks)
+
+    def channels_of(self, edge: EdgePlan) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel of an edge."""
+        senders, receivers = self.vertex(edge.source).subtasks, self.vertex(edge.target).subtasks
+        if edge.by is Spread.FORWARD:
+            return tuple(zip(senders, receivers, strict=True))
+        return tuple((sender, receiver) for sender in senders for receiver in receivers)
+
+    @property
+    def channels(self) -> tuple[tuple[str, str], ...]:
+        """Return (sender, receiver) of every channel: by edge, then sender, then receiver."""
+        return tuple(channel for edge in self.edges for channel in self.channels_of(edge))
+
+    def channels_into(self, vertex: str) -> int:
+        """Return how many channels each subtask of a vertex reads."""
+        return sum(
+            1 if edge.by is Spread.FORWARD else self.vertex(edge.source).parallelism
+            for edge in self.inputs_of(vertex)
+        )
+
+    @property
+    def shuffles(self) -> bool:
+        """Tell whether any subtask reads more than one channel: only then is there something to align."""
+        return any(self.channels_into(vertex.name) > 1 for vertex in self.vertices)
+
+
+def vertex_of(subtask: str) -> str:
+    """Return the vertex of a subtask that is called ``vertex[index]``."""
+    return subtask.rpartition("[")[0]
+
+
+def graph_problems(job: JobPlan) -> Iterable[str]:
+    """Say what makes a job no dataflow, first things first."""
+    names = [vertex.name for vertex in job.vertices]
+    operators = [operator.name for vertex in job.vertices for operator in vertex.operators]
+    for value in _twice(operators):
+        yield f"the name {value!r} is used twice; give each operator its own"
+    if job.widths:
+        yield "a job with vertices has no widths of its own: each vertex has its parallelism"
+    for edge in job.edges:
+        for end in (edge.source, edge.target):
+            if end not in names:
+                yield f"the edge {edge.source} -> {edge.target} names a vertex {end!r} that does not exist"
+                return
+        yield from _edge_problems(job, edge, names)
+    for vertex in job.vertices:
+        yield from _vertex_problems(job, vertex)
+    yield from _unreachable(job)
+
+
+def _edge_problems(job: JobPlan, edge: EdgePlan, names: Sequence[str]) -> Iterable[str]:
+    title = f"the edge {edge.source} -> {edge.target}"
+    if not edge.feedback and names.index(edge.source) >= names.index(edge.target):
+        yield f"{title} goes backwards; list vertices upstream first, or mark the edge as feedback"
+    if edge.feedback and names.index(edge.source) < names.index(edge.target):
+        yield f"{title} is marked as feedback but goes forwards"
+    if (edge.by is Spread.HASH) != bool(edge.key):
+        yield f"{title} needs key columns if it is a hash edge, and only then"
+    widths = job.vertex(edge.source).parallelism, job.vertex(edge.target).parallelism
+    if edge.by is Spread.FORWARD and widths[0] != widths[1]:
+        yield f"{title} is a forward edge and needs equal parallelism, not {widths[0]} and {widths[1]}"
+
+
+def _vertex_problems(job: JobPlan, vertex: VertexPlan) -> Iterable[str]:
+    inputs = sorted({edge.input for edge in job.inputs_of(vertex.name)})
+    if (vertex.kind == SOURCE) == bool(inputs):
+        yield f"the vertex {vertex.name!r} must be a source or have an input edge, and not both"
+    if inputs != list(range(len(inputs))):
+        yield f"the inputs of {vertex.name!r} are {inputs}; number them from 0 without a gap"
+    if (vertex.kind == SINK) == bool(job.outputs_of(vertex.name)):
+        yield f"the vertex {vertex.name!r} must be a sink or have an output edge, and not both"
+    for operator in vertex.then:
+        if operator.kind in (SOURCE, SINK):
+            yield f"the operator {operator.name!r} is a {operator.kind}, which cannot be chained behind another"
+
+
+def _unreachable(job: JobPlan) -> Iterable[str]:
+    """Say which vertices no source reaches."""
+    reached = [vertex.name for vertex in job.sources]
+    for name in reached:  # grows while it is walked
+        reached += [edge.target for edge in job.outputs_of(name) if edge.target not in reached]
+    yield from (
+        f"no source reaches the vertex {vertex.name!r}"
+        for vertex in job.vertices
+        if vertex.name not in reached
+    )
+
+
+def _twice(values: Sequence[str]) -> list[str]:
+    return sorted({value for value in values if values.count(value) > 1})
+
+
+def _text(value: object) -> bytes:
+    return msgspec.json.encode(value, order="deterministic")

@@ -1,0 +1,99 @@
+"""Operators of the reference runtime for the kinds that a plan's vertices name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from barrier_tck.harness.plan.job_graph import SINK, JobPlan, OperatorPlan, VertexPlan
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.workloads.workload import Workload
+from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Row, Sum
+from barrier_tck.reference_impl.operators.graph import OperatorSpec
+from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.stateless import Filter, FlatMap, Map
+from barrier_tck.reference_impl.state.keyed import KeyedStates, NamedState, ValueCell
+
+OUTPUT = "output"
+"""Directory of the committed output, below the trial's file system root."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """Where an operator stands: what it is to be, by which key its vertex's input is spread, and for which workload."""
+
+    operator: OperatorPlan
+    key: tuple[str, ...]
+    workload: Workload
+
+
+def operator_spec(
+    job: JobPlan, vertex: VertexPlan, operator: OperatorPlan, workload: Workload
+) -> OperatorSpec:
+    """Return the runtime's operator for one of a vertex's chain; raises UsageProblem for a kind that it has not."""
+    make = _KINDS.get(operator.kind)
+    if make is None:
+        raise UsageProblem(
+            f"the operator {operator.name!r} is of kind {operator.kind!r}, which the reference runtime does not "
+            f"have{nearest(operator.kind, _KINDS)}"
+        )
+    key = next((edge.key for edge in job.inputs_of(vertex.name) if edge.key), ())
+    return make(_Site(operator, key, workload))
+
+
+def _totals(site: _Site) -> OperatorSpec:
+    spec = site.workload.spec
+    aggregates = {one.name: Count() if one.column is None else Sum(one.column) for one in spec.aggregates}
+    return AggregateSpec(site.operator.name, site.key, aggregates, Emission.EACH_RECORD, (spec.id_column,))
+
+
+_KINDS: dict[str, Callable[[_Site], OperatorSpec]] = {
+    SINK: lambda site: FileSink(OUTPUT, uid=site.operator.name),
+    "totals": _totals,
+    "witness": lambda site: KeyedProcess(
+        site.operator.name, site.key, partial(Witness, site.operator.parameters["count"])
+    ),
+    "twice": lambda site: FlatMap(site.operator.name, _twice),
+    "unmarked": lambda site: Filter(site.operator.name, _is_unmarked),
+    "output_row": lambda site: Map(site.operator.name, _as_output_row),
+}
+"""Kind of operator -> what makes it."""
+
+
+class Witness:
+    """A second stateful operator in the chain: counts the records of each key too, and contradicts a wrong count."""
+
+    def __init__(self, column: str) -> None:
+        """Take the column that has the count of the operator before."""
+        self._column = column
+        self._count: NamedState[ValueCell[int]] | None = None
+
+    def open(self, states: KeyedStates) -> None:
+        """Name the state."""
+        self._count = states.value("seen", int)
+
+    def process(self, group: int, key: bytes, row: Row) -> tuple[Row]:
+        """Pass the record on; raises ValueError if the two operators do not agree."""
+        assert self._count is not None, "open comes first"
+        cell = self._count.of(group, key)
+        seen = (cell.get() or 0) + 1
+        if row[self._column] != seen:
+            raise ValueError(f"{row} is the {seen}. record of its key, by the state of the next operator")
+        cell.set(seen)
+        return (row,)
+
+
+def _twice(row: Row) -> tuple[Row, Row]:
+    return {**row, "marked": False}, {**row, "marked": True}
+
+
+def _is_unmarked(row: Row) -> bool:
+    return not row["marked"]
+
+
+def _as_output_row(row: Row) -> Row:
+    return {"id": row["id"], "count": 1, "sum": row["value"] or 0}

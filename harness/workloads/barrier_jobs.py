@@ -1,0 +1,96 @@
+"""The job of a plan as a barrier-based system shows it: which points each subtask is sure to pass, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
+
+_EVERY_CHECKPOINT = (
+    ProtocolPoint.BARRIER_RECEIVED,
+    ProtocolPoint.SNAPSHOT_TAKEN,
+    ProtocolPoint.BARRIER_FORWARDED,
+    ProtocolPoint.SNAPSHOT_STORED,
+    ProtocolPoint.ACKNOWLEDGED,
+)
+_OF_SINKS = (ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED)
+_OF_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
+_LONG = 20
+"""Batches that each source subtask of a prepared input has at least."""
+_SOMETIMES = (ProtocolPoint.CHECKPOINT_ABORTED, ProtocolPoint.ATTEMPT_FAILED)
+"""Points that a run without faults does not pass."""
+
+
+def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
+    """Return the view of a system that runs the plan's job with barriers: every job ends with a checkpoint.
+
+    ``batch_records`` is how many records a batch of a source holds; None: as many as the plan says.
+    """
+    plan = filled(plan)
+    job = plan.job
+    batches = batches_by_source(plan, batch_records or plan.workload.batch_records)
+    return JobView(
+        subtasks=tuple(
+            SubtaskView(name, _roles(vertex), _passes(job, vertex, batches.get(name, 0)))
+            for vertex in job.vertices
+            for name in vertex.subtasks
+        ),
+        links=job.channels,
+        shows=tuple(ProtocolPoint),
+        coordinator_passes={
+            point: 1 for point in ProtocolPoint if point in COORDINATOR_POINTS and point not in _SOMETIMES
+        },
+    )
+
+
+def batches_by_source(plan: TrialPlan, batch_records: int) -> dict[str, int]:
+    """Return how many batches each source subtask reads, of a plan whose job is filled in."""
+    workload = workload_named(plan.workload.name)
+    if not workload.schemas:
+        return {name: _LONG for vertex in plan.job.sources for name in vertex.subtasks}
+    found: dict[str, int] = {}
+    for split in workload.splits(plan):
+        name = f"{split.vertex}[{split.subtask}]"
+        found[name] = found.get(name, 0) + -(-len(split.input) // batch_records)
+    return found
+
+
+def is_stateful(kind: str) -> bool:
+    """Tell whether an operator of this kind keeps keyed state."""
+    return kind in STATEFUL_KINDS
+
+
+STATEFUL_KINDS = ("totals", "witness", "keep", "join")
+"""Kinds of operators that keep keyed state."""
+
+
+def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
+    return tuple(
+        role
+        for role, has_it in (
+            (Role.SOURCE, vertex.kind == SOURCE),
+            (Role.STATEFUL, any(is_stateful(operator.kind) for operator in vertex.operators)),
+            (Role.SINK, vertex.kind == SINK),
+        )
+        if has_it
+    )
+
+
+def _passes(job: JobPlan, vertex: VertexPlan, batches: int) -> Mapping[ProtocolPoint, int]:
+    passes = dict.fromkeys((*_EVERY_CHECKPOINT, *_OF_A_RESTORE), 1)
+    if batches:
+        passes[ProtocolPoint.RECORDS_PROCESSED] = batches
+    if job.channels_into(vertex.name) > 1:
+        passes[ProtocolPoint.ALIGNMENT_COMPLETED] = 1
+        # Further down all barriers may come at once, with nothing left to wait for.
+        if all(edge.by is not Spread.FORWARD for edge in job.inputs_of(vertex.name)) and all(
+            job.vertex(edge.source).kind == SOURCE for edge in job.inputs_of(vertex.name)
+        ):
+            passes[ProtocolPoint.ALIGNMENT_STARTED] = 1
+    if vertex.kind == SINK:
+        passes.update(dict.fromkeys(_OF_SINKS, 1))
+    return passes
