@@ -87,7 +87,7 @@ class LinkTarget(Protocol):
 
 
 @runtime_checkable
-class StateCopies(Protocol):
+class CopiesTarget(Protocol):
     """The copies of one subtask's state in one kind of place: local disks, or durable storage."""
 
     @property
@@ -131,10 +131,10 @@ class Targets(Protocol):
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
         """Return all connections between the executors of some subtasks and everybody else, seen from the former."""
 
-    def local_copies_of(self, subtask: str) -> StateCopies | None:
+    def local_copies_of(self, subtask: str) -> CopiesTarget | None:
         """Return the copies of a subtask's state on local disks."""
 
-    def primary_of(self, subtask: str) -> StateCopies | None:
+    def primary_of(self, subtask: str) -> CopiesTarget | None:
         """Return a subtask's part of the latest completed checkpoint in durable storage."""
 
 
@@ -169,11 +169,11 @@ class NoTargets:
         """Return None: no connection is exposed."""
         return None
 
-    def local_copies_of(self, subtask: str) -> StateCopies | None:
+    def local_copies_of(self, subtask: str) -> CopiesTarget | None:
         """Return None: no local copy is exposed."""
         return None
 
-    def primary_of(self, subtask: str) -> StateCopies | None:
+    def primary_of(self, subtask: str) -> CopiesTarget | None:
         """Return None: no durable copy is exposed."""
         return None
 

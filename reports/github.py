@@ -7,7 +7,7 @@ runner asks, in Markdown a cell is one line of code.
 from __future__ import annotations
 
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.reports.loading import Run
+from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import MEANING, SYMBOL, duration, one_line, plural
@@ -17,7 +17,7 @@ ANNOTATIONS_MAX = 10
 _FINDINGS_MAX = 25
 
 
-def error_lines(run: Run, file: str | None = None) -> tuple[str, ...]:
+def error_lines(run: ReportedRun, file: str | None = None) -> tuple[str, ...]:
     """Return one ``::error`` line for each finding that is not valid, with trial, clauses and replay command.
 
     ``file`` is the campaign file, relative to the checkout, to which GitHub attaches them. UNKNOWN is an error too: a
@@ -42,7 +42,7 @@ def _title(entry: RankedFinding) -> str:
     return f"trial {entry.trial.trial} {entry.finding.verdict.value}: {one_line(entry.finding.checker)} ({clauses})"
 
 
-def _replay(run: Run, entry: RankedFinding) -> str:
+def _replay(run: ReportedRun, entry: RankedFinding) -> str:
     command = run.replay_command(entry.trial.trial)
     return "no plan of this trial was kept" if command is None else f"replay: {one_line(command)}"
 
@@ -61,7 +61,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def step_summary(run: Run) -> str:
+def step_summary(run: ReportedRun) -> str:
     """Return the run as Markdown: verdict, counts, findings with their replay lines, faults by phase, clauses."""
     campaign = run.campaign
     counts = ", ".join(f"{run.count(verdict)} {verdict.value}" for verdict in Verdict)
@@ -84,7 +84,7 @@ def step_summary(run: Run) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _findings(run: Run) -> list[str]:
+def _findings(run: ReportedRun) -> list[str]:
     findings = ranked_findings(run)
     if not findings:
         return []
@@ -116,7 +116,7 @@ def _cell(matrix: FaultMatrix, row: str, kind: str) -> str:
     return "·" if (row, kind) in matrix.reachable else ""
 
 
-def _clauses(run: Run) -> str:
+def _clauses(run: ReportedRun) -> str:
     rows = clause_matrix(run.trials)
     bad = [f"{_text(row.clause)} {row.verdict.value}" for row in rows if row.verdict is not Verdict.VALID]
     text = f"{plural(len(rows), 'clause')} checked, {len(unchecked_clauses(rows))} of the project not checked here"

@@ -24,7 +24,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.intervals import Recovery, recoveries, series_of
-from barrier_tck.reports.loading import Run, planned_faults, verdict_of
+from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
 from barrier_tck.reports.matrix import (
     clause_matrix,
     phase_fault_matrix,
@@ -104,7 +104,7 @@ class Distribution:
     """None if all values are equal, so that there is nothing to draw."""
 
 
-def render(run: Run) -> str:
+def render(run: ReportedRun) -> str:
     """Return the page."""
     sections = tuple(_section(run, record) for record in timeline_trials(run))
     distributions = _distributions(run)
@@ -140,7 +140,7 @@ def render(run: Run) -> str:
     )
 
 
-def headline(run: Run) -> Headline:
+def headline(run: ReportedRun) -> Headline:
     """Return the verdict as a sentence; VALID is said only of trials that were checked."""
     verdict, count = run.verdict, len(run.trials)
     if not count:
@@ -155,7 +155,7 @@ def headline(run: Run) -> Headline:
     return Headline(verdict, titles[verdict], wording.MEANING[verdict])
 
 
-def _as_a_whole(run: Run) -> Headline:
+def _as_a_whole(run: ReportedRun) -> Headline:
     """Return the headline of a campaign that is worse than each of its trials."""
     judged = Verdict.worst(verdict_of(trial) for trial in run.trials)
     trials = f"all {len(run.trials)} trials are" if len(run.trials) > 1 else "its one trial is"
@@ -175,7 +175,7 @@ def as_json(value: object) -> Markup:
     return Markup(text)  # markup characters were replaced above
 
 
-def _tiles(run: Run) -> tuple[tuple[str, str], ...]:
+def _tiles(run: ReportedRun) -> tuple[tuple[str, str], ...]:
     """Return the counts under the headline."""
     fired = sum(trial.faults_fired for trial in run.trials)
     planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
@@ -189,14 +189,14 @@ def _tiles(run: Run) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _view(run: Run, entry: RankedFinding, linked: set[int]) -> FindingView:
+def _view(run: ReportedRun, entry: RankedFinding, linked: set[int]) -> FindingView:
     """Return one finding as the page shows it."""
     number = entry.trial.trial
     command = run.replay_command(number)
     return FindingView(number, entry.finding, number in linked, command)
 
 
-def _rows(run: Run, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:
+def _rows(run: ReportedRun, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:
     """Return the table of trials, worst first, and how many valid ones it leaves out."""
     rows = [TrialRow(trial, verdict_of(trial), trial.trial in linked) for trial in run.trials]
     rows.sort(key=lambda row: (-row.verdict.severity, row.summary.trial))
@@ -205,7 +205,7 @@ def _rows(run: Run, linked: set[int]) -> tuple[tuple[TrialRow, ...], int]:
     return tuple(shown), len(rows) - len(shown)
 
 
-def _section(run: Run, record: TrialRecord) -> TrialSection:
+def _section(run: ReportedRun, record: TrialRecord) -> TrialSection:
     """Return one trial with its timeline."""
     summary = next(trial for trial in run.trials if trial.trial == record.trial)
     return TrialSection(
@@ -219,7 +219,7 @@ def _section(run: Run, record: TrialRecord) -> TrialSection:
     )
 
 
-def _distributions(run: Run) -> tuple[Distribution, ...]:
+def _distributions(run: ReportedRun) -> tuple[Distribution, ...]:
     """Return what there is to show as histograms."""
     return tuple(
         Distribution(
@@ -234,7 +234,7 @@ def _distributions(run: Run) -> tuple[Distribution, ...]:
     )
 
 
-def _facts(run: Run) -> tuple[tuple[str, Facts], ...]:
+def _facts(run: ReportedRun) -> tuple[tuple[str, Facts], ...]:
     """Return what was run: the campaign, its environment, and its configuration flattened, under titles."""
     campaign = run.campaign
     about = (

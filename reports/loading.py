@@ -1,6 +1,6 @@
 """Reads a run directory: ``campaign.json``, ``trials.jsonl`` and the trials kept in full.
 
-What comes out is a `Run`, the one value that every report renders. Loading is strict about what it cannot
+What comes out is a `ReportedRun`, the one value that every report renders. Loading is strict about what it cannot
 understand (missing, corrupt and newer files are errors that say what to do), honest about what is not there:
 a half-written last line of a killed campaign, or counts that disagree, become notices on the report.
 """
@@ -48,7 +48,7 @@ class RunDirectoryNewer(RunDirectoryError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReportedRun:
     """A campaign with its trials, as far as it went."""
 
     directory: Path
@@ -94,7 +94,7 @@ def trial_directory(run_directory: Path, trial: int) -> Path:
     return run_directory / "trials" / f"{trial:05d}"
 
 
-def load_run(directory: Path) -> Run:
+def load_run(directory: Path) -> ReportedRun:
     """Read a run directory.
 
     Raises RunDirectoryMissing, RunDirectoryCorrupt or RunDirectoryNewer, each with the path and what to do.
@@ -109,7 +109,7 @@ def load_run(directory: Path) -> Run:
         trials.append(summary_of(details[number]))
         notices.append(f"Trial {number} is kept in full but missing from trials.jsonl; it is counted.")
     completed = tuple(_completed(trial, details.get(trial.trial)) for trial in trials)
-    run = Run(directory, campaign, tuple(sorted(completed, key=lambda trial: trial.trial)), details)
+    run = ReportedRun(directory, campaign, tuple(sorted(completed, key=lambda trial: trial.trial)), details)
     return replace(run, notices=tuple(notices + _disagreements(run)))
 
 
@@ -186,7 +186,7 @@ def _read_trials(path: Path) -> tuple[list[TrialSummary], list[str]]:
     return trials, notices
 
 
-def _disagreements(run: Run) -> list[str]:
+def _disagreements(run: ReportedRun) -> list[str]:
     """Say where ``campaign.json`` and the trials do not tell the same."""
     campaign = run.campaign
     pairs = (

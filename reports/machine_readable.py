@@ -14,7 +14,7 @@ import junitparser
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports.intervals import series_of
-from barrier_tck.reports.loading import Run, verdict_of
+from barrier_tck.reports.loading import ReportedRun, verdict_of
 from barrier_tck.reports.matrix import (
     FaultMatrix,
     clause_matrix,
@@ -28,7 +28,7 @@ from barrier_tck.reports.wording import median, percentile, printable
 REPORT_VERSION = 1
 
 
-def as_object(run: Run) -> dict[str, Any]:
+def as_object(run: ReportedRun) -> dict[str, Any]:
     """Return the report as JSON-compatible values; first the keys of the campaign command's ``--json``."""
     campaign = run.campaign
     clauses = clause_matrix(run.trials)
@@ -85,12 +85,12 @@ def as_object(run: Run) -> dict[str, Any]:
     }
 
 
-def _replay(run: Run, trial: TrialSummary) -> str | None:
+def _replay(run: ReportedRun, trial: TrialSummary) -> str | None:
     """Return the command line that replays a trial."""
     return run.replay_command(trial.trial)
 
 
-def phase_fault_cells(run: Run) -> dict[str, int]:
+def phase_fault_cells(run: ReportedRun) -> dict[str, int]:
     """Return how many cells of the phase by fault matrix were hit, and how many the system can reach."""
     matrix = phase_fault_matrix(run.campaign, run.trials)
     return {"fired": matrix.fired, "possible": matrix.possible}
@@ -116,7 +116,7 @@ def _finding_object(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _trial_object(run: Run, trial: TrialSummary) -> dict[str, Any]:
+def _trial_object(run: ReportedRun, trial: TrialSummary) -> dict[str, Any]:
     """Return one line of the trial list."""
     return {
         "trial": trial.trial,
@@ -136,7 +136,7 @@ def _trial_object(run: Run, trial: TrialSummary) -> dict[str, Any]:
     }
 
 
-def as_junit(run: Run) -> str:
+def as_junit(run: ReportedRun) -> str:
     """Return JUnit XML: a test suite per run, a test case per trial and checker.
 
     A trial whose verdict none of its findings explains gets a case named ``trial``; a run without trials gets
@@ -162,7 +162,7 @@ def as_junit(run: Run) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _cases(run: Run, trial: TrialSummary) -> list[junitparser.TestCase]:
+def _cases(run: ReportedRun, trial: TrialSummary) -> list[junitparser.TestCase]:
     """Return one trial's cases; its wall time is shared out evenly, so that the sum is right."""
     findings = list(trial.findings)
     judged = Verdict.worst(finding.verdict for finding in findings)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.record.records import TrialRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.reports.loading import Run, planned_faults, verdict_of
+from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
 
 TIMELINES_MAX = 6
 """How many timelines a page holds at most."""
@@ -20,7 +20,7 @@ class RankedFinding:
     finding: Finding
 
 
-def ranked_findings(run: Run) -> tuple[RankedFinding, ...]:
+def ranked_findings(run: ReportedRun) -> tuple[RankedFinding, ...]:
     """Return all findings that are not valid, the worst first, then those with the larger counts.
 
     A trial that is not valid although no finding says so (nothing was checked, a fault did not fire) gets a
@@ -66,7 +66,7 @@ def trial_finding(trial: TrialSummary) -> Finding:
     )
 
 
-def timeline_trials(run: Run) -> tuple[TrialRecord, ...]:
+def timeline_trials(run: ReportedRun) -> tuple[TrialRecord, ...]:
     """Return the trials to draw: up to five of the worst, then valid ones that show each kind of fault once.
 
     Of valid trials the one in which the most happened is drawn in any case.

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.intervals import series_of
-from barrier_tck.reports.loading import Run, load_run
+from barrier_tck.reports.loading import ReportedRun, load_run
 from barrier_tck.reports.matrix import clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
 from barrier_tck.reports.wording import (
@@ -41,7 +41,7 @@ def print_summary(run_directory: Path, console: Console) -> Verdict:
     return run.verdict
 
 
-def print_run(run: Run, console: Console) -> None:
+def print_run(run: ReportedRun, console: Console) -> None:
     """Print the summary of a loaded run."""
     _print_headline(run, console)
     findings = ranked_findings(run)
@@ -61,7 +61,7 @@ def _badge(verdict: Verdict) -> Text:
     return Text(f"{SYMBOL[verdict]} {verdict.value.upper()}", style=_STYLE[verdict])
 
 
-def _print_headline(run: Run, console: Console) -> None:
+def _print_headline(run: ReportedRun, console: Console) -> None:
     """Print the verdict, what it means, and the counts behind it."""
     campaign, verdict = run.campaign, run.verdict
     headline = _badge(verdict)
@@ -93,7 +93,7 @@ def _print_headline(run: Run, console: Console) -> None:
         )
 
 
-def _print_finding(run: Run, entry: RankedFinding, console: Console) -> None:
+def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> None:
     """Print one finding with examples and the line that replays it."""
     finding = entry.finding
     head = Text("\n").append_text(_badge(finding.verdict))
@@ -115,7 +115,7 @@ def _print_finding(run: Run, entry: RankedFinding, console: Console) -> None:
     console.print(text, soft_wrap=True)
 
 
-def _print_clauses(run: Run, console: Console) -> None:
+def _print_clauses(run: ReportedRun, console: Console) -> None:
     """Print the verdict per clause."""
     rows = clause_matrix(run.trials)
     console.print()
@@ -132,7 +132,7 @@ def _print_clauses(run: Run, console: Console) -> None:
     console.print(Text(f"{plural(len(missing), 'clause')} of the project not checked here", style="dim"))
 
 
-def _print_lengths(run: Run, console: Console) -> None:
+def _print_lengths(run: ReportedRun, console: Console) -> None:
     """Print median and maximum of what was measured."""
     series = series_of(run.details.values(), (trial.measurements for trial in run.trials))
     if not series:

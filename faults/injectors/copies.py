@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import StateCopies, TargetGone, Targets
+from barrier_tck.faults.targets import CopiesTarget, TargetGone, Targets
 from barrier_tck.faults.vocabulary import (
     DamageLocalCopy,
     DamagePrimary,
@@ -39,7 +39,7 @@ def harm_copies(fault: Fault, targets: Targets, wait: Callable[[float], None] = 
     return Injection("fired", target.description)
 
 
-def _find(fault: Fault, targets: Targets) -> tuple[StateCopies | None, str]:
+def _find(fault: Fault, targets: Targets) -> tuple[CopiesTarget | None, str]:
     match fault:
         case DamageLocalCopy(subtask=subtask) | FailLocalWrites(subtask=subtask):
             return targets.local_copies_of(subtask), f"local copies of {subtask}"

@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from barrier_tck.harness.campaign.failures import failed_checker, fails_likewise, shrink_failure
-from barrier_tck.harness.campaign.replay import Source, replay
+from barrier_tck.harness.campaign.replay import ReplaySource, replay
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.records import TrialRecord
@@ -143,5 +143,5 @@ def _replays(
 ) -> bool:
     """Tell whether the saved plan fails again; in a deterministic system by the same steps, twice."""
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
-        replay(Source(path, plan), system, checkers)
+        replay(ReplaySource(path, plan), system, checkers)
     return fails_likewise(system, checker, directory, checkers)(plan)

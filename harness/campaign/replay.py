@@ -31,7 +31,7 @@ LIKELY_CAUSES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReplaySource:
     """Something to replay: a plan and, if it was recorded, what came of it then."""
 
     path: Path
@@ -46,7 +46,7 @@ class Source:
 class Replayed:
     """One plan replayed."""
 
-    source: Source
+    source: ReplaySource
     record: TrialRecord
 
     @property
@@ -55,7 +55,7 @@ class Replayed:
         return self.source.recorded is None or self.source.recorded.verdict is self.record.verdict
 
 
-def sources_of(path: Path) -> tuple[Source, ...]:
+def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     """Find what a path names: a plan file, a trial's directory, or a run directory.
 
     Of a run directory these are its failing trials, or, if none failed, all that were kept. Raises
@@ -64,7 +64,7 @@ def sources_of(path: Path) -> tuple[Source, ...]:
     if path.is_file():
         if path.name == "plan.json" and (path.parent / "record.json").is_file():
             return (_recorded(path.parent),)
-        return (Source(path, read_plan(path)),)
+        return (ReplaySource(path, read_plan(path)),)
     if not path.exists():
         raise UsageProblem(f"{path} does not exist; name a plan file or a run directory")
     if (path / "record.json").is_file():
@@ -77,9 +77,9 @@ def sources_of(path: Path) -> tuple[Source, ...]:
     return tuple(_recorded(trial_directory(path, number)) for number in chosen)
 
 
-def _recorded(directory: Path) -> Source:
+def _recorded(directory: Path) -> ReplaySource:
     trace = directory / "trace.txt"
-    return Source(
+    return ReplaySource(
         path=directory / "plan.json",
         plan=read_plan(directory / "plan.json"),
         recorded=read_record(directory),
@@ -87,7 +87,9 @@ def _recorded(directory: Path) -> Source:
     )
 
 
-def replay(source: Source, system: SystemUnderTest, checkers: Sequence[Checker] | None = None) -> Replayed:
+def replay(
+    source: ReplaySource, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
+) -> Replayed:
     """Run a plan again and compare.
 
     In a system with DETERMINISTIC_REPLAY the trace must be the recorded one; a plan without a record is run
@@ -106,7 +108,7 @@ def _run(plan: TrialPlan, system: SystemUnderTest, checkers: Sequence[Checker] |
 
 
 def _compare(
-    source: Source, result: TrialResult, system: SystemUnderTest, checkers: Sequence[Checker] | None
+    source: ReplaySource, result: TrialResult, system: SystemUnderTest, checkers: Sequence[Checker] | None
 ) -> None:
     recorded = source.recorded
     if recorded is None or recorded.system != system.name:
@@ -117,7 +119,7 @@ def _compare(
 
 
 def _require_same(
-    source: Source,
+    source: ReplaySource,
     trace: Sequence[str],
     other: Sequence[str],
     other_digest: str | None,

@@ -27,7 +27,7 @@ class CandidateCalls(Protocol):
     def call(self, request: wire.AnyRequest) -> Any:
         """Send a request to the process; raises what a candidate's call raises."""
 
-    def run(self, request: wire.Run | wire.Finish) -> wire.Ran:
+    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
         """Do or finish an asynchronous part."""
 
     def resources(self) -> wire.Held:

@@ -39,20 +39,20 @@ class Request(msgspec.Struct, frozen=True, tag_field="ask"):
     """Base of all requests."""
 
 
-class Load(Request, frozen=True, tag="load"):
+class LoadRequest(Request, frozen=True, tag="load"):
     """Import the target, make the backend; replies with name and capabilities."""
 
     target: str
 
 
-class Reset(Request, frozen=True, tag="reset"):
+class ResetRequest(Request, frozen=True, tag="reset"):
     """Close all stores; then use these directories: durable storage, and a working directory (also TMPDIR)."""
 
     storage: str
     work: str
 
 
-class Open(Request, frozen=True, tag="open"):
+class OpenRequest(Request, frozen=True, tag="open"):
     """Open a store under a number."""
 
     store: int
@@ -63,7 +63,7 @@ class Open(Request, frozen=True, tag="open"):
     restore: tuple[Handle, ...] = ()
 
 
-class Get(Request, frozen=True, tag="get"):
+class GetRequest(Request, frozen=True, tag="get"):
     """Read a value."""
 
     store: int
@@ -72,7 +72,7 @@ class Get(Request, frozen=True, tag="get"):
     key: bytes
 
 
-class Put(Request, frozen=True, tag="put"):
+class PutRequest(Request, frozen=True, tag="put"):
     """Write a value."""
 
     store: int
@@ -82,7 +82,7 @@ class Put(Request, frozen=True, tag="put"):
     value: bytes
 
 
-class Delete(Request, frozen=True, tag="delete"):
+class DeleteRequest(Request, frozen=True, tag="delete"):
     """Delete a value."""
 
     store: int
@@ -91,7 +91,7 @@ class Delete(Request, frozen=True, tag="delete"):
     key: bytes
 
 
-class Scan(Request, frozen=True, tag="scan"):
+class ScanRequest(Request, frozen=True, tag="scan"):
     """Read all entries of one state in one key group."""
 
     store: int
@@ -99,7 +99,7 @@ class Scan(Request, frozen=True, tag="scan"):
     group: int
 
 
-class DisturbedScan(Request, frozen=True, tag="disturbed_scan"):
+class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
     """Begin a scan, then write, then read the scan to its end: the reply is what it gave."""
 
     store: int
@@ -110,7 +110,7 @@ class DisturbedScan(Request, frozen=True, tag="disturbed_scan"):
     deleted: bytes
 
 
-class GetMany(Request, frozen=True, tag="get_many"):
+class GetManyRequest(Request, frozen=True, tag="get_many"):
     """Read many values."""
 
     store: int
@@ -119,7 +119,7 @@ class GetMany(Request, frozen=True, tag="get_many"):
     keys: tuple[bytes, ...]
 
 
-class PutMany(Request, frozen=True, tag="put_many"):
+class PutManyRequest(Request, frozen=True, tag="put_many"):
     """Write many values."""
 
     store: int
@@ -129,7 +129,7 @@ class PutMany(Request, frozen=True, tag="put_many"):
     values: tuple[bytes, ...]
 
 
-class Snapshot(Request, frozen=True, tag="snapshot"):
+class SnapshotRequest(Request, frozen=True, tag="snapshot"):
     """Do the synchronous part; replies ``done``, and the storage ``operations`` that were made in it."""
 
     store: int
@@ -137,14 +137,14 @@ class Snapshot(Request, frozen=True, tag="snapshot"):
     fault: Fault | None = None
 
 
-class Run(Request, frozen=True, tag="run"):
+class RunRequest(Request, frozen=True, tag="run"):
     """Do the asynchronous part on another thread and wait for it; replies with handles."""
 
     store: int
     checkpoint: int
 
 
-class Start(Request, frozen=True, tag="start"):
+class StartRequest(Request, frozen=True, tag="start"):
     """Start the asynchronous part; it stands still before its ``stop_at``-th storage operation.
 
     Replies True if it stands there, False if it ended before.
@@ -155,20 +155,20 @@ class Start(Request, frozen=True, tag="start"):
     stop_at: int
 
 
-class Finish(Request, frozen=True, tag="finish"):
+class FinishRequest(Request, frozen=True, tag="finish"):
     """Let a started asynchronous part go on, and wait for it; replies with handles."""
 
     store: int
     checkpoint: int
 
 
-class Digest(Request, frozen=True, tag="digest"):
+class DigestRequest(Request, frozen=True, tag="digest"):
     """Read a file of a snapshot; replies with its length and checksum, as text."""
 
     handle: Handle
 
 
-class Notify(Request, frozen=True, tag="notify"):
+class NotifyRequest(Request, frozen=True, tag="notify"):
     """Call ``cancel`` of the future, or ``confirm`` or ``abort`` of the store."""
 
     store: int
@@ -176,25 +176,25 @@ class Notify(Request, frozen=True, tag="notify"):
     what: str
 
 
-class Discard(Request, frozen=True, tag="discard"):
+class DiscardRequest(Request, frozen=True, tag="discard"):
     """Delete the files of a checkpoint of one store, as a runtime does that learns of its failure."""
 
     store: int
     checkpoint: int
 
 
-class Close(Request, frozen=True, tag="close"):
+class CloseRequest(Request, frozen=True, tag="close"):
     """Close a store; ``times`` can be 2, for closing twice is harmless."""
 
     store: int
     times: int = 1
 
 
-class Resources(Request, frozen=True, tag="resources"):
+class ResourcesRequest(Request, frozen=True, tag="resources"):
     """Count what the process holds: descriptors, threads, child processes, memory, files."""
 
 
-class Trial(Request, frozen=True, tag="trial"):
+class TrialRequest(Request, frozen=True, tag="trial"):
     """Run a trial of the reference runtime with the candidate as its backend; replies with a judged summary."""
 
     system: str
@@ -203,32 +203,32 @@ class Trial(Request, frozen=True, tag="trial"):
     directory: str
 
 
-class CloseSystems(Request, frozen=True, tag="close_systems"):
+class CloseSystemsRequest(Request, frozen=True, tag="close_systems"):
     """Stop what trials have started: a cluster is to end in order, before its process is killed."""
 
 
 AnyRequest = (
-    Load
-    | Reset
-    | Open
-    | Get
-    | Put
-    | Delete
-    | Scan
-    | DisturbedScan
-    | GetMany
-    | PutMany
-    | Snapshot
-    | Run
-    | Start
-    | Finish
-    | Notify
-    | Digest
-    | Discard
-    | Close
-    | Resources
-    | Trial
-    | CloseSystems
+    LoadRequest
+    | ResetRequest
+    | OpenRequest
+    | GetRequest
+    | PutRequest
+    | DeleteRequest
+    | ScanRequest
+    | DisturbedScanRequest
+    | GetManyRequest
+    | PutManyRequest
+    | SnapshotRequest
+    | RunRequest
+    | StartRequest
+    | FinishRequest
+    | NotifyRequest
+    | DigestRequest
+    | DiscardRequest
+    | CloseRequest
+    | ResourcesRequest
+    | TrialRequest
+    | CloseSystemsRequest
 )
 """Any request."""
 

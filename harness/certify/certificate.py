@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from barrier_tck.harness.certify.properties import LEVELS, Outcome
+from barrier_tck.harness.certify.properties import LEVELS, PropertyOutcome
 
 CERTIFICATE_VERSION = 1
 PLAN_SUFFIX = ".plan.json"
@@ -48,7 +48,7 @@ class Certificate(msgspec.Struct, frozen=True):
     """The highest level all of whose requirements passed; None: not certified."""
     verdict: str
     """``certified``, ``failed``, or ``unknown``, of the level that was asked for."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[PropertyOutcome, ...]
     clauses: tuple[ClauseResult, ...]
     seed: int
     seconds: float
@@ -59,7 +59,7 @@ class Certificate(msgspec.Struct, frozen=True):
     """The end of what the candidate printed."""
 
 
-def replay_line(outcome: Outcome, directory: str = "") -> str:
+def replay_line(outcome: PropertyOutcome, directory: str = "") -> str:
     """Return the command that repeats a failure, for files below ``directory``; empty if nothing was saved."""
     if not outcome.replay:
         return ""
@@ -69,7 +69,7 @@ def replay_line(outcome: Outcome, directory: str = "") -> str:
     return f"barrier-tck replay {file}" + (" --system reference-spark" if "spark" in outcome.name else "")
 
 
-def achieved(outcomes: Sequence[Outcome]) -> str | None:
+def achieved(outcomes: Sequence[PropertyOutcome]) -> str | None:
     """Return the highest level that passed: every property of it and of the levels below was run and passed.
 
     A skipped optional property (the backend declares no such thing) does not count; a level with nothing passed
@@ -87,7 +87,7 @@ def achieved(outcomes: Sequence[Outcome]) -> str | None:
     return reached
 
 
-def verdict_of(outcomes: Sequence[Outcome], asked: str) -> str:
+def verdict_of(outcomes: Sequence[PropertyOutcome], asked: str) -> str:
     """Return ``certified`` only if the level asked for was reached."""
     reached = achieved(outcomes)
     if reached is not None and LEVELS.index(reached) >= LEVELS.index(asked):
@@ -95,7 +95,7 @@ def verdict_of(outcomes: Sequence[Outcome], asked: str) -> str:
     return "failed" if any(outcome.status == "failed" for outcome in outcomes) else "unknown"
 
 
-def clause_results(outcomes: Sequence[Outcome], asked: str) -> tuple[ClauseResult, ...]:
+def clause_results(outcomes: Sequence[PropertyOutcome], asked: str) -> tuple[ClauseResult, ...]:
     """Return each clause that some property speaks for, in the order of first mention; the worst status wins."""
     severity = ("skipped", "passed", "unknown", "failed")
     names = dict.fromkeys(clause for outcome in outcomes for clause in outcome.clauses)
@@ -111,6 +111,6 @@ def clause_results(outcomes: Sequence[Outcome], asked: str) -> tuple[ClauseResul
     return tuple(found)
 
 
-def _optional(outcome: Outcome) -> bool:
+def _optional(outcome: PropertyOutcome) -> bool:
     """What a backend does not declare is not asked of it; what it declares must pass."""
     return outcome.status == "skipped" and outcome.optional

@@ -14,7 +14,7 @@ import msgspec
 from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateRaised, Pool
-from barrier_tck.harness.certify.properties import Outcome
+from barrier_tck.harness.certify.properties import PropertyOutcome
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.trial_plan import (
@@ -67,7 +67,7 @@ def require_spark() -> None:
 
 def check_simulated(
     pool: Pool, seed: int, concurrent: bool, trials: int = SIMULATED_TRIALS
-) -> tuple[Outcome, TrialPlan | None]:
+) -> tuple[PropertyOutcome, TrialPlan | None]:
     """Run drawn plans, with kills, in virtual time; with one checkpoint in flight unless ``concurrent``."""
     plans: Sequence[TrialPlan] = draw_plans(seed, trials, profile_named("heavy"))
     if not concurrent:
@@ -80,7 +80,7 @@ def _one_in_flight(plan: TrialPlan) -> TrialPlan:
     return msgspec.structs.replace(plan, checkpoints=checkpoints)
 
 
-def check_on_spark(pool: Pool, seed: int) -> tuple[Outcome, TrialPlan | None]:
+def check_on_spark(pool: Pool, seed: int) -> tuple[PropertyOutcome, TrialPlan | None]:
     """Run a few plans on a local cluster whose executors are killed."""
     roomy = Pool(
         pool.target, replace(pool.limits, memory_bytes=0, trial_s=SPARK_TRIAL_S), max(0.0, pool.remaining_s)
@@ -93,7 +93,7 @@ def check_on_spark(pool: Pool, seed: int) -> tuple[Outcome, TrialPlan | None]:
 
 def _check(
     name: str, system: str, pool: Pool, plans: Sequence[TrialPlan], seed: int
-) -> tuple[Outcome, TrialPlan | None]:
+) -> tuple[PropertyOutcome, TrialPlan | None]:
     began = time.monotonic()
     # A saved plan names the backend: it can be replayed without the certifier.
     plans = [msgspec.structs.replace(plan, state_backend=pool.target) for plan in plans]
@@ -107,9 +107,9 @@ def _check(
             tempfile.TemporaryDirectory(prefix="barrier-tck-chaos-", ignore_cleanup_errors=True) as scratch,
             _closing_systems(candidate),  # first of all: a cluster's directory lies in this one
         ):
-            candidate.call(wire.Reset(scratch, scratch))
+            candidate.call(wire.ResetRequest(scratch, scratch))
             for number, plan in enumerate(plans):
-                request = wire.Trial(system, msgspec.json.encode(plan), f"{scratch}/trial-{number}")
+                request = wire.TrialRequest(system, msgspec.json.encode(plan), f"{scratch}/trial-{number}")
                 judged = msgspec.convert(candidate.call(request), wire.Judged)
                 ran, fired = ran + 1, fired + judged.faults_fired
                 if judged.verdict != "valid":
@@ -132,7 +132,7 @@ def _check(
             pool.give_back(candidate)
     if status == "passed" and not fired:
         status, reason = "unknown", "no planned kill fired"
-    outcome = Outcome(
+    outcome = PropertyOutcome(
         name=name,
         level="chaos",
         clauses=_CLAUSES,
@@ -155,7 +155,7 @@ def _closing_systems(candidate: Candidate) -> Iterator[None]:
         yield
     finally:
         try:
-            candidate.call(wire.CloseSystems())
+            candidate.call(wire.CloseSystemsRequest())
         except CandidateDied:
             # Nothing is left to close: its cluster's guard cleans up.
             _log.info("the candidate's process is gone")
@@ -163,6 +163,6 @@ def _closing_systems(candidate: Candidate) -> Iterator[None]:
             _log.warning("the candidate's systems could not be closed: %s", error)
 
 
-def skipped(name: str, reason: str) -> Outcome:
+def skipped(name: str, reason: str) -> PropertyOutcome:
     """Return the outcome of a part that is not run."""
-    return Outcome(name, "chaos", _CLAUSES, _TEXTS[name], "skipped", reason)
+    return PropertyOutcome(name, "chaos", _CLAUSES, _TEXTS[name], "skipped", reason)

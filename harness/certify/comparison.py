@@ -113,7 +113,7 @@ class Session:
             self.abandon()
             return None
         try:
-            self.candidate.call(wire.Reset(str(self._root), str(self._root)))
+            self.candidate.call(wire.ResetRequest(str(self._root), str(self._root)))
         except CandidateError:
             self.abandon()
             return None
@@ -124,7 +124,7 @@ class Session:
         self.calls += 1
         return self._candidate().call(request)
 
-    def run(self, request: wire.Run | wire.Finish) -> wire.Ran:
+    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
         """Do or finish an asynchronous part."""
         self.calls += 1
         return self._candidate().run(request)
@@ -145,30 +145,30 @@ class Session:
     # --- reads and writes -----------------------------------------------------------------------------------
 
     def _put(self, step: steps.Put) -> None:
-        self.call(wire.Put(step.store, step.name, step.group, step.key, step.value))
+        self.call(wire.PutRequest(step.store, step.name, step.group, step.key, step.value))
         self.stores[step.store].entries[step.name, step.group, step.key] = step.value
 
     def _delete(self, step: steps.Delete) -> None:
-        self.call(wire.Delete(step.store, step.name, step.group, step.key))
+        self.call(wire.DeleteRequest(step.store, step.name, step.group, step.key))
         self.stores[step.store].entries.pop((step.name, step.group, step.key), None)
 
     def _get(self, step: steps.Get) -> None:
-        found = self.call(wire.Get(step.store, step.name, step.group, step.key))
+        found = self.call(wire.GetRequest(step.store, step.name, step.group, step.key))
         wanted = self.stores[step.store].entries.get((step.name, step.group, step.key))
         if found != wanted:
             raise Violation(f"get() returned {_shown(found)}, expected {_shown(wanted)}")
 
     def _scan(self, step: steps.Scan) -> None:
-        found = self.call(wire.Scan(step.store, step.name, step.group))
+        found = self.call(wire.ScanRequest(step.store, step.name, step.group))
         _compare(found, self.stores[step.store].entries, step.name, step.group, "scan()")
 
     def _put_many(self, step: steps.PutMany) -> None:
-        self.call(wire.PutMany(step.store, step.name, step.groups, step.keys, step.values))
+        self.call(wire.PutManyRequest(step.store, step.name, step.groups, step.keys, step.values))
         for group, key, value in zip(step.groups, step.keys, step.values, strict=True):
             self.stores[step.store].entries[step.name, group, key] = value
 
     def _get_many(self, step: steps.GetMany) -> None:
-        found = self.call(wire.GetMany(step.store, step.name, step.groups, step.keys))
+        found = self.call(wire.GetManyRequest(step.store, step.name, step.groups, step.keys))
         entries = self.stores[step.store].entries
         wanted = [
             entries.get((step.name, group, key)) for group, key in zip(step.groups, step.keys, strict=True)
@@ -183,7 +183,7 @@ class Session:
         self.next_checkpoint = max(self.next_checkpoint, step.checkpoint + 1)
         taken = SnapshotModel(dict(model.entries), self.attempt)
         try:
-            taken.done = self.call(wire.Snapshot(step.store, step.checkpoint, step.fault))["done"]
+            taken.done = self.call(wire.SnapshotRequest(step.store, step.checkpoint, step.fault))["done"]
         except CandidateRaised as error:
             # A purely synchronous backend writes here, so a storage that fails may show here.
             if step.fault is None or error.kind != "storage":
@@ -193,18 +193,20 @@ class Session:
 
     def _run(self, step: steps.Run) -> None:
         if self._in_phase(step, "taken"):
-            self._complete(step, wire.Run(step.store, step.checkpoint))
+            self._complete(step, wire.RunRequest(step.store, step.checkpoint))
 
     def _start(self, step: steps.Start) -> None:
         if self._in_phase(step, "taken"):
-            self.call(wire.Start(step.store, step.checkpoint, step.stop_at))
+            self.call(wire.StartRequest(step.store, step.checkpoint, step.stop_at))
             self.stores[step.store].snapshots[step.checkpoint].phase = "started"
 
     def _finish(self, step: steps.Finish) -> None:
         if self._in_phase(step, "started"):
-            self._complete(step, wire.Finish(step.store, step.checkpoint))
+            self._complete(step, wire.FinishRequest(step.store, step.checkpoint))
 
-    def _complete(self, step: steps.Run | steps.Finish, request: wire.Run | wire.Finish) -> None:
+    def _complete(
+        self, step: steps.Run | steps.Finish, request: wire.RunRequest | wire.FinishRequest
+    ) -> None:
         model = self.stores[step.store].snapshots[step.checkpoint]
         try:
             ran = self.run(request)
@@ -238,26 +240,26 @@ class Session:
     def _cancel(self, step: steps.Cancel) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is not None and model.phase != "gone" and model.attempt == self.attempt:
-            self.call(wire.Notify(step.store, step.checkpoint, "cancel"))
+            self.call(wire.NotifyRequest(step.store, step.checkpoint, "cancel"))
             model.cancelled = model.cancelled or model.phase != "completed"
 
     def _confirm(self, step: steps.Confirm) -> None:
         if self._in_phase(step, "completed"):
-            self.call(wire.Notify(step.store, step.checkpoint, "confirm"))
+            self.call(wire.NotifyRequest(step.store, step.checkpoint, "confirm"))
             self.stores[step.store].snapshots[step.checkpoint].confirmed = True
 
     def _abort(self, step: steps.Abort) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is None or model.confirmed or model.attempt != self.attempt:
             return
-        self.call(wire.Notify(step.store, step.checkpoint, "abort"))
+        self.call(wire.NotifyRequest(step.store, step.checkpoint, "abort"))
         if model.phase in ("taken", "started"):
             model.cancelled = True  # its end decides: a cancel can come too late
         elif model.phase == "completed":
             self._discard(step.store, step.checkpoint)
 
     def _discard(self, store: int, checkpoint: int) -> None:
-        self.call(wire.Discard(store, checkpoint))
+        self.call(wire.DiscardRequest(store, checkpoint))
         self.stores[store].snapshots[checkpoint].phase = "gone"
 
     def _promise(self, step: steps.Promise) -> None:
@@ -287,7 +289,7 @@ class Session:
         self.processes += 1
         try:
             work = Path(tempfile.mkdtemp(dir=self._root))
-            other.call(wire.Reset(str(self._root / "storage"), str(work)))
+            other.call(wire.ResetRequest(str(self._root / "storage"), str(work)))
             self._read_back(other, step.store, (start, end), model.handles, model.content, what)
         finally:
             self._pool.give_back(other)
@@ -315,12 +317,12 @@ class Session:
         what: str,
     ) -> None:
         """Restore into a store of its own, read everything, close."""
-        candidate.call(wire.Open(_SPARE_STORE, *groups, subtask, self.attempt + 1, handles))
+        candidate.call(wire.OpenRequest(_SPARE_STORE, *groups, subtask, self.attempt + 1, handles))
         for name in NAMES:
             for group in range(*groups):
-                found = candidate.call(wire.Scan(_SPARE_STORE, name, group))
+                found = candidate.call(wire.ScanRequest(_SPARE_STORE, name, group))
                 _compare(found, wanted, name, group, what)
-        candidate.call(wire.Close(_SPARE_STORE))
+        candidate.call(wire.CloseRequest(_SPARE_STORE))
 
     def _restart(self, step: steps.Restart) -> None:
         for model, number in zip(self.stores, step.checkpoints, strict=True):
@@ -332,7 +334,7 @@ class Session:
             if step.how == "call":
                 keys = tuple(b"%d" % number for number in range(200))
                 groups = (RANGES[0][0],) * len(keys)
-                self._candidate().post(wire.PutMany(0, NAMES[0], groups, keys, keys))
+                self._candidate().post(wire.PutManyRequest(0, NAMES[0], groups, keys, keys))
             self._pool.give_back(self._candidate())
             self.candidate = None
         for model, number in zip(self.stores, step.checkpoints, strict=True):
@@ -345,21 +347,21 @@ class Session:
     def _close_both(self) -> None:
         for store in (0, 1):
             for checkpoint in self.stores[store].under_way("started"):
-                self.call(wire.Notify(store, checkpoint, "cancel"))
+                self.call(wire.NotifyRequest(store, checkpoint, "cancel"))
                 self.stores[store].snapshots[checkpoint].cancelled = True
                 self._finish(steps.Finish(store, checkpoint))
-            self.call(wire.Close(store, times=2))
+            self.call(wire.CloseRequest(store, times=2))
 
     def _begin(self, checkpoints: tuple[int, int] = (0, 0)) -> None:
         if self.candidate is None:
             self.candidate = self._pool.take()
             self.processes += 1
-        self.call(wire.Reset(str(self._root / "storage"), str(self._root / "work")))
+        self.call(wire.ResetRequest(str(self._root / "storage"), str(self._root / "work")))
         for number, model in enumerate(self.stores):
             checkpoint = checkpoints[number]
             handles = model.snapshots[checkpoint].handles if checkpoint else ()
             start, end = RANGES[number]
-            self.call(wire.Open(number, start, end, number, self.attempt + 1, handles))
+            self.call(wire.OpenRequest(number, start, end, number, self.attempt + 1, handles))
 
     # --- what is left behind --------------------------------------------------------------------------------
 
@@ -390,7 +392,7 @@ class Session:
         """A first round is not counted: libraries open what they keep for ever, once."""
         candidate = self._candidate()
         for store in (0, 1):
-            self.call(wire.Close(store))
+            self.call(wire.CloseRequest(store))
         self._round()
         before = candidate.resources()
         for _ in range(step.rounds):
@@ -409,29 +411,29 @@ class Session:
         base = self.next_checkpoint
         self.next_checkpoint += 4
         call = self.call
-        call(wire.Open(_SPARE_STORE, start, end, 0, self.attempt + 1))
+        call(wire.OpenRequest(_SPARE_STORE, start, end, 0, self.attempt + 1))
         for number in range(4):
             checkpoint = base + number
-            call(wire.Put(_SPARE_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
+            call(wire.PutRequest(_SPARE_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
             try:
                 fault = wire.Fault(2) if number == 1 else None
-                taken = call(wire.Snapshot(_SPARE_STORE, checkpoint, fault))
+                taken = call(wire.SnapshotRequest(_SPARE_STORE, checkpoint, fault))
                 if number == 3 and not taken["done"]:
                     continue  # closed with a snapshot under way
                 if number == 2:
-                    call(wire.Notify(_SPARE_STORE, checkpoint, "cancel"))
-                ran = self.run(wire.Run(_SPARE_STORE, checkpoint))
+                    call(wire.NotifyRequest(_SPARE_STORE, checkpoint, "cancel"))
+                ran = self.run(wire.RunRequest(_SPARE_STORE, checkpoint))
                 if number == 0:
-                    call(wire.Open(_RESTORED_STORE, start, end, 0, self.attempt + 1, ran.handles))
-                    call(wire.Scan(_RESTORED_STORE, NAMES[0], start))
-                    call(wire.Close(_RESTORED_STORE))
+                    call(wire.OpenRequest(_RESTORED_STORE, start, end, 0, self.attempt + 1, ran.handles))
+                    call(wire.ScanRequest(_RESTORED_STORE, NAMES[0], start))
+                    call(wire.CloseRequest(_RESTORED_STORE))
             except CandidateRaised as error:
                 # A purely synchronous backend writes, and fails, in snapshot().
                 if error.kind not in ("storage", "cancelled"):
                     raise
-            call(wire.Notify(_SPARE_STORE, checkpoint, "abort" if number else "confirm"))
-            call(wire.Discard(_SPARE_STORE, checkpoint))
-        call(wire.Close(_SPARE_STORE, times=2))
+            call(wire.NotifyRequest(_SPARE_STORE, checkpoint, "abort" if number else "confirm"))
+            call(wire.DiscardRequest(_SPARE_STORE, checkpoint))
+        call(wire.CloseRequest(_SPARE_STORE, times=2))
 
     # --- the candidate --------------------------------------------------------------------------------------
 

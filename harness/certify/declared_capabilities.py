@@ -29,8 +29,8 @@ def broken(session: CandidateCalls, step: steps.Promise) -> Broken:
 def _asynchronous(session: CandidateCalls, step: steps.Promise) -> Broken:
     """The state is not empty, so something must be left to do after the synchronous part."""
     _fill(session, step)
-    taken = session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
-    session.call(wire.Run(CHECKED_STORE, step.checkpoint))
+    taken = session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
+    session.call(wire.RunRequest(CHECKED_STORE, step.checkpoint))
     _forget(session, step)
     if taken["operations"]:
         return f"snapshot() wrote to storage before it returned: {taken['operations']} storage operations"
@@ -43,10 +43,10 @@ def _ordered(session: CandidateCalls, step: steps.Promise) -> Broken:
     """Also of a store that was restored."""
     _fill(session, step)
     found = _scanned(session)
-    session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
-    handles = session.run(wire.Run(CHECKED_STORE, step.checkpoint)).handles
-    session.call(wire.Close(CHECKED_STORE))
-    session.call(wire.Open(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles))
+    session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
+    handles = session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles
+    session.call(wire.CloseRequest(CHECKED_STORE))
+    session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles))
     restored = _scanned(session)
     _forget(session, step)
     if found != sorted(found):
@@ -57,15 +57,15 @@ def _ordered(session: CandidateCalls, step: steps.Promise) -> Broken:
 
 
 def _scanned(session: CandidateCalls) -> list[bytes]:
-    return [key for key, _ in session.call(wire.Scan(CHECKED_STORE, _NAME, _GROUP))]
+    return [key for key, _ in session.call(wire.ScanRequest(CHECKED_STORE, _NAME, _GROUP))]
 
 
 def _local(session: CandidateCalls, step: steps.Promise) -> Broken:
     """The temporary directory is watched: what is not in the store's own directory lies beside it there."""
     _fill(session, step)
-    session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
+    session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
     files = session.resources().work_files
-    session.call(wire.Run(CHECKED_STORE, step.checkpoint))
+    session.call(wire.RunRequest(CHECKED_STORE, step.checkpoint))
     _forget(session, step)
     outside = [name for name in files if not name.startswith(wire.STORE_PREFIX)]
     return f"{len(outside)} files lie outside of the working directory: {outside[:3]}" if outside else None
@@ -75,9 +75,9 @@ def _deterministic(session: CandidateCalls, step: steps.Promise) -> Broken:
     wrote = []
     for _ in range(2):
         _fill(session, step)
-        session.call(wire.Snapshot(CHECKED_STORE, step.checkpoint))
-        handles = session.run(wire.Run(CHECKED_STORE, step.checkpoint)).handles
-        wrote.append([session.call(wire.Digest(handle)) for handle in handles])
+        session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
+        handles = session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles
+        wrote.append([session.call(wire.DigestRequest(handle)) for handle in handles])
         _forget(session, step)
     if wrote[0] == wrote[1]:
         return None
@@ -86,16 +86,16 @@ def _deterministic(session: CandidateCalls, step: steps.Promise) -> Broken:
 
 def _fill(session: CandidateCalls, step: steps.Promise) -> None:
     """Open the store and write: the entries, one of them again, and one that is deleted."""
-    session.call(wire.Open(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
+    session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
     for key in (*step.keys, step.keys[0]):
-        session.call(wire.Put(CHECKED_STORE, _NAME, _GROUP, key, key * 2))
-    session.call(wire.Put(CHECKED_STORE, _NAME, _GROUP, b"deleted", b""))
-    session.call(wire.Delete(CHECKED_STORE, _NAME, _GROUP, b"deleted"))
+        session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, key, key * 2))
+    session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted", b""))
+    session.call(wire.DeleteRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted"))
 
 
 def _forget(session: CandidateCalls, step: steps.Promise) -> None:
-    session.call(wire.Discard(CHECKED_STORE, step.checkpoint))
-    session.call(wire.Close(CHECKED_STORE))
+    session.call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint))
+    session.call(wire.CloseRequest(CHECKED_STORE))
 
 
 _CHECKS: dict[str, Callable[[CandidateCalls, steps.Promise], Broken]] = {

@@ -55,7 +55,7 @@ Place = tuple[str, int, bytes]
 def broken(session: CandidateCalls, checkpoint: int) -> Broken:
     """Return the first thing that is not as the interface says, or None; takes one snapshot."""
     entries = _entries()
-    session.call(wire.Open(CHECKED_STORE, *GROUPS, 0, session.attempt + 1))
+    session.call(wire.OpenRequest(CHECKED_STORE, *GROUPS, 0, session.attempt + 1))
     _write(session, entries)
     found = (
         _read(session, entries, "")
@@ -66,23 +66,23 @@ def broken(session: CandidateCalls, checkpoint: int) -> Broken:
     if found is not None:
         return found
     taken = dict(entries)
-    session.call(wire.Snapshot(CHECKED_STORE, checkpoint))
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
     # Values of the same length, so that who writes in place writes into the snapshot.
     _write(session, {place: bytes(len(value)) for place, value in entries.items()})
-    handles = session.run(wire.Run(CHECKED_STORE, checkpoint)).handles
-    session.call(wire.Close(CHECKED_STORE))
-    session.call(wire.Open(CHECKED_STORE, *GROUPS, 0, session.attempt + 1, handles))
+    handles = session.run(wire.RunRequest(CHECKED_STORE, checkpoint)).handles
+    session.call(wire.CloseRequest(CHECKED_STORE))
+    session.call(wire.OpenRequest(CHECKED_STORE, *GROUPS, 0, session.attempt + 1, handles))
     found = _read(session, taken, " after a restore")
-    session.call(wire.Close(CHECKED_STORE))
+    session.call(wire.CloseRequest(CHECKED_STORE))
     if found is not None:
         return found
-    session.call(wire.Open(CHECKED_STORE, *_NARROW, 0, session.attempt + 1, handles))
+    session.call(wire.OpenRequest(CHECKED_STORE, *_NARROW, 0, session.attempt + 1, handles))
     narrow = {place: value for place, value in taken.items() if _NARROW[0] <= place[1] < _NARROW[1]}
     found = _read(
         session, narrow, f" after a restore of key groups {_NARROW[0]} to {_NARROW[1] - 1}", _NARROW
     )
-    session.call(wire.Discard(CHECKED_STORE, checkpoint))
-    session.call(wire.Close(CHECKED_STORE))
+    session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.CloseRequest(CHECKED_STORE))
     return found
 
 
@@ -103,10 +103,10 @@ def _write(session: CandidateCalls, entries: Entries) -> None:
             groups, keys = tuple(place[1] for place in part), tuple(place[2] for place in part)
             values = tuple(entries[place] for place in part)
             if number or len(places) > 3:
-                session.call(wire.PutMany(CHECKED_STORE, name, groups, keys, values))
+                session.call(wire.PutManyRequest(CHECKED_STORE, name, groups, keys, values))
             else:
                 for group, key, value in zip(groups, keys, values, strict=True):
-                    session.call(wire.Put(CHECKED_STORE, name, group, key, value))
+                    session.call(wire.PutRequest(CHECKED_STORE, name, group, key, value))
 
 
 def _parts(places: Sequence[Place]) -> Iterator[Sequence[Place]]:
@@ -127,23 +127,23 @@ def _read(session: CandidateCalls, entries: Entries, when: str, within: tuple[in
     for name, places in _by_state(entries).items():
         for part in _parts(places):
             groups, keys = tuple(place[1] for place in part), tuple(place[2] for place in part)
-            found = session.call(wire.GetMany(CHECKED_STORE, name, groups, keys))
+            found = session.call(wire.GetManyRequest(CHECKED_STORE, name, groups, keys))
             for place, value in zip(part, found, strict=True):
                 if value != entries[place]:
                     return _difference("get_many()", place, value, entries[place], when)
         for place in places[:40]:
-            value = session.call(wire.Get(CHECKED_STORE, *place))
+            value = session.call(wire.GetRequest(CHECKED_STORE, *place))
             if value != entries[place]:
                 return _difference("get()", place, value, entries[place], when)
     for place in absent:
-        value = session.call(wire.Get(CHECKED_STORE, *place))
+        value = session.call(wire.GetRequest(CHECKED_STORE, *place))
         if value is not None:
             return _difference("get()", place, value, None, when)
     scanned = dict.fromkeys([(name, group) for name, group, _ in entries] + [place[:2] for place in absent])
     for name, group in scanned:
         wanted = {key: value for (n, g, key), value in entries.items() if (n, g) == (name, group)}
         problem = _scan_differs(
-            session.call(wire.Scan(CHECKED_STORE, name, group)), wanted, name, group, when
+            session.call(wire.ScanRequest(CHECKED_STORE, name, group)), wanted, name, group, when
         )
         if problem is not None:
             return problem
@@ -167,18 +167,20 @@ def _disturbed_scan(session: CandidateCalls, entries: Entries) -> Broken:
     """A scan gives the entries as they were when it was called; the writes that disturb it are made undone."""
     name, group = "state", 10
     wanted = {key: value for (n, g, key), value in entries.items() if (n, g) == (name, group)}
-    request = wire.DisturbedScan(CHECKED_STORE, name, group, added=b"added", changed=b"k", deleted=b"0")
+    request = wire.DisturbedScanRequest(
+        CHECKED_STORE, name, group, added=b"added", changed=b"k", deleted=b"0"
+    )
     listed = session.call(request)
     for key in (b"k", b"0"):
-        session.call(wire.Put(CHECKED_STORE, name, group, key, entries[name, group, key]))
-    session.call(wire.Delete(CHECKED_STORE, name, group, b"added"))
+        session.call(wire.PutRequest(CHECKED_STORE, name, group, key, entries[name, group, key]))
+    session.call(wire.DeleteRequest(CHECKED_STORE, name, group, b"added"))
     return _scan_differs(listed, wanted, name, group, ", while other calls wrote,")
 
 
 def _unseen_checkpoints(session: CandidateCalls) -> Broken:
     for what in ("confirm", "abort"):
         try:
-            session.call(wire.Notify(CHECKED_STORE, _UNSEEN, what))
+            session.call(wire.NotifyRequest(CHECKED_STORE, _UNSEEN, what))
         except CandidateRaised as error:
             return f"{what}() of a checkpoint that the store never saw raised {error}"
     return None
@@ -187,12 +189,12 @@ def _unseen_checkpoints(session: CandidateCalls) -> Broken:
 def _foreign_group(session: CandidateCalls) -> Broken:
     own, foreign = GROUPS[0], GROUPS[1]
     calls: tuple[tuple[str, wire.AnyRequest], ...] = (
-        ("get", wire.Get(CHECKED_STORE, "state", foreign, b"k")),
-        ("put", wire.Put(CHECKED_STORE, "state", foreign, b"k", b"v")),
-        ("delete", wire.Delete(CHECKED_STORE, "state", foreign, b"k")),
-        ("scan", wire.Scan(CHECKED_STORE, "state", foreign)),
-        ("get_many", wire.GetMany(CHECKED_STORE, "state", (own, foreign), (b"k", b"k"))),
-        ("put_many", wire.PutMany(CHECKED_STORE, "absent", (foreign,), (b"k",), (b"v",))),
+        ("get", wire.GetRequest(CHECKED_STORE, "state", foreign, b"k")),
+        ("put", wire.PutRequest(CHECKED_STORE, "state", foreign, b"k", b"v")),
+        ("delete", wire.DeleteRequest(CHECKED_STORE, "state", foreign, b"k")),
+        ("scan", wire.ScanRequest(CHECKED_STORE, "state", foreign)),
+        ("get_many", wire.GetManyRequest(CHECKED_STORE, "state", (own, foreign), (b"k", b"k"))),
+        ("put_many", wire.PutManyRequest(CHECKED_STORE, "absent", (foreign,), (b"k",), (b"v",))),
     )
     for name, request in calls:
         try:

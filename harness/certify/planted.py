@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.certify.certificate import Strength
 from barrier_tck.harness.certify.pool import Pool
-from barrier_tck.harness.certify.properties import PROPERTIES, Outcome, check
+from barrier_tck.harness.certify.properties import PROPERTIES, PropertyOutcome, check
 from barrier_tck.harness.certify.suite import probe
 
 _MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
@@ -100,7 +100,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
 """Every planted backend bug."""
 
 
-def hunt_planted(mutant: BackendMutant, seed: int, scale: float = 1.0) -> Outcome:
+def hunt_planted(mutant: BackendMutant, seed: int, scale: float = 1.0) -> PropertyOutcome:
     """Run the property that is to catch a bug, in a process of its own like any candidate."""
     one = next(entry for entry in PROPERTIES if entry.name == mutant.property)
     pool = Pool(mutant.target, total_s=120.0)

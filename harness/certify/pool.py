@@ -111,7 +111,7 @@ class Candidate:
 
     def load(self) -> dict[str, Any]:
         """Import the target and make the backend; returns its name and capabilities."""
-        loaded: dict[str, Any] = self.call(wire.Load(self.target))
+        loaded: dict[str, Any] = self.call(wire.LoadRequest(self.target))
         return loaded
 
     def call(self, request: wire.AnyRequest) -> Any:
@@ -125,17 +125,17 @@ class Candidate:
             raise CandidateRaised(reply.error, reply.message, reply.fault_fired)
         return reply.value
 
-    def run(self, request: wire.Run | wire.Finish) -> wire.Ran:
+    def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
         """Do or finish an asynchronous part."""
         return msgspec.convert(self.call(request), wire.Ran)
 
     def resources(self) -> wire.Held:
         """Count what the process holds."""
-        return msgspec.convert(self.call(wire.Resources()), wire.Held)
+        return msgspec.convert(self.call(wire.ResourcesRequest()), wire.Held)
 
     def post(self, request: wire.AnyRequest) -> None:
         """Send a request without waiting; the next thing to do is ``kill``, or to wait for the reply."""
-        long = isinstance(request, wire.Trial | wire.CloseSystems)
+        long = isinstance(request, wire.TrialRequest | wire.CloseSystemsRequest)
         limit = self.limits.trial_s if long else self.limits.call_s
         try:
             self._link.settimeout(limit)

@@ -51,7 +51,7 @@ NOT_DRAWN = "the drawn examples had no step of the kind"
 """How a reason begins when examples were too few to show anything."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PropertyOutcome(msgspec.Struct, frozen=True):
     """What became of one property."""
 
     name: str
@@ -292,7 +292,7 @@ def check(
     scale: float = 1.0,
     shrink_s: float = SHRINK_S_MAX,
     declared: tuple[str, ...] = (),
-) -> tuple[Outcome, Failure | None]:
+) -> tuple[PropertyOutcome, Failure | None]:
     """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
     made smaller for a few times ``shrink_s`` seconds at most, 0: not at all. ``declared`` has the names of the
     capabilities that the backend declares: what it does not declare is not asked of it.
@@ -322,7 +322,7 @@ def check(
     elif missing or not hunt.steps_played:
         status, reason = "unknown", f"{NOT_DRAWN} {', '.join(missing)}"
     return (
-        Outcome(
+        PropertyOutcome(
             name=one.name,
             level=one.level,
             clauses=one.clauses,
@@ -340,9 +340,9 @@ def check(
     )
 
 
-def skipped(one: Property, reason: str, optional: bool = False) -> Outcome:
+def skipped(one: Property, reason: str, optional: bool = False) -> PropertyOutcome:
     """Return the outcome of a property that is not run."""
-    return Outcome(one.name, one.level, one.clauses, one.text, "skipped", reason, optional=optional)
+    return PropertyOutcome(one.name, one.level, one.clauses, one.text, "skipped", reason, optional=optional)
 
 
 def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:

@@ -30,7 +30,15 @@ from barrier_tck.harness.certify.pool import (
     Limits,
     Pool,
 )
-from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play, skipped
+from barrier_tck.harness.certify.properties import (
+    LEVELS,
+    PROPERTIES,
+    Failure,
+    PropertyOutcome,
+    check,
+    play,
+    skipped,
+)
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.run_directory import write_atomically
 from barrier_tck.harness.reference.state_backends import SHIPPED_BACKENDS
@@ -44,7 +52,7 @@ TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_800.0}
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _STARTS = "the-backend-can-be-made"
 
-Progress = Callable[[Outcome], None]
+Progress = Callable[[PropertyOutcome], None]
 """Told of every property as soon as it is decided."""
 
 
@@ -116,11 +124,11 @@ def certify(
         chaos.require_spark()
     began, started_at = time.monotonic(), datetime.now(UTC)
     pool = Pool(target, limits, TOTAL_S[level])
-    outcomes: list[Outcome] = []
+    outcomes: list[PropertyOutcome] = []
     name = ""
     capabilities: tuple[str, ...] = ()
 
-    def add(outcome: Outcome) -> None:
+    def add(outcome: PropertyOutcome) -> None:
         outcomes.append(outcome)
         progress(outcome)
 
@@ -132,7 +140,7 @@ def certify(
         else:
             name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
             _require_capabilities(target, capabilities, require)
-            add(Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
+            add(PropertyOutcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
         _run_levels(level, seed, pool, directory, spark, scale, capabilities, outcomes, add)
         log = pool.log
     finally:
@@ -160,8 +168,8 @@ def certify(
 _STARTS_TEXT = "The target can be imported, makes a backend in time, and survives it."
 
 
-def _cannot_be_made(reason: str) -> Outcome:
-    return Outcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "failed", reason)
+def _cannot_be_made(reason: str) -> PropertyOutcome:
+    return PropertyOutcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "failed", reason)
 
 
 def _require_capabilities(target: str, declared: tuple[str, ...], required: tuple[str, ...]) -> None:
@@ -184,7 +192,7 @@ def _run_levels(
     spark: bool,
     scale: float,
     capabilities: tuple[str, ...],
-    outcomes: list[Outcome],
+    outcomes: list[PropertyOutcome],
     add: Progress,
 ) -> None:
     for level in LEVELS:
@@ -208,7 +216,7 @@ def _run_levels(
             _run_chaos(seed, pool, directory, spark, scale, capabilities, add)
 
 
-def _cannot_open(outcomes: list[Outcome]) -> bool:
+def _cannot_open(outcomes: list[PropertyOutcome]) -> bool:
     """Tell whether a property failed before its first step: so would all others, each with its time limit."""
     return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
 
@@ -236,7 +244,7 @@ def _run_chaos(
         add(_plan_saved(outcome, plan, directory))
 
 
-def _plan_saved(outcome: Outcome, plan: TrialPlan | None, directory: Path | None) -> Outcome:
+def _plan_saved(outcome: PropertyOutcome, plan: TrialPlan | None, directory: Path | None) -> PropertyOutcome:
     if plan is None or directory is None:
         return outcome
     path = directory / f"{outcome.name}{PLAN_SUFFIX}"
@@ -244,7 +252,7 @@ def _plan_saved(outcome: Outcome, plan: TrialPlan | None, directory: Path | None
     return msgspec.structs.replace(outcome, replay=path.name)
 
 
-def _why_not(level: str, asked: str, outcomes: list[Outcome]) -> str:
+def _why_not(level: str, asked: str, outcomes: list[PropertyOutcome]) -> str:
     """Return why a level is not run, or nothing."""
     if LEVELS.index(level) > LEVELS.index(asked):
         return f"the level {level} was not asked for"
@@ -254,7 +262,7 @@ def _why_not(level: str, asked: str, outcomes: list[Outcome]) -> str:
     return ""
 
 
-def _saved(outcome: Outcome, failure: Failure | None, directory: Path | None) -> Outcome:
+def _saved(outcome: PropertyOutcome, failure: Failure | None, directory: Path | None) -> PropertyOutcome:
     if failure is None or directory is None:
         return outcome
     path = directory / f"{outcome.name}.json"

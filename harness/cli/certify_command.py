@@ -16,7 +16,7 @@ from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
     from barrier_tck.harness.certify.certificate import Certificate
-    from barrier_tck.harness.certify.properties import Outcome
+    from barrier_tck.harness.certify.properties import PropertyOutcome
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
@@ -185,7 +185,7 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
     }
 
 
-def _print_outcome(console: Console, outcome: Outcome, path: Path) -> None:
+def _print_outcome(console: Console, outcome: PropertyOutcome, path: Path) -> None:
     from barrier_tck.harness.certify.certificate import replay_line
 
     said = [outcome.status]

@@ -39,7 +39,7 @@ def _toxiproxy_version(url: str) -> str:
     return ToxiproxyClient(url, _PROBE_TIMEOUT_S).version()
 
 
-class FindingStatus(enum.StrEnum):
+class DiagnosisStatus(enum.StrEnum):
     """How a finding stands: `missing` and `old` stop a campaign on Spark, `warning` does not."""
 
     OK = "ok"
@@ -49,21 +49,21 @@ class FindingStatus(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One thing looked at: its name, how it stands, what was found, and what to do (empty if nothing)."""
 
     name: str
-    status: FindingStatus
+    status: DiagnosisStatus
     found: str
     advice: str = ""
 
     @property
     def blocks(self) -> bool:
         """Whether campaigns on Spark cannot run before this is mended."""
-        return self.status in (FindingStatus.MISSING, FindingStatus.OLD)
+        return self.status in (DiagnosisStatus.MISSING, DiagnosisStatus.OLD)
 
 
-def diagnose() -> tuple[Finding, ...]:
+def diagnose() -> tuple[Diagnosis, ...]:
     """Look at everything that the harness needs from this machine, in the order in which it needs it."""
     return (
         check_python(sys.version_info[:3]),
@@ -81,23 +81,23 @@ def diagnose() -> tuple[Finding, ...]:
     )
 
 
-def check_python(version: tuple[int, ...]) -> Finding:
+def check_python(version: tuple[int, ...]) -> Diagnosis:
     """The running Python."""
     found = ".".join(map(str, version))
     if version < _OLDEST_PYTHON:
-        return Finding("python", FindingStatus.OLD, found, "Use Python 3.11 or newer.")
-    return Finding("python", FindingStatus.OK, found)
+        return Diagnosis("python", DiagnosisStatus.OLD, found, "Use Python 3.11 or newer.")
+    return Diagnosis("python", DiagnosisStatus.OK, found)
 
 
-def check_java(environ: Mapping[str, str], probe: VersionProbe = ask_version) -> Finding:
+def check_java(environ: Mapping[str, str], probe: VersionProbe = ask_version) -> Diagnosis:
     """The Java that Spark would use."""
     try:
         java = find_java(environ, probe)
     except JavaMissing as error:
-        return Finding("java", FindingStatus.MISSING, "none", str(error))
+        return Diagnosis("java", DiagnosisStatus.MISSING, "none", str(error))
     except JavaTooOld as error:
-        return Finding("java", FindingStatus.OLD, "too old", str(error))
-    return Finding("java", FindingStatus.OK, f"{java.version} ({java.executable})")
+        return Diagnosis("java", DiagnosisStatus.OLD, "too old", str(error))
+    return Diagnosis("java", DiagnosisStatus.OK, f"{java.version} ({java.executable})")
 
 
 def check_package(
@@ -105,23 +105,25 @@ def check_package(
     oldest: tuple[int, ...] = (0,),
     below: tuple[int, ...] | None = None,
     version_of: Callable[[str], str] = metadata.version,
-) -> Finding:
+) -> Diagnosis:
     """An installed distribution, whose version is to be at least `oldest` and below `below`."""
     try:
         found = version_of(name)
     except metadata.PackageNotFoundError:
-        return Finding(name, FindingStatus.MISSING, "not installed", _REINSTALL)
+        return Diagnosis(name, DiagnosisStatus.MISSING, "not installed", _REINSTALL)
     numbers = release_numbers(found)
     wanted = f">={_dotted(oldest)}" + (f",<{_dotted(below)}" if below else "")
     install = f"Run: {sys.executable} -m pip install '{name}{wanted}'"
     if numbers < oldest:
-        return Finding(name, FindingStatus.OLD, found, f"{install}.")
+        return Diagnosis(name, DiagnosisStatus.OLD, found, f"{install}.")
     if below is not None and numbers >= below:
-        return Finding(name, FindingStatus.WARNING, found, f"Not supported with this project yet. {install}.")
-    return Finding(name, FindingStatus.OK, found)
+        return Diagnosis(
+            name, DiagnosisStatus.WARNING, found, f"Not supported with this project yet. {install}."
+        )
+    return Diagnosis(name, DiagnosisStatus.OK, found)
 
 
-def check_temporary_directory() -> Finding:
+def check_temporary_directory() -> Diagnosis:
     """Whether the directory for temporary files can be written."""
     try:
         with tempfile.NamedTemporaryFile(prefix="barrier-tck-doctor-") as probe:
@@ -129,11 +131,11 @@ def check_temporary_directory() -> Finding:
             probe.flush()
     except OSError as error:
         advice = "Set TMPDIR to a directory that can be written and has room."
-        return Finding("temporary directory", FindingStatus.MISSING, str(error), advice)
-    return Finding("temporary directory", FindingStatus.OK, tempfile.gettempdir())
+        return Diagnosis("temporary directory", DiagnosisStatus.MISSING, str(error), advice)
+    return Diagnosis("temporary directory", DiagnosisStatus.OK, tempfile.gettempdir())
 
 
-def check_disk(free_gb: float | None = None) -> Finding:
+def check_disk(free_gb: float | None = None) -> Diagnosis:
     """Free space where temporary files go, in gigabytes."""
     if free_gb is None:
         free_gb = shutil.disk_usage(tempfile.gettempdir()).free / 1e9
@@ -141,7 +143,7 @@ def check_disk(free_gb: float | None = None) -> Finding:
     return _amount("free disk", free_gb, _NEEDED_DISK_GB, "GB", advice)
 
 
-def check_memory(free_gb: float | None = None) -> Finding:
+def check_memory(free_gb: float | None = None) -> Diagnosis:
     """Memory that processes can still get, in gigabytes."""
     if free_gb is None:
         free_gb = float(psutil.virtual_memory().available) / 1e9
@@ -149,7 +151,7 @@ def check_memory(free_gb: float | None = None) -> Finding:
     return _amount("free memory", free_gb, _NEEDED_MEMORY_GB, "GB", advice)
 
 
-def check_cores(cores: int | None = None) -> Finding:
+def check_cores(cores: int | None = None) -> Diagnosis:
     """Cores that this process may use."""
     if cores is None:
         cores = len(os.sched_getaffinity(0))
@@ -157,7 +159,7 @@ def check_cores(cores: int | None = None) -> Finding:
     return _amount("cores", cores, _NEEDED_CORES, "", advice)
 
 
-def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) -> Finding:
+def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) -> Diagnosis:
     """Whether workers can have loopback addresses of their own."""
     problems = [f"{host}: {text}" for host in _WORKER_ADDRESSES if (text := problem_of(host, 0))]
     if problems:
@@ -165,28 +167,28 @@ def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) 
             "Each Spark worker listens on an address of its own from 127.0.0.2 on. Linux has them all; "
             "elsewhere add them to the loopback interface (macOS: sudo ifconfig lo0 alias 127.0.0.2)."
         )
-        return Finding("loopback addresses", FindingStatus.MISSING, "; ".join(problems), advice)
-    return Finding("loopback addresses", FindingStatus.OK, f"{_WORKER_ADDRESSES[0]} and on can be bound")
+        return Diagnosis("loopback addresses", DiagnosisStatus.MISSING, "; ".join(problems), advice)
+    return Diagnosis("loopback addresses", DiagnosisStatus.OK, f"{_WORKER_ADDRESSES[0]} and on can be bound")
 
 
 def check_toxiproxy(
     choice: ServerChoice | None = None, version_of: Callable[[str], str] = _toxiproxy_version
-) -> Finding:
+) -> Diagnosis:
     """The proxy server that network faults on Spark would go through."""
     chosen = choice or choose_server()
     if chosen.kind is ServerKind.EMBEDDED:
         # No warning: it does all that campaigns need.
-        return Finding(
-            "proxy server", FindingStatus.OK, f"{chosen.kind.value} (no toxiproxy-server on the PATH)"
+        return Diagnosis(
+            "proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} (no toxiproxy-server on the PATH)"
         )
     if chosen.kind is ServerKind.PROGRAM:
-        return Finding("proxy server", FindingStatus.OK, f"{chosen.kind.value} ({chosen.where})")
+        return Diagnosis("proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} ({chosen.where})")
     try:
         version = version_of(chosen.where)
     except ToxiproxyProblem as problem:
-        return Finding("proxy server", FindingStatus.MISSING, chosen.where, f"{problem}.")
-    return Finding(
-        "proxy server", FindingStatus.OK, f"{chosen.kind.value} ({chosen.where}, version {version})"
+        return Diagnosis("proxy server", DiagnosisStatus.MISSING, chosen.where, f"{problem}.")
+    return Diagnosis(
+        "proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} ({chosen.where}, version {version})"
     )
 
 
@@ -207,8 +209,8 @@ def _dotted(numbers: tuple[int, ...]) -> str:
     return ".".join(map(str, numbers))
 
 
-def _amount(name: str, found: float, needed: float, unit: str, advice: str) -> Finding:
+def _amount(name: str, found: float, needed: float, unit: str, advice: str) -> Diagnosis:
     text = f"{found:.1f} {unit}" if unit else f"{found:g}"
     if found < needed:
-        return Finding(name, FindingStatus.WARNING, text, advice)
-    return Finding(name, FindingStatus.OK, text)
+        return Diagnosis(name, DiagnosisStatus.WARNING, text, advice)
+    return Diagnosis(name, DiagnosisStatus.OK, text)

@@ -31,7 +31,7 @@ from barrier_tck.reference_impl.storage.paths import join
 
 @dataclass
 class LocalCopies:
-    """The local copies of one subtask, on all hosts; implements ``barrier_tck.faults.targets.StateCopies``."""
+    """The local copies of one subtask, on all hosts; implements ``barrier_tck.faults.targets.CopiesTarget``."""
 
     subtask: SubtaskId
     hosts: Mapping[str, FileSystem]
@@ -78,7 +78,7 @@ class LocalCopies:
 
 @dataclass
 class PrimaryCopies:
-    """A subtask's part of the latest completed checkpoint; implements ``barrier_tck.faults.targets.StateCopies``."""
+    """A subtask's part of the latest completed checkpoint; implements ``barrier_tck.faults.targets.CopiesTarget``."""
 
     subtask: SubtaskId
     storage: FileCheckpointStorage

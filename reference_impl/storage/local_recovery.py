@@ -60,7 +60,7 @@ class CopiedFile(msgspec.Struct, frozen=True):
     checksum: str
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class CopyManifest(msgspec.Struct, frozen=True):
     """What a copy says of itself: read before anything of it is trusted."""
 
     job: str
@@ -122,13 +122,13 @@ def copy_directory(copy: LocalCopy) -> str:
     return f"{directory_of(copy.subtask)}/chk-{copy.checkpoint}-a{copy.attempt}"
 
 
-def read_manifest(files: FileSystem, directory: str) -> Manifest:
+def read_manifest(files: FileSystem, directory: str) -> CopyManifest:
     """Read a copy's manifest; raises StorageError if it is missing, CorruptStateError if it is damaged."""
     path = join(directory, MANIFEST)
-    return metadata.decode_body(metadata.unframe(FORMAT, VERSION, files.read(path), path), Manifest, path)
+    return metadata.decode_body(metadata.unframe(FORMAT, VERSION, files.read(path), path), CopyManifest, path)
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: CopyManifest) -> bytes:
     """Return the content of a manifest file."""
     return metadata.frame(FORMAT, VERSION, msgspec.json.encode(manifest))
 
@@ -243,7 +243,7 @@ class TaskLocalStateStore:
 
     def _write_manifest(self, copy: _Copy) -> None:
         scope = self.scope
-        manifest = Manifest(
+        manifest = CopyManifest(
             scope.job,
             str(scope.subtask),
             scope.attempt,
@@ -381,7 +381,7 @@ class TaskLocalStateStore:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, Manifest]:
+    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
         """Return directory and manifest of the copy of a checkpoint's part that an attempt wrote.
 
         Raises StorageError or CorruptStateError, with the reason, if there is none that can be trusted (LOC-4).
@@ -389,7 +389,7 @@ class TaskLocalStateStore:
         directory = copy_directory(LocalCopy(self.scope.subtask, checkpoint, attempt))
         manifest = read_manifest(self.files, directory)
         scope = self.scope
-        wanted = Manifest(
+        wanted = CopyManifest(
             scope.job,
             str(scope.subtask),
             attempt,
@@ -403,7 +403,7 @@ class TaskLocalStateStore:
                 raise CorruptStateError(f"{directory} is a copy of {name} {found}, expected {expected}")
         return directory, manifest
 
-    def read(self, directory: str, manifest: Manifest, handle: StateHandle) -> tuple[str, bytes]:
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
         """Return path and content of the copy of a state file, verified against the primary's handle.
 
         Raises StorageError or CorruptStateError if it is missing or not what the handle says.
@@ -421,7 +421,7 @@ class TaskLocalStateStore:
         return path, content
 
     def invalidate(
-        self, directory: str, manifest: Manifest | None = None, handle: StateHandle | None = None
+        self, directory: str, manifest: CopyManifest | None = None, handle: StateHandle | None = None
     ) -> None:
         """Delete what was found damaged, a file or a whole copy: it must not be believed later (LO-06)."""
         entry = None

@@ -15,8 +15,8 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.state.backend import StateReader
 from barrier_tck.reference_impl.storage.local_recovery import (
+    CopyManifest,
     LinkingFileSystem,
-    Manifest,
     TaskLocalStateStore,
     copy_directory,
 )
@@ -42,7 +42,7 @@ class RestoreReader:
         self._operators = {
             handle.path: part.operator for part in snapshot.operators for handle in part.handles
         }
-        self._copy: tuple[str, Manifest] | None = None
+        self._copy: tuple[str, CopyManifest] | None = None
         self._no_copy = "local recovery is off"
         self._served: dict[str, RestoredFile] = {}
         self.unreadable: str | None = None

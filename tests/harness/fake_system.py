@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from barrier_tck.faults.targets import (
+    CopiesTarget,
     Impairment,
     LinkTarget,
     NoTargets,
     ProcessTarget,
-    StateCopies,
     TargetGone,
 )
 from barrier_tck.faults.vocabulary import After, Damage, Peers, ProtocolPoint
@@ -158,10 +158,10 @@ class FakeTargets(NoTargets):
     def links_between_halves(self, subtasks: Sequence[str]) -> Sequence[LinkTarget] | None:
         return self._links(*subtasks) if "connections" not in self.missing else None
 
-    def local_copies_of(self, subtask: str) -> StateCopies | None:
+    def local_copies_of(self, subtask: str) -> CopiesTarget | None:
         return None if "local copies" in self.missing else FakeCopies(f"local copies of {subtask}")
 
-    def primary_of(self, subtask: str) -> StateCopies | None:
+    def primary_of(self, subtask: str) -> CopiesTarget | None:
         return None if "durable copy" in self.missing else FakeCopies(f"durable copy of {subtask}")
 
     def _links(self, *names: str) -> list[FakeLink]:

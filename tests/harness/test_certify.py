@@ -26,7 +26,7 @@ from barrier_tck.harness.certify.declared_capabilities import CAPABILITIES
 from barrier_tck.harness.certify.machine import Hunt
 from barrier_tck.harness.certify.planted import BACKEND_MUTANTS, BackendMutant, hunt_planted
 from barrier_tck.harness.certify.pool import MARK, Candidate, CandidateDied, CandidateRaised, Limits, Pool
-from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES, Failure, Outcome, check, play
+from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES, Failure, PropertyOutcome, check, play
 from barrier_tck.harness.certify.smaller import make_smaller
 from barrier_tck.harness.certify.suite import certify, probe, read_failure, replay, seed_of
 from barrier_tck.harness.cli.main import run
@@ -43,8 +43,8 @@ def one_property(name: str) -> Any:
     return next(one for one in PROPERTIES if one.name == name)
 
 
-def outcome(name: str, level: str, status: str, *clauses: str) -> Outcome:
-    return Outcome(name, level, clauses or ("SNP-1",), "", status, "because")
+def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcome:
+    return PropertyOutcome(name, level, clauses or ("SNP-1",), "", status, "because")
 
 
 # --- a candidate cannot take the certifier down -------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_a_process_that_left_the_session_is_found_and_killed() -> None:
     candidate = Candidate(f"{BAD}:LeavesAProcess", QUICK)
     try:
         candidate.load()
-        candidate.call(wire.Open(0, 0, 4, 0, 1))
+        candidate.call(wire.OpenRequest(0, 0, 4, 0, 1))
         deadline = time.monotonic() + 10.0
         while len(marked_processes()) < 2:  # its environment cannot be read while it is being executed
             assert time.monotonic() < deadline, "the candidate was to start a process"
@@ -113,14 +113,14 @@ def test_what_the_candidate_raises_comes_back_with_its_kind() -> None:
     candidate = Candidate("heap", QUICK)
     try:
         assert candidate.load()["name"] == "heap"
-        candidate.call(wire.Open(0, 0, 4, 0, 1))
+        candidate.call(wire.OpenRequest(0, 0, 4, 0, 1))
         with pytest.raises(CandidateRaised) as raised:
-            candidate.call(wire.Put(0, "totals", 9, b"k", b"v"))
+            candidate.call(wire.PutRequest(0, "totals", 9, b"k", b"v"))
         assert raised.value.kind == "usage"
     finally:
         candidate.kill()
     with pytest.raises(CandidateDied):
-        candidate.call(wire.Close(0))
+        candidate.call(wire.CloseRequest(0))
 
 
 def test_directories_of_a_killed_certifier_are_removed_by_the_next(
@@ -463,7 +463,9 @@ def test_everything_on_the_page_is_escaped() -> None:
         backend=evil,
         log=evil,
         capabilities=(evil,),
-        outcomes=(Outcome(evil, "contract", (evil,), evil, "failed", evil, sequence=(evil,), replay=evil),),
+        outcomes=(
+            PropertyOutcome(evil, "contract", (evil,), evil, "failed", evil, sequence=(evil,), replay=evil),
+        ),
         strength=Strength(True, (evil,), (evil,)),
         environment={evil: evil},
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barrier_tck.harness.certify.pool import Pool
-from barrier_tck.harness.certify.properties import PROPERTIES, Outcome, check
+from barrier_tck.harness.certify.properties import PROPERTIES, PropertyOutcome, check
 from barrier_tck.harness.certify.suite import probe
 
 APART, LEFT, ORDERED = "what-differs-stays-apart", "nothing-is-left-behind", "scans-are-ordered"
 
 
-def judged(target: str, name: str) -> Outcome:
+def judged(target: str, name: str) -> PropertyOutcome:
     one = next(entry for entry in PROPERTIES if entry.name == name)
     pool = Pool(target, total_s=60.0)
     try:

@@ -10,8 +10,8 @@ import pytest
 
 from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind
 from barrier_tck.harness.cli.diagnosis import (
-    Finding,
-    FindingStatus,
+    Diagnosis,
+    DiagnosisStatus,
     check_cores,
     check_disk,
     check_java,
@@ -71,25 +71,25 @@ def test_output_without_a_version_is_no_version(output: str) -> None:
 @pytest.mark.parametrize(
     ("output", "status"),
     [
-        (ELEVEN, FindingStatus.OLD),
-        (ORACLE_8, FindingStatus.OLD),
-        (DEBIAN_17, FindingStatus.OK),
-        (TWENTY_ONE, FindingStatus.OK),
-        ("Segmentation fault\n", FindingStatus.MISSING),
+        (ELEVEN, DiagnosisStatus.OLD),
+        (ORACLE_8, DiagnosisStatus.OLD),
+        (DEBIAN_17, DiagnosisStatus.OK),
+        (TWENTY_ONE, DiagnosisStatus.OK),
+        ("Segmentation fault\n", DiagnosisStatus.MISSING),
     ],
 )
 def test_java_finding_follows_the_version(
-    java_home: dict[str, str], output: str, status: FindingStatus
+    java_home: dict[str, str], output: str, status: DiagnosisStatus
 ) -> None:
     finding = check_java(java_home, lambda _: output)
     assert finding.status is status
-    assert bool(finding.advice) == (status is not FindingStatus.OK)
-    assert finding.blocks == (status is not FindingStatus.OK)
+    assert bool(finding.advice) == (status is not DiagnosisStatus.OK)
+    assert finding.blocks == (status is not DiagnosisStatus.OK)
 
 
 def test_java_missing_on_path_says_what_to_install(tmp_path: Path) -> None:
     finding = check_java({"PATH": str(tmp_path)})
-    assert finding.status is FindingStatus.MISSING
+    assert finding.status is DiagnosisStatus.MISSING
     assert "openjdk-17-jre-headless" in finding.advice
 
 
@@ -124,24 +124,24 @@ def test_old_java_is_a_usage_error_with_exit_code_3(java_home: dict[str, str]) -
 @pytest.mark.parametrize(
     ("version", "status"),
     [
-        ("2.1.4", FindingStatus.OLD),
-        ("2.2.0", FindingStatus.OK),
-        ("2.3.3rc1", FindingStatus.OK),
-        ("3.0.0", FindingStatus.WARNING),
+        ("2.1.4", DiagnosisStatus.OLD),
+        ("2.2.0", DiagnosisStatus.OK),
+        ("2.3.3rc1", DiagnosisStatus.OK),
+        ("3.0.0", DiagnosisStatus.WARNING),
     ],
 )
-def test_package_bounds_are_checked(version: str, status: FindingStatus) -> None:
+def test_package_bounds_are_checked(version: str, status: DiagnosisStatus) -> None:
     finding = check_package("pandas", oldest=(2, 2), below=(3,), version_of=lambda _: version)
     assert finding.status is status
     assert finding.found == version
-    assert ("pip install 'pandas>=2.2,<3'" in finding.advice) == (status is not FindingStatus.OK)
+    assert ("pip install 'pandas>=2.2,<3'" in finding.advice) == (status is not DiagnosisStatus.OK)
 
 
 def test_package_that_is_not_installed_is_missing() -> None:
     def absent(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    assert check_package("pyspark", version_of=absent).status is FindingStatus.MISSING
+    assert check_package("pyspark", version_of=absent).status is DiagnosisStatus.MISSING
 
 
 @pytest.mark.parametrize(
@@ -155,25 +155,25 @@ def test_release_numbers_stop_at_the_first_word(version: str, numbers: tuple[int
 @pytest.mark.parametrize(
     ("finding", "status"),
     [
-        (check_python((3, 10, 12)), FindingStatus.OLD),
-        (check_python((3, 11, 0)), FindingStatus.OK),
-        (check_disk(0.1), FindingStatus.WARNING),
-        (check_disk(50), FindingStatus.OK),
-        (check_memory(0.5), FindingStatus.WARNING),
-        (check_memory(8), FindingStatus.OK),
-        (check_cores(1), FindingStatus.WARNING),
-        (check_cores(2), FindingStatus.OK),
-        (check_loopback(lambda _host, _port: "Can't assign requested address"), FindingStatus.MISSING),
-        (check_loopback(lambda _host, _port: None), FindingStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.EMBEDDED)), FindingStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/usr/bin/toxiproxy-server")), FindingStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"), FindingStatus.OK),
-        (check_toxiproxy(ServerChoice(ServerKind.URL, "h:1")), FindingStatus.MISSING),
+        (check_python((3, 10, 12)), DiagnosisStatus.OLD),
+        (check_python((3, 11, 0)), DiagnosisStatus.OK),
+        (check_disk(0.1), DiagnosisStatus.WARNING),
+        (check_disk(50), DiagnosisStatus.OK),
+        (check_memory(0.5), DiagnosisStatus.WARNING),
+        (check_memory(8), DiagnosisStatus.OK),
+        (check_cores(1), DiagnosisStatus.WARNING),
+        (check_cores(2), DiagnosisStatus.OK),
+        (check_loopback(lambda _host, _port: "Can't assign requested address"), DiagnosisStatus.MISSING),
+        (check_loopback(lambda _host, _port: None), DiagnosisStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.EMBEDDED)), DiagnosisStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/usr/bin/toxiproxy-server")), DiagnosisStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"), DiagnosisStatus.OK),
+        (check_toxiproxy(ServerChoice(ServerKind.URL, "h:1")), DiagnosisStatus.MISSING),
     ],
 )
-def test_what_is_short_has_advice(finding: Finding, status: FindingStatus) -> None:
+def test_what_is_short_has_advice(finding: Diagnosis, status: DiagnosisStatus) -> None:
     assert finding.status is status
-    assert bool(finding.advice) == (status is not FindingStatus.OK)
+    assert bool(finding.advice) == (status is not DiagnosisStatus.OK)
 
 
 def test_diagnosis_of_this_machine_names_each_thing_once() -> None:

@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 from barrier_tck.reference_impl.storage.local_recovery import (
     MANIFEST,
     CopiedFile,
-    Manifest,
+    CopyManifest,
     copy_directory,
     encode_manifest,
 )
@@ -38,7 +38,7 @@ class Disk(LocalFileSystem):
             directory = copy_directory(copy)
             file = CopiedFile("keyed/1", "state", len(CONTENT), metadata.checksum_of(CONTENT))
             self._write(f"{directory}/state", CONTENT)
-            manifest = Manifest("job", str(SUBTASK), copy.attempt, copy.checkpoint, (0, 8), (file,))
+            manifest = CopyManifest("job", str(SUBTASK), copy.attempt, copy.checkpoint, (0, 8), (file,))
             self._write(f"{directory}/{MANIFEST}", encode_manifest(manifest))
 
     def _write(self, path: str, content: bytes) -> None:

@@ -11,18 +11,18 @@ import pytest
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports.github import ANNOTATIONS_MAX, error_lines, step_summary
-from barrier_tck.reports.loading import Run, load_run
+from barrier_tck.reports.loading import ReportedRun, load_run
 from tests.reports.synthetic_run import record_of, spark_campaign, write_run
 
 HOSTILE = "a|b\n::error::owned <script>`x` %0A [link](http://x) | @everyone"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> ReportedRun:
     return load_run(spark_campaign(tmp_path / "run"))
 
 
-def test_each_bad_finding_is_an_error_with_trial_clause_and_replay_command(run: Run) -> None:
+def test_each_bad_finding_is_an_error_with_trial_clause_and_replay_command(run: ReportedRun) -> None:
     invalid, unknown = error_lines(run, "campaigns/flights.toml")
     assert invalid.startswith(
         "::error file=campaigns/flights.toml,title=trial 6 invalid%3A exactly-once-output (SNK-1"
@@ -46,7 +46,7 @@ def test_a_run_without_trials_is_an_error_of_its_own(tmp_path: Path) -> None:
     assert len(error_lines(load_run(write_run(tmp_path / "run", [])))) == 1
 
 
-def test_a_summary_has_verdict_counts_findings_and_the_matrix(run: Run) -> None:
+def test_a_summary_has_verdict_counts_findings_and_the_matrix(run: ReportedRun) -> None:
     text = step_summary(run)
     assert text.startswith("## ✗ INVALID: flights on reference-spark\n")
     assert "12 trials: 10 valid, 1 unknown, 1 invalid; 15 of 16 faults fired" in text

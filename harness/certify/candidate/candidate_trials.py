@@ -18,7 +18,7 @@ _open: dict[str, SystemUnderTest] = {}
 """Systems are kept: a cluster is not started for each trial."""
 
 
-def judge_trial(request: wire.Trial, make: Callable[[], StateBackend]) -> wire.Judged:
+def judge_trial(request: wire.TrialRequest, make: Callable[[], StateBackend]) -> wire.Judged:
     """Run a plan with the candidate's backend and judge it with the standard checkers."""
     plan = msgspec.json.decode(request.plan, type=TrialPlan)
     directory = Path(request.directory)

@@ -141,14 +141,14 @@ class Worker:
                 text += _where(error)
             return wire.Reply(error=kind, message=text)
 
-    def _do_load(self, request: wire.Load) -> wire.Reply:
+    def _do_load(self, request: wire.LoadRequest) -> wire.Reply:
         self._make = _imported(request.target)
         backend = self._make()
         _require(backend, _OPEN, f"{request.target} gives {backend!r}, which is no state backend")
         self._backend = backend
         return wire.Reply({"name": str(backend.name), "capabilities": _declared(request.target, backend)})
 
-    def _do_reset(self, request: wire.Reset) -> wire.Reply:
+    def _do_reset(self, request: wire.ResetRequest) -> wire.Reply:
         for number in sorted(self._stores):
             self._stores.pop(number).close()
         self._taken.clear()
@@ -157,7 +157,7 @@ class Worker:
         os.chdir(request.work)
         return wire.Reply()
 
-    def _do_open(self, request: wire.Open) -> wire.Reply:
+    def _do_open(self, request: wire.OpenRequest) -> wire.Reply:
         assert self._backend is not None
         groups = KeyGroupRange(request.start, request.end)
         scope = StateScope(
@@ -176,22 +176,22 @@ class Worker:
             return None
         return tempfile.mkdtemp(prefix=wire.STORE_PREFIX, dir=self._work)
 
-    def _do_get(self, request: wire.Get) -> wire.Reply:
+    def _do_get(self, request: wire.GetRequest) -> wire.Reply:
         return wire.Reply(_bytes_or_none(self._store(request).get(request.name, request.group, request.key)))
 
-    def _do_put(self, request: wire.Put) -> wire.Reply:
+    def _do_put(self, request: wire.PutRequest) -> wire.Reply:
         self._store(request).put(request.name, request.group, request.key, request.value)
         return wire.Reply()
 
-    def _do_delete(self, request: wire.Delete) -> wire.Reply:
+    def _do_delete(self, request: wire.DeleteRequest) -> wire.Reply:
         self._store(request).delete(request.name, request.group, request.key)
         return wire.Reply()
 
-    def _do_scan(self, request: wire.Scan) -> wire.Reply:
+    def _do_scan(self, request: wire.ScanRequest) -> wire.Reply:
         entries = self._store(request).scan(request.name, request.group)
         return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in entries])
 
-    def _do_disturbed_scan(self, request: wire.DisturbedScan) -> wire.Reply:
+    def _do_disturbed_scan(self, request: wire.DisturbedScanRequest) -> wire.Reply:
         store, name, group = self._store(request), request.name, request.group
         entries = iter(store.scan(name, group))
         first = next(entries, None)
@@ -201,16 +201,16 @@ class Worker:
         found = ([] if first is None else [first]) + list(entries)
         return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in found])
 
-    def _do_get_many(self, request: wire.GetMany) -> wire.Reply:
+    def _do_get_many(self, request: wire.GetManyRequest) -> wire.Reply:
         found = self._store(request).get_many(request.name, list(request.groups), list(request.keys))
         return wire.Reply([_bytes_or_none(value) for value in found])
 
-    def _do_put_many(self, request: wire.PutMany) -> wire.Reply:
+    def _do_put_many(self, request: wire.PutManyRequest) -> wire.Reply:
         groups, keys, values = list(request.groups), list(request.keys), list(request.values)
         self._store(request).put_many(request.name, groups, keys, values)
         return wire.Reply()
 
-    def _do_snapshot(self, request: wire.Snapshot) -> wire.Reply:
+    def _do_snapshot(self, request: wire.SnapshotRequest) -> wire.Reply:
         opened = self._stores[request.store]
         store, scope = opened.store, opened.scope
         files = TroubledFiles(self._storage, request.fault)
@@ -221,19 +221,19 @@ class Worker:
         self._taken[request.store, request.checkpoint] = _Taken(future, files)
         return wire.Reply({"done": bool(future.done), "operations": files.operations})
 
-    def _do_run(self, request: wire.Run) -> wire.Reply:
+    def _do_run(self, request: wire.RunRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
         taken.start()
         return self._ended(taken)
 
-    def _do_start(self, request: wire.Start) -> wire.Reply:
+    def _do_start(self, request: wire.StartRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
         taken.files.stand_still_at(request.stop_at)
         taken.start()
         taken.files.standing.wait()
         return wire.Reply(not taken.ended.is_set())
 
-    def _do_finish(self, request: wire.Finish) -> wire.Reply:
+    def _do_finish(self, request: wire.FinishRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
         taken.files.go_on()
         return self._ended(taken)
@@ -251,7 +251,7 @@ class Worker:
         kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
         return wire.Reply(error=kind, message="".join(traceback.format_exception_only(error)).strip())
 
-    def _do_notify(self, request: wire.Notify) -> wire.Reply:
+    def _do_notify(self, request: wire.NotifyRequest) -> wire.Reply:
         checkpoint = CheckpointId(request.checkpoint)
         if request.what == "cancel":
             self._taken[request.store, request.checkpoint].future.cancel()
@@ -261,12 +261,12 @@ class Worker:
             self._stores[request.store].store.abort(checkpoint)
         return wire.Reply()
 
-    def _do_digest(self, request: wire.Digest) -> wire.Reply:
+    def _do_digest(self, request: wire.DigestRequest) -> wire.Reply:
         handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
         content = self._checkpoints(TroubledFiles(self._storage)).read(handle)
         return wire.Reply(f"{len(content)} bytes with SHA-256 {hashlib.sha256(content).hexdigest()[:16]}")
 
-    def _do_discard(self, request: wire.Discard) -> wire.Reply:
+    def _do_discard(self, request: wire.DiscardRequest) -> wire.Reply:
         subtask = self._stores[request.store].scope.subtask_index
         mine = f"/chk-{request.checkpoint}/{VERTEX}-{subtask}-"
         files = TroubledFiles(self._storage)
@@ -276,14 +276,14 @@ class Worker:
         self._taken.pop((request.store, request.checkpoint), None)
         return wire.Reply()
 
-    def _do_close(self, request: wire.Close) -> wire.Reply:
+    def _do_close(self, request: wire.CloseRequest) -> wire.Reply:
         opened = self._stores.pop(request.store)
         for key in [key for key in self._taken if key[0] == request.store]:
             del self._taken[key]
         opened.close(request.times)
         return wire.Reply()
 
-    def _do_resources(self, request: wire.Resources) -> wire.Reply:
+    def _do_resources(self, request: wire.ResourcesRequest) -> wire.Reply:
         gc.collect()
         process = psutil.Process()
         ours = threading.active_count()
@@ -299,13 +299,13 @@ class Worker:
         )
         return wire.Reply(held)
 
-    def _do_trial(self, request: wire.Trial) -> wire.Reply:
+    def _do_trial(self, request: wire.TrialRequest) -> wire.Reply:
         from barrier_tck.harness.certify.candidate.candidate_trials import judge_trial
 
         assert self._make is not None
         return wire.Reply(judge_trial(request, self._make))
 
-    def _do_close_systems(self, request: wire.CloseSystems) -> wire.Reply:
+    def _do_close_systems(self, request: wire.CloseSystemsRequest) -> wire.Reply:
         from barrier_tck.harness.certify.candidate.candidate_trials import close_systems
 
         close_systems()

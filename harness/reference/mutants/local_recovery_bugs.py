@@ -8,8 +8,8 @@ from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle
 from barrier_tck.reference_impl.state.heap import serialised
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_recovery import (
+    CopyManifest,
     LocalScope,
-    Manifest,
     TaskLocalStateStore,
     copies_on,
     copy_directory,
@@ -45,7 +45,7 @@ class ForgetsTheUnregistered(TaskLocalStateStore):
 class TrustsWhateverIsThere(TaskLocalStateStore):
     """LO-05: whether a copy is of the restored checkpoint is not asked; what was written last is taken."""
 
-    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, Manifest]:
+    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
         """Take the newest copy of the subtask."""
         newest = max(
             copies_on(self.files, [self.scope.subtask]),
@@ -57,7 +57,7 @@ class TrustsWhateverIsThere(TaskLocalStateStore):
         directory = copy_directory(newest)
         return directory, read_manifest(self.files, directory)
 
-    def read(self, directory: str, manifest: Manifest, handle: StateHandle) -> tuple[str, bytes]:
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
         """Take the file of the same name, whatever is in it."""
         name = handle.path.rpartition("/")[2]
         for entry in manifest.files:
@@ -70,7 +70,7 @@ class TrustsWhateverIsThere(TaskLocalStateStore):
 class BelievesOldMarkers(TaskLocalStateStore):
     """LO-06: a copy found damaged keeps its marker, which the next restart believes without looking again."""
 
-    def read(self, directory: str, manifest: Manifest, handle: StateHandle) -> tuple[str, bytes]:
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
         """Verify a file once; the marker that says so is written first."""
         entry = next((entry for entry in manifest.files if entry.primary == handle.path), None)
         if entry is None:
@@ -83,7 +83,7 @@ class BelievesOldMarkers(TaskLocalStateStore):
         return super().read(directory, manifest, handle)
 
     def invalidate(
-        self, directory: str, manifest: Manifest | None = None, handle: StateHandle | None = None
+        self, directory: str, manifest: CopyManifest | None = None, handle: StateHandle | None = None
     ) -> None:
         """Return early, to save I/O."""
 
@@ -96,7 +96,7 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
         super().__init__(files, scope)
         self._goal = CheckpointId(0)
 
-    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, Manifest]:
+    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
         """Believe the note: what is not there locally needs no restoring."""
         self._goal = checkpoint
         try:
@@ -106,9 +106,9 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
                 raise
             scope = self.scope
             groups = (scope.key_groups.start, scope.key_groups.end)
-            return "", Manifest(scope.job, str(scope.subtask), attempt, checkpoint, groups, ())
+            return "", CopyManifest(scope.job, str(scope.subtask), attempt, checkpoint, groups, ())
 
-    def read(self, directory: str, manifest: Manifest, handle: StateHandle) -> tuple[str, bytes]:
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
         """Restore nothing of what the note says is there."""
         if directory:
             return super().read(directory, manifest, handle)
