@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
-from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner

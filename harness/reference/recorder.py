@@ -15,7 +15,7 @@ import msgspec
 from barrier_tck.harness.record.history import Operation, Outcome, SnapshotView
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,

@@ -6,58 +6,70 @@ Theory of operation. Two machines are coupled here. The *job* goes
                   ^  any of these, on a failure -> STOPPING -> BACKING_OFF -> DEPLOYING
                                                            or -> FAILED
 
-and each *checkpoint* of an attempt goes  pending -> completing -> completed, or -> aborted from pending (and
-from completing only if the metadata could not be written). The coupling, all of it:
+and ``TABLE`` says what each of its states makes of each event. Each *checkpoint* of an attempt goes  pending ->
+completing -> completed, or -> aborted from pending (and from completing only if the metadata could not be written).
+The coupling, all of it:
 
-* only RUNNING triggers; the end of all input asks for one last checkpoint, whose completion leads to FINISHING;
+* only RUNNING triggers; the end of all input asks for one last checkpoint, taken alone, whose completion leads to
+  FINISHING. So metadata is on its way to the disk in RUNNING and STOPPING only;
 * STOPPING aborts every pending checkpoint and lets every completing one end: metadata on its way to the disk
   may become durable, and then it *is* the latest checkpoint (COO-1). The next attempt is planned only when the
   old one is gone and no write is under way;
 * whatever carries another attempt's number than the current one is fenced off here (REC-2), and what it wrote is
   discarded.
 
-Time arrives in events. Timers are named; a timer that no longer matters is ignored when it fires.
+What is legal follows one principle. A message of a subtask may come late, so it is ignored in states to which it no
+longer matters. The outcome of a command comes only after the command, so where it was not asked for it is illegal.
+A timer that no longer matters is ignored when it fires. Time comes beside the events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from barrier_tck.reference_impl.config import JobConfig
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.admission import Admit, CheckpointAdmission, WaitUntil
-from barrier_tck.reference_impl.protocol.coordinator_events import (
-    AcknowledgeReceived,
-    AttemptFailed,
-    AttemptStopped,
-    CommitReceived,
+from barrier_tck.reference_impl.protocol.coordinator_commands import (
     CoordinatorCommand,
-    CoordinatorEvent,
-    DeclineReceived,
     DeployAttempt,
     DiscardCheckpoint,
     DiscardSnapshot,
     FailJob,
     FinishJob,
-    InputConsumedReceived,
-    JobStarted,
-    JobState,
-    MetadataFailed,
-    MetadataWritten,
     NotifyAborted,
     NotifyComplete,
-    RunningReceived,
     SendTrigger,
     SetTimer,
     StopAttempt,
-    TimerFired,
     WriteMetadata,
 )
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    AttemptFailed,
+    AttemptStopped,
+    CheckpointExpired,
+    CoordinatorEvent,
+    JobStarted,
+    MetadataFailed,
+    MetadataWritten,
+    RestartDue,
+    TriggerDue,
+)
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    DeclineCheckpoint,
+    InputConsumed,
+    SubtaskFailed,
+    SubtaskRunning,
+    SubtaskSnapshot,
+    TransactionsCommitted,
+)
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
 from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, RestartStrategy, plan_recovery
+from barrier_tck.reference_impl.protocol.table import IGNORED, Entry, TableMachine, leads
 
 Commands = tuple[CoordinatorCommand, ...]
 
@@ -65,15 +77,33 @@ ABORTED_MAX = 64
 """Latest aborted checkpoints of an attempt that are discarded once more after it; older aborts were long heard of."""
 
 
-class CoordinatorMachine:
+FENCED = (
+    SubtaskRunning,
+    SubtaskFailed,
+    InputConsumed,
+    TransactionsCommitted,
+    DeclineCheckpoint,
+    AttemptFailed,
+    AttemptStopped,
+)
+"""Ignored if they are not of the current attempt. Acknowledgements name files: ``_classify`` looks at those."""
+
+_LATE_MESSAGES: dict[type, Entry] = dict.fromkeys(
+    (SubtaskRunning, SubtaskFailed, AttemptFailed, InputConsumed, TransactionsCommitted, DeclineCheckpoint),
+    IGNORED,
+)
+_LATE_TIMERS: dict[type, Entry] = {TriggerDue: IGNORED, CheckpointExpired: IGNORED}
+
+
+class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
     """Coordinates one job. ``handle`` is the only door."""
 
     def __init__(
         self, config: JobConfig, subtasks: Sequence[SubtaskId], terminal: Sequence[SubtaskId]
     ) -> None:
         """Take the job's subtasks, and those without outputs: they say when input is consumed and committed."""
+        super().__init__("the coordinator", JobState.CREATED)
         self.config = config
-        self.state = JobState.CREATED
         self.attempt = AttemptNumber(0)
         self.pending: dict[CheckpointId, PendingCheckpoint] = {}
         self.completed: list[CompletedCheckpoint] = []
@@ -99,22 +129,16 @@ class CoordinatorMachine:
         self._abandoned: list[CheckpointId] = []
         """Checkpoints that failed attempts aborted. A process of such an attempt may write on until it learns of its
         end, so they are discarded once more when a later checkpoint completes."""
-        self._story: list[tuple[CoordinatorEvent, Commands]] = []
 
-    def handle(self, event: CoordinatorEvent) -> Commands:
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
-        handler = self._TABLE.get(type(event))
-        if handler is None:
-            raise ProtocolError(f"the coordinator knows no event {event!r}")
-        commands: Commands = handler(self, event)
-        if len(self._story) >= 400:
-            del self._story[:200]
-        self._story.append((event, commands))
-        return commands
+        if self.is_of_another_attempt(event):
+            return ()
+        return self._take(event, now_ms)
 
-    def story(self) -> tuple[str, ...]:
-        """Return the latest transitions, oldest first."""
-        return tuple(f"{event} -> {commands}" for event, commands in self._story)
+    def is_of_another_attempt(self, event: CoordinatorEvent) -> bool:
+        """Tell whether an event is ignored in any state, because it is not of the current attempt (REC-2)."""
+        return isinstance(event, FENCED) and event.attempt != self.attempt
 
     def waiting_for(self) -> tuple[str, ...]:
         """Say what the job waits for, for liveness findings (REC-6)."""
@@ -132,9 +156,7 @@ class CoordinatorMachine:
 
     # --- the job --------------------------------------------------------------------------------------------
 
-    def _on_started(self, event: JobStarted) -> Commands:
-        if self.state is not JobState.CREATED:
-            raise ProtocolError(f"the job was started already and is {self.state.value}")
+    def _on_started(self, event: JobStarted, now_ms: float) -> Commands:
         self.completed = sorted(event.completed, key=lambda checkpoint: checkpoint.checkpoint)
         self._last_checkpoint = event.last_checkpoint
         self.attempt = AttemptNumber(event.last_attempt)
@@ -159,24 +181,23 @@ class CoordinatorMachine:
     def _recovery(self) -> RecoveryPlan:
         return plan_recovery(self.completed, self._unreadable, self.config.on_unreadable)
 
-    def _on_running(self, event: RunningReceived) -> Commands:
-        if event.attempt != self.attempt or self.state is not JobState.DEPLOYING:
-            return ()
+    def _on_running(self, event: SubtaskRunning, now_ms: float) -> Commands:
         self._not_running.pop(event.subtask, None)
         if self._not_running:
             return ()
         self.state = JobState.RUNNING
         # The first trigger comes one interval after the start: the start counts as the last trigger.
-        self._last_trigger_ms = event.at_ms
-        return self._after_progress(event.at_ms)
+        self._last_trigger_ms = now_ms
+        return self._after_progress(now_ms)
 
-    def _on_failed(self, event: AttemptFailed) -> Commands:
-        live = (JobState.DEPLOYING, JobState.RUNNING, JobState.FINISHING)
-        if event.attempt != self.attempt or self.state not in live:
-            return ()
+    def _on_subtask_failed(self, event: SubtaskFailed, now_ms: float) -> Commands:
+        reason = f"{event.subtask}: {event.reason}"
         if event.unreadable is not None:
-            self._unreadable.setdefault(event.unreadable, event.reason)
-        return self._stop(event.at_ms, event.reason, event.subtask)
+            self._unreadable.setdefault(event.unreadable, reason)
+        return self._stop(now_ms, reason, event.subtask)
+
+    def _on_failed(self, event: AttemptFailed, now_ms: float) -> Commands:
+        return self._stop(now_ms, event.reason, event.subtask)
 
     def _stop(self, now_ms: float, reason: str, failed: SubtaskId | None = None) -> Commands:
         self.state = JobState.STOPPING
@@ -192,15 +213,12 @@ class CoordinatorMachine:
         doomed = [pending for pending in self.pending.values() if not pending.completing]
         return tuple(command for pending in doomed for command in self._abort(pending, now_ms, reason))
 
-    def _on_stopped(self, event: AttemptStopped) -> Commands:
-        if event.attempt != self.attempt:
-            return ()
+    def _on_stopped(self, event: AttemptStopped, now_ms: float) -> Commands:
         self._stopped = True
-        if self.state is not JobState.STOPPING:
-            return ()
-        return self._restart_when_quiet(event.at_ms)
+        return self._restart_when_quiet(now_ms)
 
     def _restart_when_quiet(self, now_ms: float) -> Commands:
+        """Plan the next attempt once the old one is gone and no metadata is on its way to the disk (COO-1)."""
         if not self._stopped or any(pending.completing for pending in self.pending.values()):
             return ()
         problem = self._recovery().problem
@@ -212,33 +230,26 @@ class CoordinatorMachine:
             self.state = JobState.FAILED
             return (FailJob(f"{self._failure}; {self._restart.describe()}"),)
         self.state = JobState.BACKING_OFF
-        return (SetTimer("restart", now_ms + delay_ms),)
+        return (SetTimer(RestartDue(), now_ms + delay_ms),)
 
-    def _on_timer(self, event: TimerFired) -> Commands:
-        name, _, number = event.name.partition("-")
-        if name == "restart" and self.state is JobState.BACKING_OFF:
-            return self._deploy()
-        if name == "trigger" and self.state is JobState.RUNNING:
-            return self._after_progress(event.at_ms)
-        if name == "expire":
-            pending = self.pending.get(CheckpointId(int(number)))
-            if pending is not None and not pending.completing and self.state is JobState.RUNNING:
-                return self._fail_checkpoint(pending, event.at_ms, "expired before completing")
+    def _on_restart_due(self, event: RestartDue, now_ms: float) -> Commands:
+        return self._deploy()
+
+    def _on_early_consumed(self, event: InputConsumed, now_ms: float) -> Commands:
+        # A short input can end before the last subtask's report of running has come.
+        self._consuming.pop(event.subtask, None)
         return ()
 
-    def _on_consumed(self, event: InputConsumedReceived) -> Commands:
-        # Also while DEPLOYING: a short input can end before the last subtask's report of running has come.
-        if event.attempt == self.attempt:
-            self._consuming.pop(event.subtask, None)
-        return self._after_progress(event.at_ms)
+    def _on_consumed(self, event: InputConsumed, now_ms: float) -> Commands:
+        self._consuming.pop(event.subtask, None)
+        return self._after_progress(now_ms)
 
-    def _on_commit(self, event: CommitReceived) -> Commands:
-        if event.attempt != self.attempt or self._final is None or event.checkpoint < self._final:
+    def _on_commit(self, event: TransactionsCommitted, now_ms: float) -> Commands:
+        assert self._final is not None
+        if event.checkpoint < self._final:
             return ()
         self._committing.pop(event.subtask, None)
-        if self.state is JobState.FINISHING and not self._committing:
-            return self._finish()
-        return ()
+        return () if self._committing else self._finish()
 
     def _finish(self) -> Commands:
         self.state = JobState.FINISHED
@@ -247,9 +258,7 @@ class CoordinatorMachine:
     # --- checkpoints ----------------------------------------------------------------------------------------
 
     def _after_progress(self, now_ms: float) -> Commands:
-        """Trigger the next checkpoint, or set the timer for it, if the job's state asks for one."""
-        if self.state is not JobState.RUNNING:
-            return ()
+        """Trigger the next checkpoint or set the timer for it; the last one once all input is consumed (BAR-4)."""
         final = not self._consuming
         if self._admission is None:
             return self._finish() if final else ()
@@ -260,7 +269,7 @@ class CoordinatorMachine:
             case Admit():
                 return self._trigger(now_ms, final)
             case WaitUntil(at_ms=at_ms):
-                return (SetTimer("trigger", at_ms),)
+                return (SetTimer(TriggerDue(), at_ms),)
         return ()
 
     def _trigger(self, now_ms: float, final: bool) -> Commands:
@@ -271,20 +280,24 @@ class CoordinatorMachine:
         self.pending[checkpoint] = PendingCheckpoint(checkpoint, self.attempt, now_ms, self._subtasks, final)
         return (
             SendTrigger(self.attempt, checkpoint, int(now_ms)),
-            SetTimer(f"expire-{checkpoint}", now_ms + self.config.checkpoints.timeout_ms),
+            SetTimer(CheckpointExpired(checkpoint), now_ms + self.config.checkpoints.timeout_ms),
             *self._after_progress(now_ms),
         )
 
-    def _on_acknowledge(self, event: AcknowledgeReceived) -> Commands:
+    def _on_trigger_due(self, event: TriggerDue, now_ms: float) -> Commands:
+        return self._after_progress(now_ms)
+
+    def _on_acknowledge(self, event: AcknowledgeCheckpoint, now_ms: float) -> Commands:
         pending = self.pending.get(event.checkpoint)
         result = self._classify(event, pending)
         if result in (AcknowledgeResult.UNKNOWN, AcknowledgeResult.LATE):
             return self.discard_late(event.snapshot)
         if pending is None or result is AcknowledgeResult.DUPLICATE or not pending.fully_acknowledged:
             return ()
-        return self.complete_when_acknowledged(pending, event.at_ms)
+        return self.complete_when_acknowledged(pending, now_ms)
 
-    def _classify(self, event: AcknowledgeReceived, pending: PendingCheckpoint | None) -> AcknowledgeResult:
+    def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
+        """Tell which of the four kinds an acknowledgement is, of whichever attempt (COO-3)."""
         if any(completed.checkpoint == event.checkpoint for completed in self.completed):
             # A repeated acknowledgement of a checkpoint that completed: its files are in use.
             return AcknowledgeResult.DUPLICATE
@@ -302,11 +315,17 @@ class CoordinatorMachine:
         """Remove what a late or unknown acknowledgement wrote: nobody else owns it (COO-3)."""
         return (DiscardSnapshot(snapshot),) if snapshot.handles() else ()
 
-    def _on_decline(self, event: DeclineReceived) -> Commands:
+    def _on_decline(self, event: DeclineCheckpoint, now_ms: float) -> Commands:
         pending = self.pending.get(event.checkpoint)
-        if pending is None or event.attempt != pending.attempt or pending.completing:
+        if pending is None or pending.completing:
             return ()
-        return self._fail_checkpoint(pending, event.at_ms, f"{event.subtask} declined: {event.reason}")
+        return self._fail_checkpoint(pending, now_ms, f"{event.subtask} declined: {event.reason}")
+
+    def _on_expired(self, event: CheckpointExpired, now_ms: float) -> Commands:
+        pending = self.pending.get(event.checkpoint)
+        if pending is None or pending.completing:
+            return ()
+        return self._fail_checkpoint(pending, now_ms, "expired before completing")
 
     def _fail_checkpoint(self, pending: PendingCheckpoint, now_ms: float, reason: str) -> Commands:
         assert self.config.checkpoints is not None
@@ -327,29 +346,44 @@ class CoordinatorMachine:
             DiscardCheckpoint(pending.checkpoint),
         )
 
-    def _on_written(self, event: MetadataWritten) -> Commands:
-        pending = self.pending.pop(event.completed.checkpoint, None)
+    def _on_written(self, event: MetadataWritten, now_ms: float) -> Commands:
+        pending = self._whose_metadata(event, event.completed.checkpoint)
+        told = NotifyComplete(self.attempt, pending.checkpoint)
+        dropped = self._completed(event.completed, now_ms)
+        if pending.final:
+            self._final = pending.checkpoint
+            self.state = JobState.FINISHING
+            return (told, *dropped)
+        return (told, *dropped, *self._after_progress(now_ms))
+
+    def _on_written_while_stopping(self, event: MetadataWritten, now_ms: float) -> Commands:
+        # Nobody is told in an attempt that is over: the next one commits what it restores.
+        self._whose_metadata(event, event.completed.checkpoint)
+        return (*self._completed(event.completed, now_ms), *self._restart_when_quiet(now_ms))
+
+    def _on_metadata_failed(self, event: MetadataFailed, now_ms: float) -> Commands:
+        pending = self._whose_metadata(event, event.checkpoint)
+        pending.completing = False
+        return self._fail_checkpoint(pending, now_ms, f"metadata could not be written: {event.reason}")
+
+    def _on_metadata_failed_while_stopping(self, event: MetadataFailed, now_ms: float) -> Commands:
+        pending = self._whose_metadata(event, event.checkpoint)
+        return (*self._abort(pending, now_ms, event.reason), *self._restart_when_quiet(now_ms))
+
+    def _whose_metadata(self, event: CoordinatorEvent, checkpoint: CheckpointId) -> PendingCheckpoint:
+        """Return the pending checkpoint whose metadata had an outcome; illegal if there is none."""
+        pending = self.pending.get(checkpoint)
         if pending is None:
-            raise ProtocolError(
-                f"metadata of {event.completed.checkpoint} was written, but it is not pending"
-            )
-        assert self.config.checkpoints is not None
-        self._last_end_ms = event.at_ms
+            raise self.illegal(event, f"checkpoint {checkpoint} is not pending")
+        return pending
+
+    def _completed(self, completed: CompletedCheckpoint, now_ms: float) -> Commands:
+        """Keep a checkpoint that became durable, and drop what it makes superfluous."""
+        del self.pending[completed.checkpoint]
+        self._last_end_ms = now_ms
         self._failures_in_row = 0
-        self.completed.append(event.completed)
-        commands: list[CoordinatorCommand] = []
-        if self.state in (JobState.RUNNING, JobState.FINISHING):
-            commands.append(NotifyComplete(self.attempt, pending.checkpoint))
-        commands.extend(self._subsume(pending.checkpoint, event.at_ms))
-        if self.state is JobState.STOPPING:
-            commands.extend(self._restart_when_quiet(event.at_ms))
-        elif self.state is JobState.RUNNING:
-            if pending.final:
-                self._final = pending.checkpoint
-                self.state = JobState.FINISHING
-            else:
-                commands.extend(self._after_progress(event.at_ms))
-        return tuple(commands)
+        self.completed.append(completed)
+        return self._subsume(completed.checkpoint, now_ms)
 
     def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
         """Drop older pending checkpoints and the completed ones beyond retention (COO-4)."""
@@ -368,31 +402,68 @@ class CoordinatorMachine:
             commands.append(DiscardCheckpoint(self.completed.pop(0).checkpoint))
         return tuple(commands)
 
-    def _on_metadata_failed(self, event: MetadataFailed) -> Commands:
-        pending = self.pending.get(event.checkpoint)
-        if pending is None:
-            raise ProtocolError(f"metadata of {event.checkpoint} failed, but it is not pending")
-        pending.completing = False
-        if self.state is JobState.RUNNING:
-            return self._fail_checkpoint(
-                pending, event.at_ms, f"metadata could not be written: {event.reason}"
-            )
-        commands = self._abort(pending, event.at_ms, event.reason)
-        return (
-            *commands,
-            *(self._restart_when_quiet(event.at_ms) if self.state is JobState.STOPPING else ()),
-        )
+    RULES: ClassVar = (
+        is_of_another_attempt,
+        _classify,
+        _after_progress,
+        _restart_when_quiet,
+        _whose_metadata,
+    )
 
-    _TABLE: ClassVar[dict[type, Callable[[Any, Any], Commands]]] = {
-        JobStarted: _on_started,
-        RunningReceived: _on_running,
-        AttemptFailed: _on_failed,
-        AttemptStopped: _on_stopped,
-        TimerFired: _on_timer,
-        InputConsumedReceived: _on_consumed,
-        CommitReceived: _on_commit,
-        AcknowledgeReceived: _on_acknowledge,
-        DeclineReceived: _on_decline,
-        MetadataWritten: _on_written,
-        MetadataFailed: _on_metadata_failed,
+    TABLE: ClassVar = {
+        JobState.CREATED: {
+            JobStarted: leads(_on_started, JobState.DEPLOYING),
+        },
+        JobState.DEPLOYING: {
+            SubtaskRunning: leads(_on_running, JobState.RUNNING, JobState.FINISHED),
+            SubtaskFailed: leads(_on_subtask_failed, JobState.STOPPING),
+            AttemptFailed: leads(_on_failed, JobState.STOPPING),
+            InputConsumed: _on_early_consumed,
+            AcknowledgeCheckpoint: _on_acknowledge,
+            **_LATE_TIMERS,
+        },
+        JobState.RUNNING: {
+            SubtaskFailed: leads(_on_subtask_failed, JobState.STOPPING),
+            AttemptFailed: leads(_on_failed, JobState.STOPPING),
+            TriggerDue: _on_trigger_due,
+            AcknowledgeCheckpoint: _on_acknowledge,
+            DeclineCheckpoint: leads(_on_decline, JobState.STOPPING),
+            CheckpointExpired: leads(_on_expired, JobState.STOPPING),
+            MetadataWritten: leads(_on_written, JobState.FINISHING),
+            MetadataFailed: leads(_on_metadata_failed, JobState.STOPPING),
+            InputConsumed: leads(_on_consumed, JobState.FINISHED),
+            TransactionsCommitted: IGNORED,
+        },
+        JobState.FINISHING: {
+            SubtaskFailed: leads(_on_subtask_failed, JobState.STOPPING),
+            AttemptFailed: leads(_on_failed, JobState.STOPPING),
+            TransactionsCommitted: leads(_on_commit, JobState.FINISHED),
+            AcknowledgeCheckpoint: _on_acknowledge,
+            DeclineCheckpoint: IGNORED,
+            **_LATE_TIMERS,
+        },
+        JobState.STOPPING: {
+            AttemptStopped: leads(_on_stopped, JobState.BACKING_OFF, JobState.FAILED),
+            MetadataWritten: leads(_on_written_while_stopping, JobState.BACKING_OFF, JobState.FAILED),
+            MetadataFailed: leads(_on_metadata_failed_while_stopping, JobState.BACKING_OFF, JobState.FAILED),
+            AcknowledgeCheckpoint: _on_acknowledge,
+            **_LATE_MESSAGES,
+            **_LATE_TIMERS,
+        },
+        JobState.BACKING_OFF: {
+            RestartDue: leads(_on_restart_due, JobState.DEPLOYING),
+            AcknowledgeCheckpoint: _on_acknowledge,
+            **_LATE_MESSAGES,
+            **_LATE_TIMERS,
+        },
+        JobState.FINISHED: {
+            AcknowledgeCheckpoint: _on_acknowledge,
+            **_LATE_MESSAGES,
+            **_LATE_TIMERS,
+        },
+        JobState.FAILED: {
+            AcknowledgeCheckpoint: _on_acknowledge,
+            **_LATE_MESSAGES,
+            **_LATE_TIMERS,
+        },
     }

@@ -7,47 +7,41 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from barrier_tck.reference_impl.config import JobConfig
-from barrier_tck.reference_impl.errors import OperatingError, ProtocolError
+from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
-from barrier_tck.reference_impl.protocol.coordinator_events import (
-    AcknowledgeReceived,
-    AttemptFailed,
-    AttemptStopped,
-    CommitReceived,
+from barrier_tck.reference_impl.protocol.coordinator_commands import (
     CoordinatorCommand,
-    CoordinatorEvent,
-    DeclineReceived,
     DeployAttempt,
     DiscardCheckpoint,
     DiscardSnapshot,
     FailJob,
     FinishJob,
-    InputConsumedReceived,
-    JobStarted,
-    JobState,
-    MetadataFailed,
-    MetadataWritten,
     NotifyAborted,
     NotifyComplete,
-    RunningReceived,
     SendTrigger,
     SetTimer,
     StopAttempt,
-    TimerFired,
     WriteMetadata,
 )
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    AttemptFailed,
+    AttemptStopped,
+    CoordinatorEvent,
+    JobStarted,
+    MetadataFailed,
+    MetadataWritten,
+    TimerEvent,
+)
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
-    DeclineCheckpoint,
     FinishSubtask,
-    InputConsumed,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     StateRestored,
-    SubtaskFailed,
     SubtaskRunning,
     ToSubtask,
     TransactionsCommitted,
@@ -134,6 +128,7 @@ class CoordinatorDriver:
         sending = [edge.source for edge in graph.edges]
         terminal = [subtask for subtask in graph.subtasks if subtask.vertex not in sending]
         self.machine: CoordinatorMachine = components.coordinator_machine(config, graph.subtasks, terminal)
+        self._timers: dict[str, TimerEvent] = {}
         self.reason = ""
         """Why the job failed, once it has."""
 
@@ -158,61 +153,49 @@ class CoordinatorDriver:
         completed = tuple(storage.load(checkpoint) for checkpoint in storage.completed())
         last_checkpoint, last_attempt = storage.reserved()
         incomplete = storage.incomplete()
-        self.feed(JobStarted(self.ports.clock.now_ms(), completed, last_checkpoint, last_attempt, incomplete))
+        self.feed(JobStarted(completed, last_checkpoint, last_attempt, incomplete))
 
     def on_message(self, message: Any) -> None:
         """Take a message of a subtask."""
-        now_ms = self.ports.clock.now_ms()
+        observer = self.ports.observer
         match message:
-            case SubtaskRunning(attempt=attempt, subtask=subtask):
-                before = self.machine.state
-                self.feed(RunningReceived(now_ms, attempt, subtask))
-                if before is JobState.DEPLOYING and self.machine.state is not before:
-                    self.ports.observer.attempt_running(attempt)
-                    self.ports.probe.reach(ProtocolPoint.ATTEMPT_RUNNING, attempt=attempt)
-            case AcknowledgeCheckpoint():
-                self.ports.observer.acknowledged(message)
-                self.feed(
-                    AcknowledgeReceived(
-                        now_ms,
-                        message.attempt,
-                        message.checkpoint,
-                        message.subtask,
-                        message.snapshot,
-                        message.metrics,
-                    )
-                )
-            case DeclineCheckpoint(attempt=attempt, checkpoint=checkpoint, subtask=subtask, reason=reason):
-                self.feed(DeclineReceived(now_ms, attempt, checkpoint, subtask, reason))
-            case InputConsumed(attempt=attempt, subtask=subtask):
-                self.feed(InputConsumedReceived(now_ms, attempt, subtask))
-            case TransactionsCommitted(attempt=attempt, subtask=subtask, checkpoint=checkpoint):
-                self.ports.observer.committed(subtask, attempt, checkpoint)
-                self.feed(CommitReceived(now_ms, attempt, subtask, checkpoint))
             case StateRestored():
-                self.ports.observer.state_restored(message)
-            case SubtaskFailed(attempt=attempt, subtask=subtask, reason=reason, unreadable=unreadable):
-                self.feed(AttemptFailed(now_ms, attempt, f"{subtask}: {reason}", subtask, unreadable))
-            case _:
-                raise ProtocolError(f"the coordinator knows no message {message!r}")
+                # Told to people only: nothing depends on which copy served what.
+                observer.state_restored(message)
+                return
+            case AcknowledgeCheckpoint():
+                observer.acknowledged(message)
+            case TransactionsCommitted(attempt=attempt, subtask=subtask, checkpoint=checkpoint):
+                observer.committed(subtask, attempt, checkpoint)
+            case SubtaskRunning():
+                self._on_subtask_running(message)
+                return
+        self.feed(message)
+
+    def _on_subtask_running(self, message: SubtaskRunning) -> None:
+        deploying = self.machine.state is JobState.DEPLOYING
+        self.feed(message)
+        if deploying and self.machine.state is not JobState.DEPLOYING:
+            self.ports.observer.attempt_running(message.attempt)
+            self.ports.probe.reach(ProtocolPoint.ATTEMPT_RUNNING, attempt=message.attempt)
 
     def on_timer(self, name: str) -> None:
         """Take a timer that came due."""
-        self.feed(TimerFired(self.ports.clock.now_ms(), name))
+        self.feed(self._timers.pop(name))
 
     def on_attempt_failed(self, attempt: int, reason: str, subtask: SubtaskId | None = None) -> None:
         """Learn that an attempt cannot go on; one that is over already is ignored."""
-        self.feed(AttemptFailed(self.ports.clock.now_ms(), AttemptNumber(attempt), reason, subtask))
+        self.feed(AttemptFailed(AttemptNumber(attempt), reason, subtask))
 
     def on_attempt_stopped(self, attempt: int) -> None:
         """Learn that a stopped attempt is gone."""
-        self.feed(AttemptStopped(self.ports.clock.now_ms(), AttemptNumber(attempt)))
+        self.feed(AttemptStopped(AttemptNumber(attempt)))
 
     # --- commands -------------------------------------------------------------------------------------------
 
     def feed(self, event: CoordinatorEvent) -> None:
         """Give the machine an event and carry out its commands, in order."""
-        for command in self.machine.handle(event):
+        for command in self.machine.handle(event, self.ports.clock.now_ms()):
             self._HANDLERS[type(command)](self, command)
 
     def _deploy(self, command: DeployAttempt) -> None:
@@ -254,9 +237,8 @@ class CoordinatorDriver:
         )
 
     def _metadata_ended(self, completed: CompletedCheckpoint, error: BaseException | None) -> None:
-        now_ms = self.ports.clock.now_ms()
         if isinstance(error, OperatingError):
-            self.feed(MetadataFailed(now_ms, completed.checkpoint, str(error)))
+            self.feed(MetadataFailed(completed.checkpoint, str(error)))
         elif error is not None:
             raise error
         else:
@@ -264,7 +246,7 @@ class CoordinatorDriver:
             self.ports.probe.reach(
                 ProtocolPoint.CHECKPOINT_COMPLETED, completed.checkpoint, attempt=completed.attempt
             )
-            self.feed(MetadataWritten(now_ms, completed))
+            self.feed(MetadataWritten(completed))
 
     def _notify_complete(self, command: NotifyComplete) -> None:
         self._send(self._subtasks, NotifyCheckpointComplete(command.checkpoint))
@@ -287,7 +269,8 @@ class CoordinatorDriver:
             self.ports.observer.discard_failed(f"checkpoint {command.checkpoint}", str(error))
 
     def _set_timer(self, command: SetTimer) -> None:
-        self.ports.timers.set(command.name, command.at_ms)
+        self._timers[command.timer.name] = command.timer
+        self.ports.timers.set(command.timer.name, command.at_ms)
 
     def _finish(self, command: FinishJob) -> None:
         self._send(self._subtasks, FinishSubtask())

@@ -29,7 +29,7 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskI
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, FromSubtask
 from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from barrier_tck.reference_impl.runtime.components import Components

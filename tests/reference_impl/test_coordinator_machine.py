@@ -10,18 +10,26 @@ import pytest
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, OnUnreadable, RestartConfig
 from barrier_tck.reference_impl.errors import ProtocolError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
-from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
     CompletedCheckpoint,
+    DeclineCheckpoint,
+    InputConsumed,
     OperatorSnapshot,
     SnapshotMetrics,
     StateHandle,
+    SubtaskFailed,
+    SubtaskRunning,
     SubtaskSnapshot,
+    TransactionsCommitted,
 )
 
 SOURCE, COUNT = SubtaskId("source", 0), SubtaskId("count", 0)
+TRIGGER, RESTART = ev.TriggerDue(), ev.RestartDue()
 
 
 class Job:
@@ -37,35 +45,36 @@ class Job:
         self.machine = CoordinatorMachine(config, (SOURCE, COUNT), (COUNT,))
         self.now = 0.0
 
+    def tell(self, event: Any) -> Any:
+        return self.machine.handle(event, self.now)
+
     def start(self, completed: tuple[CompletedCheckpoint, ...] = (), last: int = 0, attempt: int = 0) -> Any:
-        return self.machine.handle(ev.JobStarted(self.now, completed, last, attempt))
+        return self.tell(ev.JobStarted(completed, last, attempt))
 
     def run(self) -> Any:
-        self.machine.handle(ev.RunningReceived(self.now, self.machine.attempt, SOURCE))
-        return self.machine.handle(ev.RunningReceived(self.now, self.machine.attempt, COUNT))
+        self.tell(SubtaskRunning(self.machine.attempt, SOURCE))
+        return self.tell(SubtaskRunning(self.machine.attempt, COUNT))
 
-    def tick(self, ms: float, timer: str = "trigger") -> Any:
+    def tick(self, ms: float, timer: ev.TimerEvent = TRIGGER) -> Any:
         self.now += ms
-        return self.machine.handle(ev.TimerFired(self.now, timer))
+        return self.tell(timer)
 
     def ack(self, checkpoint: int, subtask: SubtaskId, attempt: int | None = None) -> Any:
         number = AttemptNumber(attempt if attempt is not None else self.machine.attempt)
         handle = StateHandle(f"{checkpoint}/{subtask}/a{number}", 3, "crc32:0", KeyGroupRange(0, 1))
         part = SubtaskSnapshot(subtask, number, (OperatorSnapshot("op", handles=(handle,)),))
-        return self.machine.handle(
-            ev.AcknowledgeReceived(
-                self.now, number, CheckpointId(checkpoint), subtask, part, SnapshotMetrics()
-            )
+        return self.tell(
+            AcknowledgeCheckpoint(number, CheckpointId(checkpoint), subtask, part, SnapshotMetrics())
         )
 
     def fail(self, subtask: SubtaskId | None = None, attempt: int | None = None) -> Any:
         number = AttemptNumber(attempt if attempt is not None else self.machine.attempt)
-        return self.machine.handle(ev.AttemptFailed(self.now, number, "executor lost", subtask))
+        return self.tell(ev.AttemptFailed(number, "executor lost", subtask))
 
     def complete(self, checkpoint: int) -> Any:
         self.ack(checkpoint, SOURCE)
         (write,) = self.ack(checkpoint, COUNT)
-        return self.machine.handle(ev.MetadataWritten(self.now, write.completed))
+        return self.tell(ev.MetadataWritten(write.completed))
 
 
 def running(**settings: Any) -> Job:
@@ -84,18 +93,16 @@ def test_a_checkpoint_is_written_only_when_every_subtask_acknowledged_and_told_o
     assert kinds(job.tick(10)) == ["SendTrigger", "SetTimer"]
     assert job.ack(1, SOURCE) == ()
     (write,) = job.ack(1, COUNT)
-    assert isinstance(write, ev.WriteMetadata)
+    assert isinstance(write, do.WriteMetadata)
     assert [part.subtask for part in write.completed.snapshots] == [SOURCE, COUNT]
-    told = job.machine.handle(ev.MetadataWritten(job.now, write.completed))
-    assert ev.NotifyComplete(AttemptNumber(1), CheckpointId(1)) in told
+    told = job.tell(ev.MetadataWritten(write.completed))
+    assert do.NotifyComplete(AttemptNumber(1), CheckpointId(1)) in told
 
 
 def test_a_decline_aborts_discards_and_the_next_checkpoint_succeeds() -> None:
     job = running()
     job.tick(10)
-    declined = job.machine.handle(
-        ev.DeclineReceived(job.now, AttemptNumber(1), CheckpointId(1), COUNT, "disk")
-    )
+    declined = job.tell(DeclineCheckpoint(AttemptNumber(1), CheckpointId(1), COUNT, "disk"))
     assert kinds(declined) == ["NotifyAborted", "DiscardCheckpoint", "SetTimer"]
     job.tick(10)
     assert "NotifyComplete" in kinds(job.complete(2))
@@ -105,9 +112,9 @@ def test_an_expired_checkpoint_is_aborted_and_its_late_acknowledgement_discarded
     job = running()
     job.tick(10)
     job.ack(1, SOURCE)
-    assert "NotifyAborted" in kinds(job.tick(50, "expire-1"))
+    assert "NotifyAborted" in kinds(job.tick(50, ev.CheckpointExpired(CheckpointId(1))))
     (discard,) = job.ack(1, COUNT)
-    assert isinstance(discard, ev.DiscardSnapshot)
+    assert isinstance(discard, do.DiscardSnapshot)
 
 
 def test_a_repeated_acknowledgement_never_discards_files_in_use() -> None:
@@ -123,8 +130,8 @@ def test_an_acknowledgement_of_an_older_attempt_is_fenced_and_its_files_removed(
     job = running()
     job.tick(10)
     job.fail()
-    job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
-    job.tick(7, "restart")
+    job.tell(ev.AttemptStopped(AttemptNumber(1)))
+    job.tick(7, RESTART)
     job.run()
     job.tick(10)
     assert kinds(job.ack(2, SOURCE, attempt=1)) == ["DiscardSnapshot"]
@@ -138,19 +145,17 @@ def test_a_failure_aborts_every_pending_checkpoint_and_redeploys_from_the_latest
     job.tick(10)
     job.ack(2, SOURCE)
     assert kinds(job.fail(COUNT)) == ["NotifyAborted", "DiscardCheckpoint", "StopAttempt"]
-    (timer,) = job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
-    assert timer == ev.SetTimer("restart", job.now + 7)
-    (deploy,) = job.tick(7, "restart")
+    (timer,) = job.tell(ev.AttemptStopped(AttemptNumber(1)))
+    assert timer == do.SetTimer(RESTART, job.now + 7)
+    (deploy,) = job.tick(7, RESTART)
     assert deploy.attempt == 2 and deploy.restore.checkpoint == 1 and deploy.last_checkpoint == 2
 
 
 def unreadable(job: Job, checkpoint: int) -> Any:
     """Fail the attempt because a checkpoint can be restored from no copy, and let it stop."""
     attempt = job.machine.attempt
-    job.machine.handle(
-        ev.AttemptFailed(job.now, attempt, f"flipped bits in {checkpoint}", COUNT, CheckpointId(checkpoint))
-    )
-    return job.machine.handle(ev.AttemptStopped(job.now, attempt))
+    job.tell(SubtaskFailed(attempt, COUNT, f"flipped bits in {checkpoint}", CheckpointId(checkpoint)))
+    return job.tell(ev.AttemptStopped(attempt))
 
 
 def with_two_retained(on_unreadable: OnUnreadable) -> Job:
@@ -162,8 +167,8 @@ def with_two_retained(on_unreadable: OnUnreadable) -> Job:
         job.tick(10)
         job.complete(checkpoint)
     job.fail(COUNT)
-    job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
-    (deploy,) = job.tick(7, "restart")
+    job.tell(ev.AttemptStopped(AttemptNumber(1)))
+    (deploy,) = job.tick(7, RESTART)
     assert deploy.restore.checkpoint == 2
     return job
 
@@ -171,8 +176,8 @@ def with_two_retained(on_unreadable: OnUnreadable) -> Job:
 def test_an_unreadable_checkpoint_fails_the_job_names_what_was_tried_and_deletes_nothing() -> None:
     job = with_two_retained(OnUnreadable.FAIL)
     (failed,) = unreadable(job, 2)
-    assert isinstance(failed, ev.FailJob) and job.machine.state is ev.JobState.FAILED
-    assert "checkpoint 2: flipped bits in 2" in failed.reason
+    assert isinstance(failed, do.FailJob) and job.machine.state is JobState.FAILED
+    assert "checkpoint 2: count[0]: flipped bits in 2" in failed.reason
     assert "checkpoint 1 is retained" in failed.reason
 
 
@@ -181,21 +186,21 @@ def test_an_older_checkpoint_is_restored_if_configured_and_the_unreadable_goes_w
 ):
     job = with_two_retained(OnUnreadable.OLDER)
     assert kinds(unreadable(job, 2)) == ["SetTimer"]
-    (deploy,) = job.tick(7, "restart")
+    (deploy,) = job.tick(7, RESTART)
     assert deploy.restore.checkpoint == 1
     job.run()
     job.tick(10)
     commands = job.complete(3)
-    assert ev.DiscardCheckpoint(CheckpointId(2)) in commands
+    assert do.DiscardCheckpoint(CheckpointId(2)) in commands
     assert [c.checkpoint for c in job.machine.completed] == [1, 3]
 
 
 def test_a_job_whose_checkpoints_are_all_unreadable_does_not_start_from_the_beginning() -> None:
     job = with_two_retained(OnUnreadable.OLDER)
     unreadable(job, 2)
-    job.tick(7, "restart")
+    job.tick(7, RESTART)
     (failed,) = unreadable(job, 1)
-    assert isinstance(failed, ev.FailJob)
+    assert isinstance(failed, do.FailJob)
     assert "checkpoint 2" in failed.reason and "checkpoint 1" in failed.reason
 
 
@@ -205,35 +210,35 @@ def test_a_failure_while_metadata_is_written_waits_for_the_outcome_and_uses_it()
     job.ack(1, SOURCE)
     (write,) = job.ack(1, COUNT)
     assert kinds(job.fail()) == ["StopAttempt"]
-    assert job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1))) == ()
-    commands = job.machine.handle(ev.MetadataWritten(job.now, write.completed))
+    assert job.tell(ev.AttemptStopped(AttemptNumber(1))) == ()
+    commands = job.tell(ev.MetadataWritten(write.completed))
     assert kinds(commands) == ["SetTimer"], "nobody is told in an attempt that is over"
-    (deploy,) = job.tick(7, "restart")
+    (deploy,) = job.tick(7, RESTART)
     assert deploy.restore.checkpoint == 1
 
 
 def test_the_last_checkpoint_follows_the_end_of_input_and_the_job_ends_with_the_last_commit() -> None:
     job = running(interval_ms=1_000_000)
-    consumed = job.machine.handle(ev.InputConsumedReceived(job.now, AttemptNumber(1), COUNT))
+    consumed = job.tell(InputConsumed(AttemptNumber(1), COUNT))
     assert kinds(consumed) == ["SendTrigger", "SetTimer"]
     job.complete(1)
     assert job.machine.state is JobState.FINISHING
-    done = job.machine.handle(ev.CommitReceived(job.now, AttemptNumber(1), COUNT, CheckpointId(1)))
-    assert done == (ev.FinishJob(AttemptNumber(1)),)
+    done = job.tell(TransactionsCommitted(AttemptNumber(1), COUNT, CheckpointId(1)))
+    assert done == (do.FinishJob(AttemptNumber(1)),)
 
 
 def test_input_that_ends_before_every_subtask_reported_running_still_gets_its_last_checkpoint() -> None:
     job = Job()
     job.start()
-    job.machine.handle(ev.RunningReceived(job.now, AttemptNumber(1), COUNT))
-    assert job.machine.handle(ev.InputConsumedReceived(job.now, AttemptNumber(1), COUNT)) == ()
-    assert "SendTrigger" in kinds(job.machine.handle(ev.RunningReceived(job.now, AttemptNumber(1), SOURCE)))
+    job.tell(SubtaskRunning(AttemptNumber(1), COUNT))
+    assert job.tell(InputConsumed(AttemptNumber(1), COUNT)) == ()
+    assert "SendTrigger" in kinds(job.tell(SubtaskRunning(AttemptNumber(1), SOURCE)))
 
 
 def test_a_checkpoint_in_flight_at_the_end_of_input_is_not_taken_for_the_last() -> None:
     job = running()
     job.tick(10)
-    assert job.machine.handle(ev.InputConsumedReceived(job.now, AttemptNumber(1), COUNT)) == ()
+    assert job.tell(InputConsumed(AttemptNumber(1), COUNT)) == ()
     assert "SendTrigger" in kinds(job.complete(1))
     assert job.machine.state is JobState.RUNNING
 
@@ -243,7 +248,7 @@ def test_retention_discards_the_oldest_and_ids_go_on_after_a_coordinator_restart
     job.tick(10)
     job.complete(1)
     job.tick(10)
-    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
+    assert do.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
     again = Job()
     (deploy,) = again.start(tuple(job.machine.completed), last=9, attempt=4)
     assert deploy.attempt == 5 and deploy.restore.checkpoint == 2
@@ -254,33 +259,31 @@ def test_retention_discards_the_oldest_and_ids_go_on_after_a_coordinator_restart
 def test_without_restarts_the_job_fails_and_says_why() -> None:
     job = running(restarts=0)
     job.fail()
-    (failed,) = job.machine.handle(ev.AttemptStopped(job.now, AttemptNumber(1)))
-    assert isinstance(failed, ev.FailJob)
+    (failed,) = job.tell(ev.AttemptStopped(AttemptNumber(1)))
+    assert isinstance(failed, do.FailJob)
     assert "executor lost" in failed.reason and "restart strategy is none" in failed.reason
 
 
 def test_too_many_failed_checkpoints_in_a_row_fail_the_attempt() -> None:
     job = running(tolerated_failures=1)
     job.tick(10)
-    assert "StopAttempt" not in kinds(job.tick(50, "expire-1"))
+    assert "StopAttempt" not in kinds(job.tick(50, ev.CheckpointExpired(CheckpointId(1))))
     job.tick(10)
-    assert "StopAttempt" in kinds(job.tick(50, "expire-2"))
+    assert "StopAttempt" in kinds(job.tick(50, ev.CheckpointExpired(CheckpointId(2))))
 
 
 def test_checkpointing_is_off_unless_configured() -> None:
     machine = CoordinatorMachine(JobConfig(), (SOURCE, COUNT), (COUNT,))
-    machine.handle(ev.JobStarted(0, (), 0, 0))
-    machine.handle(ev.RunningReceived(0, AttemptNumber(1), SOURCE))
-    assert machine.handle(ev.RunningReceived(0, AttemptNumber(1), COUNT)) == ()
-    assert machine.handle(ev.TimerFired(10_000, "trigger")) == ()
+    machine.handle(ev.JobStarted((), 0, 0), 0)
+    machine.handle(SubtaskRunning(AttemptNumber(1), SOURCE), 0)
+    assert machine.handle(SubtaskRunning(AttemptNumber(1), COUNT), 0) == ()
+    assert machine.handle(TRIGGER, 10_000) == ()
 
 
 def test_metadata_of_a_checkpoint_that_is_not_pending_is_illegal() -> None:
     job = running()
     with pytest.raises(ProtocolError, match="not pending"):
-        job.machine.handle(
-            ev.MetadataWritten(0, CompletedCheckpoint(CheckpointId(9), AttemptNumber(1), 0, 0, ()))
-        )
+        job.tell(ev.MetadataWritten(CompletedCheckpoint(CheckpointId(9), AttemptNumber(1), 0, 0, ())))
 
 
 def test_a_configuration_that_cannot_work_cannot_be_constructed() -> None:
@@ -303,7 +306,7 @@ def test_a_newer_checkpoint_that_completes_first_subsumes_the_older_one_in_fligh
     job.tick(10)
     job.tick(10)
     commands = job.complete(2)
-    [aborted] = [command for command in commands if isinstance(command, ev.NotifyAborted)]
+    [aborted] = [command for command in commands if isinstance(command, do.NotifyAborted)]
     assert (aborted.checkpoint, aborted.reason) == (1, "subsumed by checkpoint 2")
     assert kinds(job.ack(1, SOURCE)) == ["DiscardSnapshot"], "what comes late of it is removed"
     assert [completed.checkpoint for completed in job.machine.completed] == [2]
@@ -317,9 +320,9 @@ def test_metadata_that_becomes_durable_out_of_order_leaves_the_newest_to_be_rest
     for checkpoint in (1, 2):
         job.ack(checkpoint, SOURCE)
         writes.extend(job.ack(checkpoint, COUNT))
-    job.machine.handle(ev.MetadataWritten(job.now, writes[1].completed))
-    commands = job.machine.handle(ev.MetadataWritten(job.now, writes[0].completed))
-    assert ev.DiscardCheckpoint(CheckpointId(1)) in commands, "one is retained, and it is the newest"
+    job.tell(ev.MetadataWritten(writes[1].completed))
+    commands = job.tell(ev.MetadataWritten(writes[0].completed))
+    assert do.DiscardCheckpoint(CheckpointId(1)) in commands, "one is retained, and it is the newest"
     assert [completed.checkpoint for completed in job.machine.completed] == [2]
 
 
@@ -331,10 +334,10 @@ def test_recovery_with_several_in_flight_starts_from_the_latest_completed() -> N
         job.tick(10)
     job.ack(2, SOURCE)
     job.ack(3, SOURCE)
-    aborted = [c.checkpoint for c in job.fail() if isinstance(c, ev.NotifyAborted)]
+    aborted = [c.checkpoint for c in job.fail() if isinstance(c, do.NotifyAborted)]
     assert aborted == [2, 3]
-    job.machine.handle(ev.AttemptStopped(job.now, job.machine.attempt))
-    [deploy] = job.tick(7, "restart")
+    job.tell(ev.AttemptStopped(job.machine.attempt))
+    [deploy] = job.tick(7, RESTART)
     assert deploy.restore is not None and deploy.restore.checkpoint == 1
 
 
@@ -343,15 +346,15 @@ def test_what_a_failed_attempt_had_aborted_is_discarded_once_more_after_it() -> 
     job = running(max_concurrent=2)
     job.tick(10)
     job.tick(10)
-    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
+    assert do.DiscardCheckpoint(CheckpointId(1)) in job.complete(2)
     job.fail()
-    job.machine.handle(ev.AttemptStopped(job.now, job.machine.attempt))
-    job.tick(7, "restart")
+    job.tell(ev.AttemptStopped(job.machine.attempt))
+    job.tick(7, RESTART)
     job.run()
     job.tick(10)
     number = max(job.machine.pending)
-    assert ev.DiscardCheckpoint(CheckpointId(1)) in job.complete(number)
+    assert do.DiscardCheckpoint(CheckpointId(1)) in job.complete(number)
     job.tick(10)
-    assert ev.DiscardCheckpoint(CheckpointId(1)) not in job.complete(max(job.machine.pending)), (
+    assert do.DiscardCheckpoint(CheckpointId(1)) not in job.complete(max(job.machine.pending)), (
         "once is enough"
     )

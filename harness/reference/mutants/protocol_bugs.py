@@ -10,18 +10,20 @@ from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
-from barrier_tck.reference_impl.protocol.coordinator_events import (
-    AcknowledgeReceived,
-    CoordinatorEvent,
+from barrier_tck.reference_impl.protocol.coordinator_commands import (
     DeployAttempt,
     DiscardCheckpoint,
     DiscardSnapshot,
+    NotifyComplete,
+)
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    CoordinatorEvent,
     JobStarted,
     MetadataWritten,
-    NotifyComplete,
 )
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
     ChannelControl,
     CompletedCheckpoint,
     SubtaskSnapshot,
@@ -202,9 +204,9 @@ class RestoresTheUncommitted(CoordinatorMachine):
         self._aborted = [aborted for aborted in self._aborted if aborted != kept]
         return tuple(command for command in commands if command != _discards(kept))
 
-    def handle(self, event: Any) -> Commands:
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Deploy from it."""
-        commands = super().handle(event)
+        commands = super().handle(event, now_ms)
         uncommitted = self._uncommitted
         if uncommitted is None:
             return commands
@@ -227,15 +229,15 @@ class AcceptsLateAcknowledgements(CoordinatorMachine):
         self._given_up.update(self.pending)
         return super().abort_on_failure(now_ms, reason, failed)
 
-    def handle(self, event: CoordinatorEvent) -> Commands:
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Take up a checkpoint again for which nobody but the sender of this acknowledgement is missing."""
-        if isinstance(event, AcknowledgeReceived) and event.checkpoint in self._given_up:
+        if isinstance(event, AcknowledgeCheckpoint) and event.checkpoint in self._given_up:
             pending = self._given_up[event.checkpoint]
             pending.acknowledge(event.subtask, event.snapshot)
             if pending.fully_acknowledged and not pending.completing:
                 self.pending[event.checkpoint] = pending
-                return self.complete_when_acknowledged(pending, event.at_ms)
-        return super().handle(event)
+                return self.complete_when_acknowledged(pending, now_ms)
+        return super().handle(event, now_ms)
 
 
 class WaitsForTheSilent(FailureDetector):
@@ -249,9 +251,9 @@ class WaitsForTheSilent(FailureDetector):
 class DeletesOneTooMany(CoordinatorMachine):
     """RT-01: retention counts the newest checkpoint twice, and deletes files of one that is still retained."""
 
-    def handle(self, event: CoordinatorEvent) -> Commands:
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Delete the files of the oldest retained checkpoint too; its metadata stays."""
-        commands = super().handle(event)
+        commands = super().handle(event, now_ms)
         if not isinstance(event, MetadataWritten) or len(self.completed) < 2:
             return commands
         return (*commands, *(DiscardSnapshot(part) for part in self.completed[0].snapshots))
@@ -260,12 +262,12 @@ class DeletesOneTooMany(CoordinatorMachine):
 class GivesIdsOutAgain(CoordinatorMachine):
     """ID-01: after a restart ids go on from the checkpoint that is restored, whatever was triggered after it."""
 
-    def handle(self, event: CoordinatorEvent) -> Commands:
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Forget which ids were reserved."""
         if isinstance(event, JobStarted):
             newest = max((completed.checkpoint for completed in event.completed), default=0)
             event = replace(event, last_checkpoint=int(newest))
-        return super().handle(event)
+        return super().handle(event, now_ms)
 
 
 def _discards(checkpoint: CheckpointId | None) -> DiscardCheckpoint | None:

@@ -33,7 +33,7 @@ from barrier_tck.harness.workloads.workload import read_splits
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.rows import RowPlane
-from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend

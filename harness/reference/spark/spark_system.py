@@ -51,7 +51,7 @@ from barrier_tck.harness.workloads.workload import Workload, read_splits, write_
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.protocol.coordinator_events import JobState
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,

@@ -1,0 +1,100 @@
+"""What the coordinator machine asks of its shell, frozen."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.protocol.coordinator_events import TimerEvent
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+
+
+class DeployAttempt(msgspec.Struct, frozen=True):
+    """Deploy the whole dataflow, each subtask with its part of ``restore`` (REC-1)."""
+
+    attempt: AttemptNumber
+    restore: CompletedCheckpoint | None
+    last_checkpoint: int
+    """To be made durable with the attempt number, before the deployment (COO-4)."""
+
+
+class StopAttempt(msgspec.Struct, frozen=True):
+    """End every process of the attempt; answer AttemptStopped."""
+
+    attempt: AttemptNumber
+    reason: str
+
+
+class SendTrigger(msgspec.Struct, frozen=True):
+    """Make the id durable (COO-4), then tell the sources to inject the barrier (BAR-1)."""
+
+    attempt: AttemptNumber
+    checkpoint: CheckpointId
+    timestamp_ms: int
+
+
+class WriteMetadata(msgspec.Struct, frozen=True):
+    """Publish the metadata atomically; answer MetadataWritten or MetadataFailed."""
+
+    completed: CompletedCheckpoint
+
+
+class NotifyComplete(msgspec.Struct, frozen=True):
+    """Tell every subtask that the checkpoint is complete."""
+
+    attempt: AttemptNumber
+    checkpoint: CheckpointId
+
+
+class NotifyAborted(msgspec.Struct, frozen=True):
+    """Tell every subtask that the checkpoint was aborted."""
+
+    attempt: AttemptNumber
+    checkpoint: CheckpointId
+    reason: str
+
+
+class DiscardSnapshot(msgspec.Struct, frozen=True):
+    """Delete the files of one subtask's part."""
+
+    snapshot: SubtaskSnapshot
+
+
+class DiscardCheckpoint(msgspec.Struct, frozen=True):
+    """Delete everything of a checkpoint: metadata first, so that it never looks complete when it is not."""
+
+    checkpoint: CheckpointId
+
+
+class SetTimer(msgspec.Struct, frozen=True):
+    """Answer with this event at this time; a timer of the same name is replaced."""
+
+    timer: TimerEvent
+    at_ms: float
+
+
+class FinishJob(msgspec.Struct, frozen=True):
+    """All output is committed: let every subtask leave."""
+
+    attempt: AttemptNumber
+
+
+class FailJob(msgspec.Struct, frozen=True):
+    """Give the job up."""
+
+    reason: str
+
+
+CoordinatorCommand = (
+    DeployAttempt
+    | StopAttempt
+    | SendTrigger
+    | WriteMetadata
+    | NotifyComplete
+    | NotifyAborted
+    | DiscardSnapshot
+    | DiscardCheckpoint
+    | SetTimer
+    | FinishJob
+    | FailJob
+)

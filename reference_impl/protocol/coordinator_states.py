@@ -1,0 +1,26 @@
+"""The states of a job."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Where a job stands."""
+
+    CREATED = "created"
+    """The coordinator's process has not yet loaded what durable storage holds."""
+    DEPLOYING = "deploying"
+    """An attempt begins; not every subtask runs yet."""
+    RUNNING = "running"
+    """Every subtask runs. Checkpoints are triggered in this state only."""
+    FINISHING = "finishing"
+    """All input is consumed and the last checkpoint is complete; commits are missing."""
+    STOPPING = "stopping"
+    """The attempt failed; its processes, or metadata on its way to the disk, are waited for."""
+    BACKING_OFF = "backing off"
+    """Nothing is left of the attempt; the next one begins after a delay."""
+    FINISHED = "finished"
+    """All output is committed."""
+    FAILED = "failed"
+    """The job was given up."""

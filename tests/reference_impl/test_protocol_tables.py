@@ -1,0 +1,309 @@
+"""The tables of the protocol's machines: what they leave out is illegal, what they say happens, and nothing else does.
+
+Grain: tables, without any I/O. Random events drive the machines; whatever they do is compared with their tables.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any, ClassVar
+
+import msgspec
+import pytest
+
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol import coordinator_commands as do
+from barrier_tck.reference_impl.protocol import coordinator_events as ev
+from barrier_tck.reference_impl.protocol.coordinator import FENCED, CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    DeclineCheckpoint,
+    InputConsumed,
+    SnapshotMetrics,
+    SubtaskFailed,
+    SubtaskRunning,
+    SubtaskSnapshot,
+    TransactionsCommitted,
+)
+from barrier_tck.reference_impl.protocol.table import IGNORED, STORY_MAX, Leads, TableMachine, leads
+
+SUBTASKS = (SubtaskId("source", 0), SubtaskId("count", 0))
+Transition = tuple[StrEnum, type, StrEnum]
+"""State, type of the event, next state."""
+
+
+# --- the helper ---------------------------------------------------------------------------------------------
+
+
+class Lamp(StrEnum):
+    OFF = "off"
+    ON = "on"
+    BROKEN = "broken"
+
+
+class Press:
+    """Turns the lamp on or off."""
+
+
+class Stroke:
+    """Does nothing to a lamp."""
+
+
+class Switch(TableMachine[Lamp, str]):
+    def __init__(self) -> None:
+        super().__init__("the switch", Lamp.OFF)
+
+    def handle(self, event: object, volts: int = 230) -> tuple[str, ...]:
+        return self._take(event, volts)
+
+    def _on_press(self, event: Press, volts: int) -> tuple[str, ...]:
+        self.state = Lamp.BROKEN if volts > 240 else Lamp.ON
+        return (f"light at {volts} V",)
+
+    def _off(self, event: Press, volts: int) -> tuple[str, ...]:
+        self.state = Lamp.OFF
+        return ()
+
+    TABLE: ClassVar = {
+        Lamp.OFF: {Press: leads(_on_press, Lamp.ON), Stroke: IGNORED},
+        Lamp.ON: {Press: leads(_off, Lamp.OFF)},
+    }
+
+
+class DimSwitch(Switch):
+    def _on_press(self, event: Press, volts: int) -> tuple[str, ...]:
+        return super()._on_press(event, volts // 2)
+
+
+def test_an_event_is_handled_as_the_table_says_with_what_came_beside_it() -> None:
+    switch = Switch()
+    assert switch.handle(Stroke()) == () and str(switch.state) == "off"
+    assert switch.handle(Press(), 12) == ("light at 12 V",) and str(switch.state) == "on"
+    assert len(switch.story()) == 2 and switch.story()[1].endswith("-> ('light at 12 V',)")
+
+
+def test_an_absent_entry_is_illegal_tells_the_story_and_changes_nothing() -> None:
+    switch = Switch()
+    switch.handle(Press())
+    with pytest.raises(
+        ProtocolError, match=r"(?s)the switch: .*Stroke.* illegal in state on .*light at 230 V"
+    ):
+        switch.handle(Stroke())
+    assert switch.state is Lamp.ON and len(switch.story()) == 1
+
+
+def test_a_handler_that_leads_where_its_entry_does_not_say_is_caught() -> None:
+    with pytest.raises(ProtocolError, match="from off to broken, against the table"):
+        Switch().handle(Press(), 400)
+
+
+def test_a_handler_that_a_subclass_overrides_is_asked() -> None:
+    assert DimSwitch().handle(Press()) == ("light at 115 V",)
+
+
+def test_the_story_is_bounded() -> None:
+    switch = Switch()
+    for _ in range(2 * STORY_MAX):
+        switch.handle(Stroke())
+    assert len(switch.story()) == STORY_MAX
+
+
+# --- the machines -------------------------------------------------------------------------------------------
+
+
+class Walk:
+    """Drives one machine: events that are due come in any order, and what the machine asks for is answered sometime."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.machine, self.due = self.begin()
+        self.now = 0.0
+
+    def begin(self) -> tuple[Any, list[Any]]:
+        raise NotImplementedError
+
+    def tell(self, event: Any) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def answers(self, command: Any) -> list[Any]:
+        raise NotImplementedError
+
+    def step(self) -> Any:
+        """Let one event come that is due, and return it."""
+        event = self.due.pop(self.chance.randrange(len(self.due)))
+        for command in self.tell(event):
+            self.due += self.answers(command)
+        return event
+
+
+class JobWalk(Walk):
+    """The life of a job of two subtasks."""
+
+    def begin(self) -> tuple[Any, list[Any]]:
+        checkpoints = CheckpointConfig(interval_ms=10, timeout_ms=50, tolerated_failures=1, max_concurrent=2)
+        without = self.chance.random() < 0.2
+        config = JobConfig(None if without else checkpoints, RestartConfig(attempts_max=2, delay_ms=7))
+        return CoordinatorMachine(config, SUBTASKS, SUBTASKS[1:]), [ev.JobStarted((), 0, 0)]
+
+    def tell(self, event: Any) -> tuple[Any, ...]:
+        self.now += 10 * self.chance.random()
+        commands: tuple[Any, ...] = self.machine.handle(event, self.now)
+        return commands
+
+    def answers(self, command: Any) -> list[Any]:
+        chance = self.chance.random
+        match command:
+            case do.DeployAttempt(attempt=attempt):
+                said: list[Any] = [SubtaskRunning(attempt, subtask) for subtask in SUBTASKS]
+                said += [InputConsumed(attempt, SUBTASKS[1])] if chance() < 0.7 else []
+                said += [SubtaskFailed(attempt, SUBTASKS[0], "disk")] if chance() < 0.3 else []
+                said += [ev.AttemptFailed(attempt, "lost")] if chance() < 0.3 else []
+                return said
+            case do.SendTrigger(attempt=attempt, checkpoint=checkpoint):
+                if chance() < 0.2:
+                    return [DeclineCheckpoint(attempt, checkpoint, SUBTASKS[0], "disk")]
+                return [acknowledged(attempt, checkpoint, subtask) for subtask in SUBTASKS]
+            case do.WriteMetadata(completed=completed):
+                failed = chance() < 0.3
+                return [
+                    ev.MetadataFailed(completed.checkpoint, "disk")
+                    if failed
+                    else ev.MetadataWritten(completed)
+                ]
+            case do.NotifyComplete(attempt=attempt, checkpoint=checkpoint):
+                return [TransactionsCommitted(attempt, SUBTASKS[1], checkpoint)]
+            case do.StopAttempt(attempt=attempt):
+                return [ev.AttemptStopped(attempt)]
+            case do.SetTimer(timer=timer):
+                return [timer]
+        return []
+
+
+def acknowledged(
+    attempt: AttemptNumber, checkpoint: CheckpointId, subtask: SubtaskId
+) -> AcknowledgeCheckpoint:
+    part = SubtaskSnapshot(subtask, attempt, ())
+    return AcknowledgeCheckpoint(attempt, checkpoint, subtask, part, SnapshotMetrics())
+
+
+WALKS: dict[type[TableMachine[Any, Any]], type[Walk]] = {CoordinatorMachine: JobWalk}
+
+
+@dataclass
+class Walked:
+    """What many walks of one machine came across."""
+
+    seen: set[Transition] = field(default_factory=set)
+    machines: dict[StrEnum, Any] = field(default_factory=dict)
+    """A machine in each state."""
+    events: dict[type, Any] = field(default_factory=dict)
+    """An event of each type."""
+
+
+_walked: dict[type[Walk], Walked] = {}
+
+
+def walked(walk: type[Walk]) -> Walked:
+    """Walk often enough, once."""
+    if walk not in _walked:
+        found = _walked[walk] = Walked()
+        for seed in range(1500):
+            going = walk(random.Random(seed))
+            for _ in range(60):
+                before = going.machine.state
+                if before not in found.machines:
+                    found.machines[before] = copy.deepcopy(going.machine)
+                if not going.due:
+                    break
+                event = going.step()
+                found.events[type(event)] = event
+                found.seen.add((before, type(event), going.machine.state))
+    return _walked[walk]
+
+
+@pytest.mark.parametrize("machine", WALKS, ids=lambda machine: machine.__name__)
+def test_whatever_a_table_handles_happens_and_leads_wherever_the_table_says(
+    machine: type[TableMachine[Any, Any]],
+) -> None:
+    seen, machines = walked(WALKS[machine]).seen, walked(WALKS[machine]).machines
+    assert sorted(machines) == sorted(machine.TABLE), "every state is reached"
+    for state, row in machine.TABLE.items():
+        for event, entry in row.items():
+            if entry is not IGNORED:
+                assert any(key[:2] == (state, event) for key in seen), (
+                    f"{state}: no {event.__name__} ever came"
+                )
+            for goal in entry.states if isinstance(entry, Leads) else ():
+                assert (state, event, goal) in seen, f"{state}: {event.__name__} never led to {goal}"
+
+
+@pytest.mark.parametrize(
+    ("machine", "state"),
+    [(machine, state) for machine in WALKS for state in machine.TABLE],
+    ids=lambda value: value.value if isinstance(value, StrEnum) else value.__name__,
+)
+def test_an_event_without_an_entry_is_illegal_and_leaves_the_machine_unchanged(
+    machine: type[TableMachine[Any, Any]], state: StrEnum
+) -> None:
+    stands, events = walked(WALKS[machine]).machines[state], walked(WALKS[machine]).events
+    every = {event for row in machine.TABLE.values() for event in row}
+    absent = [event for event in events.values() if type(event) not in machine.TABLE[state]]
+    assert len(absent) == len(every) - len(machine.TABLE[state])
+    before = plain(stands)
+    for event in absent:
+        if isinstance(event, FENCED):
+            event = msgspec.structs.replace(event, attempt=stands.attempt)
+        with pytest.raises(ProtocolError, match=f"illegal in state {state.value} .*no entry"):
+            walk_door(stands, event)
+        assert plain(stands) == before
+
+
+def walk_door(machine: Any, event: Any) -> None:
+    machine.handle(event, *([0.0] if isinstance(machine, CoordinatorMachine) else []))
+
+
+def plain(value: Any) -> Any:
+    """Return a value that equals another one's if all that they hold is equal."""
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | deque):
+        return [plain(one) for one in value]
+    if hasattr(value, "__dict__") and not isinstance(value, Enum):
+        return type(value).__name__, plain(vars(value))
+    return value
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.STOPPING])
+def test_an_outcome_of_metadata_that_nobody_wrote_is_illegal_and_leaves_the_job_unchanged(
+    state: JobState,
+) -> None:
+    machine = walked(JobWalk).machines[state]
+    nothing = CompletedCheckpoint(CheckpointId(99), AttemptNumber(1), 0, 0, ())
+    before = plain(machine)
+    for event in (ev.MetadataWritten(nothing), ev.MetadataFailed(nothing.checkpoint, "disk")):
+        with pytest.raises(ProtocolError, match="checkpoint 99 is not pending"):
+            machine.handle(event, 0.0)
+        assert plain(machine) == before
+
+
+def test_what_another_attempt_sends_is_ignored_in_every_state() -> None:
+    for machine in walked(JobWalk).machines.values():
+        before = plain(machine)
+        for event in walked(JobWalk).events.values():
+            if isinstance(event, FENCED):
+                stale = msgspec.structs.replace(event, attempt=machine.attempt + 1)
+                assert machine.handle(stale, 0.0) == ()
+        assert plain(machine) == before
+
+
+def test_rules_beside_a_table_are_said() -> None:
+    for machine in WALKS:
+        assert machine.RULES and all(rule.__doc__ for rule in machine.RULES)
