@@ -1,4 +1,4 @@
-"""What a user writes: a pipeline, step by step, which becomes a ``JobGraph``.
+"""What a user writes: pipelines, step by step, which become a ``JobGraph``.
 
 >>> job = (
 ...     StreamJob("flights")
@@ -10,14 +10,15 @@
 ...     .build()
 ... )  # doctest: +SKIP
 
-Every step returns a new value, so a pipeline may be continued in two ways from a common beginning. Steps of
-equal parallelism are chained into one vertex; a key, another parallelism or a name of its own begins a new
-one.
+Every step returns a new value, so a stream may go on in several ways from a common beginning, and streams come
+together again: ``union`` mixes records of the same columns, ``connect`` keeps its inputs apart, ``join`` pairs rows.
+``StreamJob.build`` takes every stream that ended in a sink. Steps of equal parallelism are chained into one vertex;
+a key, a partitioning, another parallelism, a name of its own, or a second way on begins a new one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,15 +26,27 @@ from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.encoding import AGGREGATES_MAX
-from barrier_tck.reference_impl.operators.functions import Aggregate, Emission, merging_aggregates
-from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
-from barrier_tck.reference_impl.operators.keyed_process import KeyedFunction, KeyedProcess
-from barrier_tck.reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
+from barrier_tck.reference_impl.operators.functions import (
+    Aggregate,
+    Emission,
+    PerSubtask,
+    merging_aggregates,
+)
+from barrier_tck.reference_impl.operators.graph import JobGraph, OperatorSpec, Partitioning
+from barrier_tck.reference_impl.operators.join import Join
+from barrier_tck.reference_impl.operators.keyed_process import (
+    KeyedCoFunction,
+    KeyedCoProcess,
+    KeyedFunction,
+    KeyedProcess,
+)
+from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
+from barrier_tck.reference_impl.operators.steps import Chaining, Feed, Step, graph_of
 
 
 @dataclass(frozen=True, slots=True)
 class StreamJob:
-    """The beginning of a pipeline."""
+    """The beginning of every pipeline of a job."""
 
     name: str
     max_parallelism: int = 128
@@ -48,47 +61,88 @@ class StreamJob:
 
     def source(self, source: Source, parallelism: int = 1, name: str = "source") -> Stream:
         """Begin with a source."""
-        return Stream(self, (Vertex(name, parallelism, source),), ())
+        return Stream(self, (Feed(Step(parallelism, source=source, name=name)),))
+
+    def build(self, *ended: Stream) -> JobGraph:
+        """Return the graph of all streams that ended in a sink, side by side where they have nothing in common.
+
+        Raises UsageError if one has no sink or is another job's, or if ``JobGraph`` refuses the whole.
+        """
+        if not ended:
+            raise UsageError(f"job {self.name!r} has no sink; give build every stream that ended in one")
+        for stream in ended:
+            if not stream.has_sink:
+                raise UsageError(f"job {self.name!r} has no sink; end it with .sink(...)")
+            _require_same_job(self, stream.job)
+        ends = [feed.step for stream in ended for feed in stream.ends]
+        return graph_of(self.name, self.max_parallelism, ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A pipeline so far; its last vertex can still be extended."""
+    """A pipeline so far, or several in a union."""
 
     job: StreamJob
-    vertices: tuple[Vertex, ...]
-    edges: tuple[Edge, ...]
+    ends: tuple[Feed, ...]
+    """The last step of each, and how its records go on."""
     has_sink: bool = False
 
     def map(
         self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
     ) -> Stream:
-        """Replace every record: ``function`` takes and returns a row (or is ``Vectorized``)."""
-        return _then(self, Map(uid or _free_uid(self, "map"), function), name, parallelism)
+        """Replace every record: ``function`` takes and returns a row (or is ``Vectorized`` or ``PerSubtask``)."""
+        return self._then("map", lambda own: Map(own, function), name, parallelism, uid)
 
     def filter(
         self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
     ) -> Stream:
         """Keep the records for which ``function`` holds."""
-        return _then(self, Filter(uid or _free_uid(self, "filter"), function), name, parallelism)
+        return self._then("filter", lambda own: Filter(own, function), name, parallelism, uid)
 
     def flat_map(
         self, function: Any, name: str | None = None, parallelism: int | None = None, uid: str | None = None
     ) -> Stream:
         """Replace every record by the rows that ``function`` returns."""
-        return _then(self, FlatMap(uid or _free_uid(self, "flat_map"), function), name, parallelism)
+        return self._then("flat_map", lambda own: FlatMap(own, function), name, parallelism, uid)
 
     def then(self, operator: OperatorSpec) -> Stream:
         """Chain any operator to the last vertex. A keyed one sees the keys of the partitioning that it has."""
-        return _chained(self, operator)
+        return self._followed(_given(operator), operator.uid, None, self._width, Chaining.ALWAYS)
+
+    def union(self, *others: Stream) -> Stream:
+        """Take the records of other streams in, in no order among them. All have the same columns."""
+        for other in others:
+            _require_stream("union", other)
+            _require_open(other)
+            _require_same_job(self.job, other.job)
+        _require_open(self)
+        return replace(self, ends=(*self.ends, *(end for other in others for end in other.ends)))
+
+    def broadcast(self) -> Stream:
+        """Send every record to all subtasks of the next step."""
+        return self._sent(Partitioning.BROADCAST)
+
+    def rebalance(self) -> Stream:
+        """Send batches to the subtasks of the next step in turn."""
+        return self._sent(Partitioning.REBALANCE)
+
+    def forward(self) -> Stream:
+        """Send what subtask i has to subtask i of the next step, in a vertex of its own."""
+        return self._sent(Partitioning.FORWARD)
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Partition by the values of columns; ``aggregate`` follows."""
+        """Partition by the values of columns; ``aggregate``, ``process``, ``connect`` or ``join`` follows."""
         if not columns:
             raise UsageError("key_by needs at least one column")
         _require_distinct("key_by", columns)
-        _require_open(self)
+        self._require_undecided()
         return KeyedStream(self, columns)
+
+    def connect(self, *others: Stream) -> ConnectedStreams:
+        """Lead several streams into one step that tells them apart; ``process`` follows."""
+        for other in others:
+            _require_stream("connect", other)
+        return ConnectedStreams((self, *others))
 
     def aggregate(self, *arguments: Any, **options: Any) -> Stream:
         """Refuse: only a keyed stream can be aggregated."""
@@ -102,23 +156,61 @@ class Stream:
         It joins the last vertex if it is equally wide and ``chain`` holds; otherwise it gets a vertex of
         its own, called ``name`` ("sink" if not given).
         """
-        width = self.vertices[-1].parallelism if parallelism is None else parallelism
-        if chain and width == self.vertices[-1].parallelism:
-            extended = _chained(self, sink)
-        else:
-            extended = _separate(self, sink, name or "sink", width)
-        return replace(extended, has_sink=True)
+        width = self._width if parallelism is None else parallelism
+        chaining = Chaining.IF_POSSIBLE if chain else Chaining.NEVER
+        ended = self._followed(_given(sink), sink.uid, name or "sink", width, chaining)
+        return replace(ended, has_sink=True)
 
     def build(self) -> JobGraph:
-        """Return the graph; raises UsageError if the pipeline has no sink or JobGraph refuses it."""
-        if not self.has_sink:
-            raise UsageError(f"job {self.job.name!r} has no sink; end it with .sink(...)")
-        return JobGraph(self.job.name, self.vertices, self.edges, self.job.max_parallelism)
+        """Return the graph of a job that has this one sink; raises UsageError as ``StreamJob.build``."""
+        return self.job.build(self)
+
+    @property
+    def _width(self) -> int:
+        return self.ends[0].step.parallelism
+
+    def _then(
+        self,
+        kind: str,
+        make: Callable[[str], OperatorSpec],
+        name: str | None,
+        parallelism: int | None,
+        uid: str | None,
+    ) -> Stream:
+        """Append an operator: to the last vertex, or as a vertex of its own if a name or a width asks for one."""
+        width = self._width if parallelism is None else parallelism
+        chaining = Chaining.IF_POSSIBLE if name is None else Chaining.NEVER
+        return self._followed(make, uid, name, width, chaining, kind)
+
+    def _followed(
+        self,
+        make: Callable[[str], OperatorSpec],
+        uid: str | None,
+        name: str | None,
+        width: int,
+        chaining: Chaining,
+        kind: str = "",
+    ) -> Stream:
+        _require_open(self)
+        step = Step(width, self.ends, make=make, uid=uid, kind=kind, name=name, chaining=chaining)
+        return Stream(self.job, (Feed(step),))
+
+    def _sent(self, partitioning: Partitioning) -> Stream:
+        self._require_undecided()
+        return replace(self, ends=tuple(replace(end, partitioning=partitioning) for end in self.ends))
+
+    def _require_undecided(self) -> None:
+        _require_open(self)
+        decided = [end.partitioning for end in self.ends if end.partitioning is not None]
+        if decided:
+            raise UsageError(
+                f"it is decided already where the records go: {decided[0].value}() comes before; leave one out"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedStream:
-    """A stream with keys; ``aggregate`` or ``process`` makes it a stream again."""
+    """A stream with keys; ``aggregate``, ``process`` or ``join`` makes it a stream again."""
 
     stream: Stream
     key: tuple[str, ...]
@@ -150,17 +242,14 @@ class KeyedStream:
             raise UsageError(
                 "combine merges records before they are counted, so it excludes Emission.EACH_RECORD"
             )
-        upstream, kept = self.stream, dict(aggregates)
+        keyed, kept = self, dict(aggregates)
         if combine:
-            partial = Combine(f"{name}.combine", self.key, kept, upstream.job.max_parallelism)
-            upstream, kept = _chained(upstream, partial), merging_aggregates(kept)
-        width = upstream.vertices[-1].parallelism if parallelism is None else parallelism
-        merge = AggregateSpec(name, self.key, kept, emit, carry)
-        return _separate(upstream, merge, name, width, self.key)
+            keyed, kept = self._combined(f"{name}.combine", kept), merging_aggregates(kept)
+        return _meeting((keyed,), AggregateSpec(name, self.key, kept, emit, carry), parallelism)
 
     def process(
         self,
-        function: Callable[[], KeyedFunction],
+        function: Callable[[], KeyedFunction] | PerSubtask,
         parallelism: int | None = None,
         name: str = "process",
         chain: bool = False,
@@ -172,23 +261,162 @@ class KeyedStream:
         key's columns as they are.
         """
         operator = KeyedProcess(name, self.key, function)
-        last = self.stream.vertices[-1]
-        width = last.parallelism if parallelism is None else parallelism
         if not chain:
-            return _separate(self.stream, operator, name, width, self.key)
-        keyed = [edge for edge in self.stream.edges if edge.target == last.name and edge.key == self.key]
-        if not keyed or width != last.parallelism:
+            return _meeting((self,), operator, parallelism)
+        last = self.stream.ends[0].step
+        width = last.parallelism if parallelism is None else parallelism
+        if not all(end.step.is_partitioned_by(self.key, width) for end in self.stream.ends):
             raise UsageError(
-                f"{name!r} cannot be chained to {last.name!r}: that has {last.parallelism} subtasks and is not "
+                f"{name!r} cannot be chained to {last.label!r}: that has {last.parallelism} subtasks and is not "
                 f"partitioned by {self.key!r} into {width}; leave out chain=True"
             )
-        return _chained(self.stream, operator)
+        return self.stream.then(operator)
+
+    def connect(self, *others: KeyedStream) -> ConnectedKeyedStreams:
+        """Lead several keyed streams into one step: equal keys of all meet in one subtask; ``process`` follows."""
+        for other in others:
+            _require_keyed("connect", other)
+        return ConnectedKeyedStreams((self, *others))
+
+    def join(
+        self,
+        other: KeyedStream,
+        left: Sequence[str] | Mapping[str, str],
+        right: Sequence[str] | Mapping[str, str],
+        parallelism: int | None = None,
+        name: str = "join",
+    ) -> Stream:
+        """Pair each row with every row of the other stream that has the same key; rows are kept for good.
+
+        ``left`` and ``right`` say what a pair consists of: columns of this stream and of the other, or output
+        column -> column where they are to be called otherwise. ``name`` is the vertex's and the operator's.
+        """
+        _require_keyed("join", other)
+        columns = [
+            dict(side) if isinstance(side, Mapping) else dict(zip(side, side, strict=True))
+            for side in (left, right)
+        ]
+        return _meeting((self, other), Join(name, self.key, other.key, *columns), parallelism)
+
+    def _combined(self, uid: str, aggregates: Mapping[str, Aggregate]) -> KeyedStream:
+        """Return the stream with a partial aggregation at the end of each stream of its union."""
+        stream, spec = self.stream, Combine(uid, self.key, aggregates, self.stream.job.max_parallelism)
+        ends: list[Feed] = []
+        for number, end in enumerate(stream.ends, start=1):
+            own = spec if len(stream.ends) == 1 else replace(spec, uid=f"{uid}-{number}")
+            step = Step(
+                end.step.parallelism,
+                (end,),
+                make=_given(own),
+                uid=own.uid,
+                chaining=Chaining.IF_POSSIBLE,
+            )
+            ends.append(Feed(step))
+        return replace(self, stream=replace(stream, ends=tuple(ends)))
 
     def __getattr__(self, step: str) -> Any:
         """Refuse other steps with a sentence."""
-        if step.startswith("_"):
-            raise AttributeError(step)
-        raise UsageError(f"{step} cannot follow key_by; aggregate or process comes first")
+        raise _cannot_follow("key_by", step, "aggregate, process, connect or join")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedStreams:
+    """Several streams on their way into one step; ``process`` makes them one."""
+
+    streams: tuple[Stream, ...]
+
+    def connect(self, *others: Stream) -> ConnectedStreams:
+        """Lead more streams into the step."""
+        for other in others:
+            _require_stream("connect", other)
+        return ConnectedStreams((*self.streams, *others))
+
+    def process(self, function: Any, parallelism: int | None = None, name: str = "process") -> Stream:
+        """Replace every record by the rows that ``function`` returns, which is given a row and its input's number.
+
+        Inputs are numbered from 0, in the order of connecting. The function keeps nothing from one record to the
+        next that must outlive a failure. ``name`` is the vertex's and the operator's.
+        """
+        operator = CoFlatMap(name, _several(self.streams), function)
+        feeds = [
+            replace(end, input=number) for number, stream in enumerate(self.streams) for end in stream.ends
+        ]
+        return _begun(self.streams, feeds, operator, parallelism)
+
+    def __getattr__(self, step: str) -> Any:
+        """Refuse other steps with a sentence."""
+        raise _cannot_follow("connect", step, "process")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedKeyedStreams:
+    """Several keyed streams on their way into one step; ``process`` makes them one."""
+
+    streams: tuple[KeyedStream, ...]
+
+    def connect(self, *others: KeyedStream) -> ConnectedKeyedStreams:
+        """Lead more keyed streams into the step."""
+        for other in others:
+            _require_keyed("connect", other)
+        return ConnectedKeyedStreams((*self.streams, *others))
+
+    def process(
+        self,
+        function: Callable[[], KeyedCoFunction] | PerSubtask,
+        parallelism: int | None = None,
+        name: str = "process",
+    ) -> Stream:
+        """Give every record, with its input's number, to a function with states that all inputs share.
+
+        Inputs are numbered from 0, in the order of connecting; ``function`` makes one function per subtask.
+        ``name`` is the vertex's and the operator's; state is found under it after a restart.
+        """
+        keys = tuple(keyed.key for keyed in self.streams)
+        return _meeting(self.streams, KeyedCoProcess(name, keys, function), parallelism)
+
+    def __getattr__(self, step: str) -> Any:
+        """Refuse other steps with a sentence."""
+        raise _cannot_follow("connect", step, "process")
+
+
+def _meeting(inputs: Sequence[KeyedStream], operator: OperatorSpec, parallelism: int | None) -> Stream:
+    """Return what follows a shuffle of all inputs by their keys."""
+    feeds = [
+        Feed(end.step, Partitioning.HASH, keyed.key, number)
+        for number, keyed in enumerate(inputs)
+        for end in keyed.stream.ends
+    ]
+    return _begun([keyed.stream for keyed in inputs], feeds, operator, parallelism)
+
+
+def _begun(
+    streams: Sequence[Stream], feeds: Sequence[Feed], operator: OperatorSpec, parallelism: int | None
+) -> Stream:
+    """Return what follows an operator that begins a vertex of its own name."""
+    job = streams[0].job
+    for stream in streams:
+        _require_open(stream)
+        _require_same_job(job, stream.job)
+    width = feeds[0].step.parallelism if parallelism is None else parallelism
+    step = Step(width, tuple(feeds), make=_given(operator), uid=operator.uid)
+    return Stream(job, (Feed(step),))
+
+
+def _given(operator: OperatorSpec) -> Callable[[str], OperatorSpec]:
+    """Return what makes an operator that has its uid already."""
+    return lambda _uid: operator
+
+
+def _several(streams: Sequence[Stream]) -> int:
+    if len(streams) < 2:
+        raise UsageError("connect needs another stream")
+    return len(streams)
+
+
+def _cannot_follow(after: str, step: str, what: str) -> Exception:
+    if step.startswith("_"):
+        return AttributeError(step)
+    return UsageError(f"{step} cannot follow {after}; {what} comes first")
 
 
 def _require_distinct(where: str, columns: tuple[str, ...]) -> None:
@@ -202,38 +430,20 @@ def _require_open(stream: Stream) -> None:
         raise UsageError("nothing can follow a sink; continue from the stream before it")
 
 
-def _free_uid(stream: Stream, kind: str) -> str:
-    """Return ``kind-n``, counting the steps of that kind: stable as long as the pipeline is."""
-    uids = [operator.uid for vertex in stream.vertices for operator in vertex.operators]
-    return f"{kind}-{1 + sum(uid.rpartition('-')[0] == kind for uid in uids)}"
+def _require_same_job(job: StreamJob, other: StreamJob) -> None:
+    if other != job:
+        raise UsageError(
+            f"the streams belong to different jobs, {job} and {other}; begin both with one StreamJob"
+        )
 
 
-def _then(stream: Stream, operator: OperatorSpec, name: str | None, parallelism: int | None) -> Stream:
-    """Append an operator: to the last vertex, or as a vertex of its own if a name or a width asks for one."""
-    last = stream.vertices[-1]
-    width = last.parallelism if parallelism is None else parallelism
-    if name is None and width == last.parallelism:
-        return _chained(stream, operator)
-    return _separate(stream, operator, name or operator.uid, width)
+def _require_stream(step: str, other: object) -> None:
+    if not isinstance(other, Stream):
+        raise UsageError(f"{step} takes streams without keys here, not a {type(other).__name__}")
 
 
-def _chained(stream: Stream, operator: OperatorSpec) -> Stream:
-    _require_open(stream)
-    last = stream.vertices[-1]
-    longer = replace(last, operators=(*last.operators, operator))
-    return replace(stream, vertices=(*stream.vertices[:-1], longer))
-
-
-def _separate(
-    stream: Stream, operator: OperatorSpec, name: str, parallelism: int, key: tuple[str, ...] = ()
-) -> Stream:
-    _require_open(stream)
-    last = stream.vertices[-1]
-    partitioning = Partitioning.REBALANCE
-    if key:
-        partitioning = Partitioning.HASH
-    elif parallelism == last.parallelism:
-        partitioning = Partitioning.FORWARD
-    edge = Edge(last.name, name, partitioning, key)
-    vertex = Vertex(name, parallelism, None, (operator,))
-    return replace(stream, vertices=(*stream.vertices, vertex), edges=(*stream.edges, edge))
+def _require_keyed(step: str, other: object) -> None:
+    if not isinstance(other, KeyedStream):
+        raise UsageError(
+            f"{step} takes keyed streams here, not a {type(other).__name__}: write .key_by(...) first"
+        )

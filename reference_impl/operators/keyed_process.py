@@ -11,7 +11,7 @@ from barrier_tck.reference_impl.errors import ProtocolError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.encoding import encode_key, group_of_encoded
-from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, function_at
+from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, function_at, missing_column
 from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime.ports import Payload
@@ -151,7 +151,10 @@ class _KeyedFunctionOperator:
 
     def _key_of(self, row: Row, columns: tuple[str, ...]) -> tuple[int, bytes]:
         context, _ = self._opened()
-        key = encode_key(tuple(row[column] for column in columns))
+        try:
+            key = encode_key(tuple(row[column] for column in columns))
+        except KeyError as error:
+            raise missing_column(error.args[0], row, self.uid) from error
         return group_of_encoded(key, context.max_parallelism), key
 
     def _opened(self) -> tuple[OperatorContext, KeyedStateStore]:

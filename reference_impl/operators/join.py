@@ -1,0 +1,103 @@
+"""The inner join of two keyed inputs, without a bound in time: every pair of rows with equal keys, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.encoding import Scalar
+from barrier_tck.reference_impl.operators.functions import Row, missing_column
+from barrier_tck.reference_impl.operators.keyed_process import (
+    KeyedCoProcess,
+    KeyedCoProcessOperator,
+    require_joinable,
+)
+from barrier_tck.reference_impl.state.keyed import KeyedStates
+
+JOIN_STATES = ("left", "right")
+"""Names of the states: per key, the list of the rows of input 0, and that of input 1, in the order of arrival.
+
+A row is kept as a map of the output columns that come from its side.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Spec of an inner join; input 0 is the left side, input 1 the right, each partitioned by its key.
+
+    Rows of both sides are kept for good. A row whose key holds a null matches nothing, as in SQL.
+    """
+
+    inputs: ClassVar[int] = 2
+    keeps_state: ClassVar[bool] = True
+    uid: str
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+    left: Mapping[str, str]
+    """Output column to column of the left side."""
+    right: Mapping[str, str]
+    """Output column to column of the right side."""
+
+    def __post_init__(self) -> None:
+        """Refuse keys that cannot meet, and output columns of one name or none."""
+        require_joinable(self.uid, (self.left_key, self.right_key))
+        both = [column for column in self.left if column in self.right]
+        if both:
+            raise UsageError(
+                f"the join {self.uid!r} has the output column {both[0]!r} from both sides; name one otherwise"
+            )
+        if not self.left and not self.right:
+            raise UsageError(f"the join {self.uid!r} has no output columns")
+
+    def build(self, plane: DataPlane) -> KeyedCoProcessOperator:
+        """Return the operator."""
+        keys = (self.left_key, self.right_key)
+        function = partial(JoinFunction, keys, (dict(self.left), dict(self.right)))
+        return KeyedCoProcess(self.uid, keys, function).build(plane)
+
+
+class JoinFunction:
+    """A ``KeyedCoFunction``: a row meets all rows that its key has on the other side, then it waits on its own.
+
+    Of two rows that match, the later one finds the earlier, and not the other way round; so each pair is emitted
+    once, whatever the interleaving of the inputs.
+    """
+
+    def __init__(self, keys: tuple[tuple[str, ...], ...], columns: tuple[dict[str, str], ...]) -> None:
+        """Take, per side, the key columns and the columns of the output."""
+        self._keys = keys
+        self._columns = columns
+
+    def open(self, states: KeyedStates) -> None:
+        """Name the states."""
+        self._kept = tuple(states.list(name, dict[str, Scalar]) for name in JOIN_STATES)
+
+    def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
+        """Emit the pairs that a row completes."""
+        if any(row[column] is None for column in self._keys[number]):
+            return ()
+        mine = self._chosen(row, number)
+        self._kept[number].of(group, key).add(mine)
+        others = self._kept[1 - number].of(group, key).get()
+        return [{**mine, **other} if number == 0 else {**other, **mine} for other in others]
+
+    def _chosen(self, row: Row, number: int) -> dict[str, Scalar]:
+        columns = self._columns[number]
+        try:
+            chosen: dict[str, Scalar] = {output: row[column] for output, column in columns.items()}
+        except KeyError as error:
+            raise missing_column(error.args[0], row, f"join, {JOIN_STATES[number]} side") from error
+        for output, value in chosen.items():
+            if type(value) not in _KEPT:
+                raise UsageError(
+                    f"a join keeps null, booleans, numbers and strings, not {value!r} "
+                    f"({type(value).__name__}) in column {columns[output]!r}"
+                )
+        return chosen
+
+
+_KEPT = frozenset({type(None), bool, int, float, str})

@@ -1,0 +1,163 @@
+"""The steps that a user wrote, and how they become a job graph: which of them share a vertex, and what it is called.
+
+A step refers to the steps that feed it and is told from others by identity, so a stream may go on in two ways and
+come together again. Steps are chained into one vertex as long as nothing comes in between: a key, a partitioning, a
+union, another width, a name, or a second way on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.operators.api import Source
+from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+
+
+class Chaining(Enum):
+    """Whether a step joins the vertex of the step before it."""
+
+    IF_POSSIBLE = "if possible"
+    NEVER = "never"
+    ALWAYS = "always"
+    """A job in which that is not possible is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What goes from one step into another."""
+
+    step: Step
+    partitioning: Partitioning | None = None
+    """None: as it comes, in the same vertex if that is possible."""
+    key: tuple[str, ...] = ()
+    input: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A source, or an operator and what feeds it."""
+
+    parallelism: int
+    feeds: tuple[Feed, ...] = ()
+    source: Source | None = None
+    make: Callable[[str], OperatorSpec] | None = None
+    """Makes the operator of its uid; None for a source."""
+    uid: str | None = None
+    """None: ``kind-n``, counted when the job is built."""
+    kind: str = ""
+    name: str | None = None
+    """Of the vertex that the step begins, if it begins one; None: its uid."""
+    chaining: Chaining = Chaining.NEVER
+
+    @property
+    def label(self) -> str:
+        """Return what the step is called in messages before the job is built."""
+        return self.name or self.uid or self.kind
+
+    def is_partitioned_by(self, key: tuple[str, ...], width: int) -> bool:
+        """Tell whether each record is at the subtask that owns its key, of ``width`` ones.
+
+        Operators since the last shuffle must have left the key's columns as they were.
+        """
+        if self.parallelism != width or not self.feeds:
+            return False
+        if all(feed.partitioning is Partitioning.HASH for feed in self.feeds):
+            return all(feed.key == key for feed in self.feeds)
+        return all(
+            feed.partitioning in (None, Partitioning.FORWARD) and feed.step.is_partitioned_by(key, width)
+            for feed in self.feeds
+        )
+
+
+def graph_of(name: str, max_parallelism: int, ends: Sequence[Step]) -> JobGraph:
+    """Return the graph of all that leads to the last steps of a job; raises UsageError as ``JobGraph`` does."""
+    steps = _upstream_first(ends)
+    ways_on = dict.fromkeys(steps, 0)
+    for step in steps:
+        for feed in step.feeds:
+            ways_on[feed.step] += 1
+    uids = _uids(steps)
+    parts: dict[Step, _VertexParts] = {}
+    edges: list[Edge] = []
+    for step in steps:
+        before = _joins(step, ways_on)
+        if before is not None:
+            part = parts[step] = parts[before]
+        else:
+            part = parts[step] = _VertexParts(step.name or uids[step], step.parallelism, step.source)
+            edges.extend(_edge(parts[feed.step], part, feed) for feed in step.feeds)
+        if step.make is not None:
+            part.operators.append(step.make(uids[step]))
+    vertices = tuple(part.vertex() for part in dict.fromkeys(parts.values()))
+    return JobGraph(name, vertices, tuple(edges), max_parallelism)
+
+
+@dataclass(eq=False, slots=True)
+class _VertexParts:
+    """A vertex that steps are still added to."""
+
+    name: str
+    parallelism: int
+    source: Source | None
+    operators: list[OperatorSpec] = field(default_factory=list)
+
+    def vertex(self) -> Vertex:
+        return Vertex(self.name, self.parallelism, self.source, tuple(self.operators))
+
+
+def _edge(source: _VertexParts, target: _VertexParts, feed: Feed) -> Edge:
+    equal = source.parallelism == target.parallelism
+    straight = Partitioning.FORWARD if equal else Partitioning.REBALANCE
+    return Edge(source.name, target.name, feed.partitioning or straight, feed.key, feed.input)
+
+
+def _upstream_first(ends: Sequence[Step]) -> list[Step]:
+    """List every step once, those that feed it before it, in an order that follows from how the job was written."""
+    found: dict[Step, None] = {}
+    # Without recursion: a generated job may be longer than Python's stack.
+    waiting: list[tuple[Step, bool]] = [(end, False) for end in reversed(ends)]
+    while waiting:
+        step, fed = waiting.pop()
+        if step in found:
+            continue
+        if fed or not step.feeds:
+            found[step] = None
+        else:
+            waiting.append((step, True))
+            waiting.extend((feed.step, False) for feed in reversed(step.feeds))
+    return list(found)
+
+
+def _uids(steps: Sequence[Step]) -> dict[Step, str]:
+    """Give each step without a uid ``kind-n``, counting the steps of that kind: stable as long as the job is."""
+    taken = [step.uid for step in steps if step.uid is not None]
+    counts: dict[str, int] = {}
+    found: dict[Step, str] = {}
+    for step in steps:
+        uid = step.uid
+        while uid is None:
+            counts[step.kind] = counts.get(step.kind, 0) + 1
+            candidate = f"{step.kind}-{counts[step.kind]}"
+            uid = candidate if candidate not in taken else None
+        found[step] = uid
+    return found
+
+
+def _joins(step: Step, ways_on: dict[Step, int]) -> Step | None:
+    """Return the step whose vertex this one joins, or None if it begins one; raises UsageError if it cannot join."""
+    if step.chaining is Chaining.NEVER:
+        return None
+    (feed, *more) = step.feeds
+    before = feed.step
+    if not more and feed.partitioning is None and before.parallelism == step.parallelism:
+        if ways_on[before] == 1:
+            return before
+        why = f"which goes on in {ways_on[before]} ways"
+    else:
+        why = "for a shuffle, a union or another parallelism lies in between"
+    if step.chaining is Chaining.ALWAYS:
+        raise UsageError(f"{step.label!r} cannot be chained to {before.label!r}, {why}")
+    return None
