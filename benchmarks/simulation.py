@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
 from barrier_tck.harness.record.verdict import Verdict

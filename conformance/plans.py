@@ -12,19 +12,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    At,
-    CrashCoordinator,
-    DelayChannel,
-    Fault,
-    HealingFault,
-    KillExecutor,
-    KillWorker,
-    ProtocolPoint,
-    ScheduledFault,
-    ThrottleChannel,
-)
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.profiles import Profile, profile_named
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -133,25 +124,12 @@ def _scaled_workload(workload: WorkloadPlan, scale: Scale) -> WorkloadPlan:
 
 
 def _scaled_fault(scheduled: ScheduledFault, scale: Scale) -> ScheduledFault:
-    fault, trigger = _scaled_duration(scheduled.fault, scale), scheduled.trigger
+    fault, trigger = scheduled.fault.scaled(scale.time_factor, scale.bytes_factor), scheduled.trigger
     match trigger:
         case At(time_ms=time_ms):
             return ScheduledFault(fault, At(time_ms * scale.time_factor))
         case After():
             return ScheduledFault(fault, trigger)  # a protocol point is the same point in every world
-
-
-def _scaled_duration(fault: Fault, scale: Scale) -> Fault:
-    if not isinstance(fault, HealingFault):
-        return fault
-    match fault:
-        case DelayChannel(latency_ms=latency_ms, jitter_ms=jitter_ms):
-            fault = msgspec.structs.replace(
-                fault, latency_ms=latency_ms * scale.time_factor, jitter_ms=jitter_ms * scale.time_factor
-            )
-        case ThrottleChannel(bytes_per_second=rate):
-            fault = msgspec.structs.replace(fault, bytes_per_second=rate * scale.bytes_factor)
-    return msgspec.structs.replace(fault, duration_ms=fault.duration_ms * scale.time_factor)
 
 
 def profile_for(name: str, world: str) -> Profile:

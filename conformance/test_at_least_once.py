@@ -13,7 +13,8 @@ import pytest
 
 from barrier_tck.conformance.plans import kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
-from barrier_tck.faults.vocabulary import After, DelayChannel, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,

@@ -11,24 +11,18 @@ import pytest
 
 from barrier_tck.conformance.plans import CALM, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, require
-from barrier_tck.faults.vocabulary import (
-    COORDINATOR,
-    After,
-    BlackHoleChannel,
-    CutChannel,
-    DelayChannel,
-    Direction,
-    Fault,
-    LoseHost,
-    PartitionExecutor,
-    PartitionHalves,
-    PauseExecutor,
-    PauseWorker,
-    Peers,
-    ProtocolPoint,
-    ScheduledFault,
-    ThrottleChannel,
-)
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.kinds.partition_halves import PartitionHalves
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
+from barrier_tck.faults.targets import COORDINATOR, Direction, Peers
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.system_under_test import Capability
 

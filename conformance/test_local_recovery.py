@@ -9,18 +9,14 @@ import pytest
 
 from barrier_tck.conformance.plans import CALM, kill_executor, kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, require
-from barrier_tck.faults.vocabulary import (
-    After,
-    Damage,
-    DamageLocalCopy,
-    DamagePrimary,
-    FailLocalWrites,
-    FailPrimaryWrites,
-    Fault,
-    LoseHost,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
+from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.targets import Damage
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

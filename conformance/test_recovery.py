@@ -16,7 +16,8 @@ from barrier_tck.conformance.plans import (
     with_faults,
 )
 from barrier_tck.conformance.trials import Trial, Trials, require
-from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import RestartPlan
 from barrier_tck.harness.system.system_under_test import Capability
 

@@ -9,25 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Sequence
 
-from barrier_tck.faults.vocabulary import (
-    COORDINATOR,
-    COORDINATOR_POINTS,
-    After,
-    At,
-    BlackHoleChannel,
-    ChannelFault,
-    CrashCoordinator,
-    CutChannel,
-    Damage,
-    DamagePrimary,
-    DelayChannel,
-    FailPrimaryWrites,
-    Fault,
-    PartitionHalves,
-    ScheduledFault,
-    ThrottleChannel,
-    duration_of,
-)
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.targets import COORDINATOR
+from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ScheduledFault
 
 Channel = tuple[str, str]
 """(sender, receiver), subtasks by name."""
@@ -45,8 +29,8 @@ def validate(
     """Raise ScheduleError for the first fault that cannot be meant as it stands.
 
     Checked: subtasks of faults and triggers exist; sender and receiver are connected, if ``channels`` are known,
-    and the coordinator is only ever the receiver; points of the coordinator take no subtask; ``nth`` is 1 or
-    more; times are not negative, durations and rates positive, and a jitter is not above its latency.
+    and the coordinator is only ever the receiver; numbers are as large as their fields say, and the fault itself has
+    nothing against its values; points of the coordinator take no subtask; ``nth`` is 1 or more; times are not negative.
     """
     for index, scheduled in enumerate(schedule):
         path = f"faults[{index}]"
@@ -62,63 +46,39 @@ def validate(
 def _check_fault(
     fault: Fault, subtasks: Sequence[str], channels: Collection[Channel] | None, path: str
 ) -> None:
-    match fault:
-        case CrashCoordinator():
-            _require_at_least(0, fault.unreadable_ms, f"{path}.unreadable_ms")
-        case DelayChannel() | ThrottleChannel() | CutChannel() | BlackHoleChannel():
-            _check_channel(fault, subtasks, channels, path)
-        case PartitionHalves(subtasks=half):
-            _check_half(half, subtasks, f"{path}.subtasks")
-        case DamagePrimary(damage=Damage.OLDER_CHECKPOINT | Damage.OLDER_ATTEMPT):
-            raise ScheduleError(
-                f"{path}.damage is {fault.damage.value!r}, which only a local copy can be; use 'missing', 'truncated', "
-                "'bit_flipped' or 'partial'"
-            )
-        case _:
-            _require_subtask(fault.subtask, subtasks, f"{path}.subtask")
-    if isinstance(fault, FailPrimaryWrites):
-        _require_at_least(1, fault.checkpoints, f"{path}.checkpoints")
-    duration_ms = duration_of(fault)
-    if duration_ms is not None:
-        _require_at_least(1, duration_ms, f"{path}.duration_ms")
+    if fault.link is not None:
+        _check_link(fault.link, subtasks, channels, path)
+    else:
+        for field, name in fault.named():
+            _require_subtask(name, subtasks, f"{path}.{field}")
+    for field, value, number in fault.numbers():
+        if value < number.least:
+            raise ScheduleError(f"{path}.{field} is {value}; it must be {number.least} or more")
+    problem = fault.problem()
+    if problem is not None:
+        field, what = problem
+        raise ScheduleError(f"{path}.{field} is {what}")
 
 
-def _check_channel(
-    fault: ChannelFault, subtasks: Sequence[str], channels: Collection[Channel] | None, path: str
+def _check_link(
+    link: Channel, subtasks: Sequence[str], channels: Collection[Channel] | None, path: str
 ) -> None:
-    if fault.sender == COORDINATOR:
+    first, second = link
+    if first == COORDINATOR:
         raise ScheduleError(
             f"{path}.sender is {COORDINATOR!r}; name the subtask as sender and the coordinator as receiver, and "
             "choose the way with 'direction'"
         )
-    _require_subtask(fault.sender, subtasks, f"{path}.sender")
-    if fault.receiver != COORDINATOR:
-        _require_subtask(fault.receiver, subtasks, f"{path}.receiver", also=(COORDINATOR,))
-        if channels is not None and (fault.sender, fault.receiver) not in channels:
-            ends = [receiver for sender, receiver in channels if sender == fault.sender]
-            raise ScheduleError(
-                f"{path}.receiver is {fault.receiver!r}, to which {fault.sender!r} has no channel; it has some "
-                f"to {', '.join([*ends, COORDINATOR])}"
-            )
-    if isinstance(fault, DelayChannel):
-        _require_at_least(1, fault.latency_ms, f"{path}.latency_ms")
-        _require_at_least(0, fault.jitter_ms, f"{path}.jitter_ms")
-        if fault.jitter_ms > fault.latency_ms:
-            raise ScheduleError(
-                f"{path}.jitter_ms is {fault.jitter_ms}, above latency_ms ({fault.latency_ms}): nothing arrives "
-                "before it was sent"
-            )
-    if isinstance(fault, ThrottleChannel):
-        _require_at_least(1, fault.bytes_per_second, f"{path}.bytes_per_second")
-
-
-def _check_half(half: Sequence[str], subtasks: Sequence[str], path: str) -> None:
-    if not half:
-        raise ScheduleError(f"{path} is empty; name the subtasks whose executors are the first half")
-    for position, subtask in enumerate(half):
-        _require_subtask(subtask, subtasks, f"{path}[{position}]")
-        if subtask in half[:position]:
-            raise ScheduleError(f"{path}[{position}] is {subtask!r}, which is named already")
+    _require_subtask(first, subtasks, f"{path}.sender")
+    if second == COORDINATOR:
+        return
+    _require_subtask(second, subtasks, f"{path}.receiver", also=(COORDINATOR,))
+    if channels is not None and link not in channels:
+        ends = [receiver for sender, receiver in channels if sender == first]
+        raise ScheduleError(
+            f"{path}.receiver is {second!r}, to which {first!r} has no channel; it has some "
+            f"to {', '.join([*ends, COORDINATOR])}"
+        )
 
 
 def _check_after(trigger: After, subtasks: Sequence[str], path: str) -> None:
@@ -132,11 +92,6 @@ def _check_after(trigger: After, subtasks: Sequence[str], path: str) -> None:
             "coordinator; leave the subtask out"
         )
     _require_subtask(trigger.subtask, subtasks, f"{path}.subtask")
-
-
-def _require_at_least(least: int, value: int, path: str) -> None:
-    if value < least:
-        raise ScheduleError(f"{path} is {value}; it must be {least} or more")
 
 
 def _require_subtask(name: str, subtasks: Sequence[str], path: str, also: tuple[str, ...] = ()) -> None:

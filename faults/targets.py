@@ -7,7 +7,79 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from barrier_tck.faults.vocabulary import Damage, Direction, Peers
+COORDINATOR = "coordinator"
+"""Names the coordinator as a ``receiver``: the connection is then the subtask's control connection."""
+
+
+class TargetKind(StrEnum):
+    """What a system may expose, for faults to hit."""
+
+    EXECUTOR = "executor"
+    """Executors that can be killed."""
+    WORKER = "worker"
+    """The process of one subtask, which can be killed."""
+    COORDINATOR = "coordinator"
+    """A coordinator that can be killed, and starts again."""
+    HOST = "host"
+    """Hosts that can be lost with their disks."""
+    PAUSE = "pause"
+    """Processes that can be stopped, and go on."""
+    CHANNEL = "channel"
+    """Single connections."""
+    PARTITION = "partition"
+    """All connections of an executor."""
+    STORAGE = "storage"
+    """Copies of state."""
+
+
+class Direction(StrEnum):
+    """Which way of a connection is disturbed, seen from the endpoint that a fault names first."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    BOTH = "both"
+
+
+class Peers(StrEnum):
+    """From whom an executor is cut off by a partition."""
+
+    EXECUTORS = "executors"
+    """From the other executors; its control connections still work."""
+    COORDINATOR = "coordinator"
+    """From the driver; its data channels still work."""
+    EVERYONE = "everyone"
+
+
+class Damage(StrEnum):
+    """What is wrong with a copy of a subtask's state."""
+
+    MISSING = "missing"
+    """All of it is gone."""
+    TRUNCATED = "truncated"
+    """Every state file lacks its end."""
+    BIT_FLIPPED = "bit_flipped"
+    """In every state file one bit is another."""
+    OLDER_CHECKPOINT = "older_checkpoint"
+    """It says, in good form, that it is the copy of an earlier checkpoint."""
+    OLDER_ATTEMPT = "older_attempt"
+    """It says, in good form, that an earlier attempt wrote it."""
+    PARTIAL = "partial"
+    """One state file is missing, the others are intact."""
+
+    @property
+    def phrase(self) -> str:
+        """Return what is said of a copy, for instance ``with flipped bits``."""
+        return _PHRASES[self]
+
+
+_PHRASES = {
+    Damage.MISSING: "missing",
+    Damage.TRUNCATED: "truncated",
+    Damage.BIT_FLIPPED: "with flipped bits",
+    Damage.OLDER_CHECKPOINT: "of an older checkpoint",
+    Damage.OLDER_ATTEMPT: "of an older attempt",
+    Damage.PARTIAL: "partial",
+}
 
 
 @runtime_checkable

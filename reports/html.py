@@ -32,7 +32,7 @@ from barrier_tck.reports.matrix import (
     unchecked_clauses,
 )
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings, timeline_trials
-from barrier_tck.reports.timeline import LEGEND, Figure, timeline
+from barrier_tck.reports.timeline import Figure, legend, timeline
 
 FINDINGS_MAX = 25
 """How many findings a page shows in full."""
@@ -129,7 +129,7 @@ def render(run: ReportedRun) -> str:
         rows=rows,
         rows_unlisted=unlisted,
         sections=sections,
-        legend=LEGEND,
+        legend=legend(section.record for section in sections),
         distributions=distributions,
         facts=_facts(run),
         verdicts=tuple(reversed(Verdict)),

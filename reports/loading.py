@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import After, Trigger, label
+from barrier_tck.faults.vocabulary import After, Trigger
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
 from barrier_tck.harness.record.records import (
     RECORD_VERSION,
@@ -123,7 +123,7 @@ def planned_faults(record: TrialRecord) -> tuple[FaultRecord, ...]:
             faults.append(
                 FaultRecord(
                     index=index,
-                    label=label(scheduled.fault),
+                    label=scheduled.fault.told(),
                     kind=str(scheduled.fault.__struct_config__.tag),
                     trigger=_trigger_phrase(scheduled.trigger),
                     point=aimed.point.value if aimed else None,

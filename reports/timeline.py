@@ -6,22 +6,12 @@ are background bands. The theme (ink and grid colours) is left to the page: one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from barrier_tck.faults.vocabulary import (
-    BlackHoleChannel,
-    CutChannel,
-    DelayChannel,
-    Fault,
-    PartitionExecutor,
-    PartitionHalves,
-    PauseExecutor,
-    PauseWorker,
-    ThrottleChannel,
-    subtasks_of,
-)
+from barrier_tck.faults.catalogue import FAULTS
+from barrier_tck.faults.fault import Fault, tag_of
 from barrier_tck.harness.record.records import FaultRecord, RestoreRecord, SnapshotRecord, TrialRecord
 from barrier_tck.reports.intervals import (
     ALIGNMENT_COLOUR,
@@ -39,18 +29,14 @@ Figure = dict[str, Any]
 
 COMPLETED_COLOUR = "#009e73"
 ABORTED_COLOUR = "#d55e00"
-FAULT_COLOUR = "#d55e00"
 BARRIER_COLOUR = "#8a93a0"
-PAUSED_COLOUR = "#6f5aa8"
-DISTURBED_COLOUR = "#b58900"
-PARTITIONED_COLOUR = "#a03070"
 LOCAL_COLOUR = "#009e73"
 PRIMARY_COLOUR = "#5b6f9e"
 DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
 RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
 """Neighbouring attempts take turns, so that their border shows."""
 
-LEGEND = (
+_LEGEND = (
     ("■", ALIGNMENT_COLOUR, "alignment"),
     ("■", SYNC_COLOUR, "synchronous part"),
     ("■", ASYNC_COLOUR, "asynchronous part"),
@@ -58,24 +44,13 @@ LEGEND = (
     ("▷", BARRIER_COLOUR, "barrier forwarded"),
     ("●", COMPLETED_COLOUR, "checkpoint completed"),
     ("✖", ABORTED_COLOUR, "checkpoint aborted"),
-    ("✦", FAULT_COLOUR, "fault"),
-    ("■", PAUSED_COLOUR, "paused"),
-    ("■", DISTURBED_COLOUR, "connection disturbed"),
-    ("■", PARTITIONED_COLOUR, "partitioned"),
     ("■", RECOVERY_COLOUR, "recovery"),
     ("▲", LOCAL_COLOUR, "restored from the local copy"),
     ("▲", PRIMARY_COLOUR, "restored from the primary"),
     ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
     ("■", "rgba(0, 158, 115, 0.35)", "running"),
 )
-"""Sign, colour and meaning: one legend for all timelines of a page, which a figure's own would repeat."""
-
-_SPANS: tuple[tuple[str, str, tuple[type[Fault], ...]], ...] = (
-    ("paused", PAUSED_COLOUR, (PauseWorker, PauseExecutor)),
-    ("connection disturbed", DISTURBED_COLOUR, (DelayChannel, ThrottleChannel, CutChannel, BlackHoleChannel)),
-    ("partitioned", PARTITIONED_COLOUR, (PartitionExecutor, PartitionHalves)),
-)
-"""Faults that last: the name of their trace, their colour, their kinds."""
+"""Sign, colour and meaning of all but the faults."""
 
 FAULT_LANE = 0
 COORDINATOR_LANE = 1
@@ -89,6 +64,24 @@ _SPAN = 0.04
 """Offset of the bar of a fault that lasts: under its label, above a recovery."""
 _UPPER, _LOWER = -0.17, 0.22
 """Offsets within a lane: alignment and synchronous part above, asynchronous part below, for they overlap."""
+
+
+def legend(records: Iterable[TrialRecord]) -> tuple[tuple[str, str, str], ...]:
+    """Return sign, colour and meaning: one legend for all timelines of a page, which a figure's own would repeat.
+
+    Of the faults those are named that struck in one of these trials.
+    """
+    struck = {tag_of(fault) for record in records for _, fault, _ in _fired(record)}
+    return (*_LEGEND, *(("✦", fault.colour, fault.label) for fault in FAULTS if tag_of(fault) in struck))
+
+
+def _fired(record: TrialRecord) -> list[tuple[FaultRecord, Fault, float]]:
+    """Return the faults that fired, as recorded and as planned, with their times."""
+    return [
+        (fault, record.plan.faults[fault.index].fault, fault.fired_at_ms)
+        for fault in planned_faults(record)
+        if fault.outcome == "fired" and fault.fired_at_ms is not None
+    ]
 
 
 def timeline(record: TrialRecord) -> Figure:
@@ -140,12 +133,12 @@ class _Drawing:
     def _bars(
         self,
         name: str,
-        colour: str,
+        colour: str | Sequence[str],
         offset: float,
         width: float,
         bars: Sequence[tuple[float, float, float, str]],
     ) -> Figure:
-        """Return one trace of horizontal bars from (start, length, lane, hover)."""
+        """Return one trace of horizontal bars from (start, length, lane, hover); ``colour`` of all, or of each."""
         return {
             "type": "bar",
             "orientation": "h",
@@ -161,9 +154,13 @@ class _Drawing:
         }
 
     def _markers(
-        self, name: str, symbol: str, colour: str, marks: Sequence[tuple[float, float, str]]
+        self,
+        name: str,
+        symbol: str,
+        colour: str | Sequence[str],
+        marks: Sequence[tuple[float, float, str]],
     ) -> Figure:
-        """Return one trace of markers from (time, y, hover)."""
+        """Return one trace of markers from (time, y, hover); ``colour`` of all, or of each."""
         return {
             "type": "scatter",
             "mode": "markers",
@@ -273,37 +270,46 @@ class _Drawing:
     def fault_spans(self) -> list[Figure]:
         """Return what lasted, from when it fired until it was healed: in the fault lane and in those of who was hit."""
         traces = []
-        for name, colour, kinds in _SPANS:
-            lasting = [
-                (fault, subtasks_of(self._record.plan.faults[fault.index].fault), fired, fault.healed_at_ms)
-                for fault, fired in self._fired()
-                if isinstance(self._record.plan.faults[fault.index].fault, kinds)
-            ]
+        for name in dict.fromkeys(fault.shown_as for fault in FAULTS if fault.shown_as):
             own, hit = [], []
-            for fault, subtasks, fired, healed in lasting:
-                end, hover = self._end_ms if healed is None else healed, _fault_hover(fault)
-                own.append((fired, end - fired, self._fault_rows[fault.index], hover))
+            for record, fault, fired in _fired(self._record):
+                if fault.shown_as != name:
+                    continue
+                end = self._end_ms if record.healed_at_ms is None else record.healed_at_ms
+                bar, hover = (fired, end - fired), _fault_hover(record)
+                own.append((fault.colour, (*bar, self._fault_rows[record.index], hover)))
                 hit += [
-                    (fired, end - fired, self._lanes[subtask], hover)
-                    for subtask in subtasks
+                    (fault.colour, (*bar, self._lanes[subtask], hover))
+                    for subtask in fault.subtasks
                     if subtask in self._lanes
                 ]
             # Pale over the whole lane: what went on meanwhile stays readable.
             traces += [
-                self._bars(name, colour, _SPAN, 0.08, own),
-                self._bars(f"{name}: who was hit", colour, 0, 0.92, hit) | {"opacity": 0.28},
+                self._coloured_bars(name, _SPAN, 0.08, own),
+                self._coloured_bars(f"{name}: who was hit", 0, 0.92, hit) | {"opacity": 0.28},
             ]
         return traces
 
+    def _coloured_bars(
+        self,
+        name: str,
+        offset: float,
+        width: float,
+        bars: Sequence[tuple[str, tuple[float, float, float, str]]],
+    ) -> Figure:
+        return self._bars(name, [colour for colour, _ in bars], offset, width, [bar for _, bar in bars])
+
     def fault_markers(self) -> Figure:
         """Return a mark and a label for every fault that fired."""
-        fired = self._fired()
-        rows = [self._fault_rows[fault.index] + _UPPER for fault, _ in fired]
-        marks = [(time, row, _fault_hover(fault)) for (fault, time), row in zip(fired, rows, strict=True)]
-        return self._markers("fault", "star-diamond", FAULT_COLOUR, marks) | {
+        fired = _fired(self._record)
+        rows = [self._fault_rows[record.index] + _UPPER for record, _, _ in fired]
+        marks = [
+            (time, row, _fault_hover(record)) for (record, _, time), row in zip(fired, rows, strict=True)
+        ]
+        return self._markers("fault", "star-diamond", [fault.colour for _, fault, _ in fired], marks) | {
             "mode": "markers+text",
-            "text": [f" {safe(fault.label, _LABEL_MAX)} " for fault, _ in fired],
-            "textposition": [f"middle {'left' if self._is_late(time) else 'right'}" for _, time in fired],
+            "text": [f" {safe(record.label, _LABEL_MAX)} " for record, _, _ in fired],
+            "textposition": [f"middle {'left' if self._is_late(time) else 'right'}" for _, _, time in fired],
         }
 
     def _is_late(self, time_ms: float) -> bool:
@@ -315,7 +321,7 @@ class _Drawing:
         ends: list[float] = []  # by row: up to where it is written on
         rows: dict[int, int] = {}
         spans = []
-        for fault, time in self._fired():
+        for fault, _, time in _fired(self._record):
             length = (min(len(fault.label), _LABEL_MAX) + 4) * _CHARACTER_SHARE * self._end_ms
             spans.append((time - length if self._is_late(time) else time, length, fault.index))
         for start, length, index in sorted(spans):
@@ -327,21 +333,13 @@ class _Drawing:
             rows[index] = FAULT_LANE - row
         return rows
 
-    def _fired(self) -> list[tuple[FaultRecord, float]]:
-        """Return the faults that fired, with their times."""
-        return [
-            (fault, fault.fired_at_ms)
-            for fault in planned_faults(self._record)
-            if fault.outcome == "fired" and fault.fired_at_ms is not None
-        ]
-
     def layout(self) -> Figure:
         """Return axes, bands and fault lines."""
         names = ["faults, recovery", "coordinator", *(safe(subtask, 28) for subtask in self._lanes)]
         top = min(self._fault_rows.values(), default=FAULT_LANE)
         shapes, annotations = self._bands()
-        for _, time in self._fired():
-            line = {"color": FAULT_COLOUR, "width": 1.5, "dash": "dot"}
+        for _, fault, time in _fired(self._record):
+            line = {"color": fault.colour, "width": 1.5, "dash": "dot"}
             at = self._time(time)
             shapes.append(
                 {"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": line}

@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.targets import NoTargets, ProcessTarget, TargetGone
-from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End, History, Operation, Outcome, Row

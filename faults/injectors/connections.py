@@ -10,68 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from barrier_tck.faults.injectors.injection import Heal, Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone, Targets
-from barrier_tck.faults.vocabulary import (
-    BlackHoleChannel,
-    ChannelFault,
-    CutChannel,
-    DelayChannel,
-    Direction,
-    Fault,
-    PartitionExecutor,
-    PartitionHalves,
-    ThrottleChannel,
-)
+from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind, LinkTarget, TargetGone
 
 
-def disturb_channel(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:
-    """Carry out DelayChannel, ThrottleChannel, CutChannel or BlackHoleChannel; ``wait`` as for ``partition``."""
-    if not isinstance(fault, ChannelFault):
-        raise TypeError(f"{type(fault).__name__} disturbs no channel")
-    link = targets.link(fault.sender, fault.receiver)
-    if link is None:
-        return skipped(f"connection from {fault.sender} to {fault.receiver}")
-    return _impair((link,), impairment_of(fault), wait)
-
-
-def partition(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:
-    """Carry out PartitionExecutor or PartitionHalves; ``wait`` waits (seconds) between questions for the proof."""
-    links: Sequence[LinkTarget] | None
-    match fault:
-        case PartitionExecutor(subtask=subtask, peers=peers, direction=direction):
-            links, what = (
-                targets.links_of_executor(subtask, peers),
-                f"connections of the executor of {subtask}",
-            )
-            impairment = Impairment(ImpairmentKind.BLACK_HOLE, direction)
-        case PartitionHalves(subtasks=subtasks):
-            links, what = targets.links_between_halves(subtasks), f"connections around {', '.join(subtasks)}"
-            impairment = Impairment(ImpairmentKind.BLACK_HOLE)
-        case _:
-            raise TypeError(f"{type(fault).__name__} is no partition")
-    if links is None:
-        return skipped(what)
-    if not links:
-        return Injection("skipped", reason="there is no connection between the two sides")
-    return _impair(tuple(links), impairment, wait)
-
-
-def impairment_of(fault: ChannelFault) -> Impairment:
-    """Return what a fault does to its connection."""
-    match fault:
-        case DelayChannel(latency_ms=latency_ms, jitter_ms=jitter_ms, direction=direction):
-            return Impairment(ImpairmentKind.DELAY, direction, latency_ms=latency_ms, jitter_ms=jitter_ms)
-        case ThrottleChannel(bytes_per_second=rate, direction=direction):
-            return Impairment(ImpairmentKind.THROTTLE, direction, bytes_per_second=rate)
-        case CutChannel():
-            return Impairment(ImpairmentKind.CUT, Direction.BOTH)
-        case BlackHoleChannel(direction=direction):
-            return Impairment(ImpairmentKind.BLACK_HOLE, direction)
-
-
-def _impair(
-    links: tuple[LinkTarget, ...], impairment: Impairment, wait: Callable[[float], None]
+def disturb(
+    links: Sequence[LinkTarget], impairment: Impairment, wait: Callable[[float], None] = time.sleep
 ) -> Injection:
+    """Disturb all of these links; ``wait`` waits (seconds) between questions for the proof."""
     description = ", ".join(link.description for link in links)
     heal = healing(links)
     try:
@@ -87,6 +32,20 @@ def _impair(
         heal()
         return unproved(description, "the disturbance was not in force")
     return Injection("fired", description, heal=heal)
+
+
+def partition(
+    links: Sequence[LinkTarget] | None,
+    what: str,
+    direction: Direction,
+    wait: Callable[[float], None] = time.sleep,
+) -> Injection:
+    """Black-hole all connections between two sides; ``what`` says which for the log, ``wait`` is as above."""
+    if links is None:
+        return skipped(what)
+    if not links:
+        return Injection("skipped", reason="there is no connection between the two sides")
+    return disturb(links, Impairment(ImpairmentKind.BLACK_HOLE, direction), wait)
 
 
 def healing(links: Sequence[LinkTarget]) -> Heal:

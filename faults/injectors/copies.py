@@ -6,43 +6,38 @@ import time
 from collections.abc import Callable
 
 from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import CopiesTarget, TargetGone, Targets
-from barrier_tck.faults.vocabulary import (
-    DamageLocalCopy,
-    DamagePrimary,
-    FailLocalWrites,
-    FailPrimaryWrites,
-    Fault,
-)
+from barrier_tck.faults.targets import CopiesTarget, Damage, TargetGone
 
 
-def harm_copies(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:
-    """Carry out a storage fault; ``wait`` waits (seconds) between questions for the proof."""
-    target, role = _find(fault, targets)
+def damage_copies(
+    target: CopiesTarget | None, role: str, damage: Damage, wait: Callable[[float], None] = time.sleep
+) -> Injection:
+    """Damage the copies that there are; ``wait`` waits (seconds) between questions for the proof."""
     if target is None:
         return skipped(role)
     try:
-        match fault:
-            case DamageLocalCopy(damage=damage) | DamagePrimary(damage=damage):
-                target.damage(damage)
-                proof, missing = target.is_damaged, "a copy was still intact"
-            case FailPrimaryWrites(checkpoints=checkpoints):
-                target.refuse_writes(checkpoints)
-                proof, missing = target.refuses_writes, "writes were still possible"
-            case _:
-                target.refuse_writes(1)
-                proof, missing = target.refuses_writes, "writes were still possible"
+        target.damage(damage)
     except TargetGone as gone:
         return Injection("not_fired", target.description, f"there was nothing to hit: {gone}")
+    return _proved_of(target, target.is_damaged, "a copy was still intact", wait)
+
+
+def refuse_writes(
+    target: CopiesTarget | None, role: str, checkpoints: int, wait: Callable[[float], None] = time.sleep
+) -> Injection:
+    """Let further writes fail, for so many checkpoints if they are durable; ``wait`` as above."""
+    if target is None:
+        return skipped(role)
+    try:
+        target.refuse_writes(checkpoints)
+    except TargetGone as gone:
+        return Injection("not_fired", target.description, f"there was nothing to hit: {gone}")
+    return _proved_of(target, target.refuses_writes, "writes were still possible", wait)
+
+
+def _proved_of(
+    target: CopiesTarget, proof: Callable[[], bool], missing: str, wait: Callable[[float], None]
+) -> Injection:
     if not proved(proof, wait):
         return unproved(target.description, missing)
     return Injection("fired", target.description)
-
-
-def _find(fault: Fault, targets: Targets) -> tuple[CopiesTarget | None, str]:
-    match fault:
-        case DamageLocalCopy(subtask=subtask) | FailLocalWrites(subtask=subtask):
-            return targets.local_copies_of(subtask), f"local copies of {subtask}"
-        case DamagePrimary(subtask=subtask) | FailPrimaryWrites(subtask=subtask):
-            return targets.primary_of(subtask), f"durable copy of {subtask}"
-    raise TypeError(f"{type(fault).__name__} is no fault of copies")

@@ -5,10 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
-
-from barrier_tck.faults.targets import Targets
-from barrier_tck.faults.vocabulary import Fault
 
 PROOF_POLLS_MAX = 500
 """How often a target is asked for the proof before the fault counts as failed."""
@@ -36,13 +32,6 @@ class Injection:
     def fired(self) -> bool:
         """Tell whether the fault was proved to have fired."""
         return self.outcome == "fired"
-
-
-class Injector(Protocol):
-    """Carries out one kind of fault."""
-
-    def __call__(self, fault: Fault, targets: Targets) -> Injection:
-        """Inject the fault once; never raises for a missing or dead target, which is an outcome."""
 
 
 def skipped(what: str) -> Injection:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable
 
 from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import PausableTarget, ProcessTarget, TargetGone, Targets
-from barrier_tck.faults.vocabulary import Fault, PauseExecutor, PauseWorker
+from barrier_tck.faults.targets import PausableTarget, ProcessTarget, TargetGone
 
 
-def pause_process(fault: Fault, targets: Targets, wait: Callable[[float], None] = time.sleep) -> Injection:
-    """Carry out PauseWorker or PauseExecutor; ``wait`` waits (seconds) between questions for the proof."""
-    target, role = _find(fault, targets)
+def pause_process(
+    target: ProcessTarget | None, role: str, wait: Callable[[float], None] = time.sleep
+) -> Injection:
+    """Stop a process; ``wait`` waits (seconds) between questions for the proof."""
     if target is None:
         return skipped(role)
     description = target.description
@@ -29,12 +29,3 @@ def pause_process(fault: Fault, targets: Targets, wait: Callable[[float], None] 
         target.resume()
         return unproved(description, "the target still ran")
     return Injection("fired", description, heal=target.resume)
-
-
-def _find(fault: Fault, targets: Targets) -> tuple[ProcessTarget | None, str]:
-    match fault:
-        case PauseWorker(subtask=subtask):
-            return targets.worker_of(subtask), f"worker of {subtask}"
-        case PauseExecutor(subtask=subtask):
-            return targets.executor_of(subtask), f"executor of {subtask}"
-    raise TypeError(f"{type(fault).__name__} pauses no process")

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from barrier_tck.faults.packages import KINDS, PACKAGES, FaultKind
+from barrier_tck.faults.catalogue import KINDS, PACKAGES, FaultKind
 from barrier_tck.harness.draw.profiles import Profile
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
@@ -47,7 +47,7 @@ class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_trial: tuple[int, int] = (1, 2)
     """Fewest and most, both included, each number as often as the others."""
     packages: Weights = {}
-    """Packages of ``barrier_tck.faults.packages``; empty: kinds by the weights of the profile."""
+    """Packages of ``barrier_tck.faults.catalogue``; empty: kinds by the weights of the profile."""
     kinds: Weights = {}
     """Single kinds instead of packages."""
 
@@ -138,18 +138,18 @@ def _kinds_of(faults: FaultsSection, seed: int, exposed: tuple[str, ...] | None)
     if faults.kinds:
         yield from _cards(faults.kinds, Random(f"{seed}/mix/kinds"))
     within = {
-        package.name: _cards(
-            dict.fromkeys((kind.name for kind in package.kinds if _suffered(kind, exposed)), 1),
-            Random(f"{seed}/mix/packages/{package.name}"),
+        package: _cards(
+            dict.fromkeys((kind.name for kind in kinds if _suffered(kind, exposed)), 1),
+            Random(f"{seed}/mix/packages/{package}"),
         )
-        for package in PACKAGES
+        for package, kinds in PACKAGES.items()
     }
     for name in _cards(faults.packages, Random(f"{seed}/mix/packages")):
         yield next(within[name])
 
 
 def _suffered(kind: FaultKind, exposed: tuple[str, ...] | None) -> bool:
-    return exposed is None or kind.needs in exposed
+    return exposed is None or kind.fault.needs in exposed
 
 
 def _dealt(weights: Weights, seed: int, name: str) -> Iterator[str | None]:
@@ -190,24 +190,24 @@ def check_faults(faults: FaultsSection, source: str) -> None:
         )
     if faults.packages and faults.kinds:
         raise UsageProblem(f"{source}: faults.packages and faults.kinds are both given; keep one of the two")
-    _check_weights(faults.packages, [package.name for package in PACKAGES], source, "faults.packages")
+    _check_weights(faults.packages, PACKAGES, source, "faults.packages")
     _check_weights(faults.kinds, list(KINDS), source, "faults.kinds")
 
 
 def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -> None:
     """Raise UsageProblem if a package or kind has a weight and the system can suffer nothing of it."""
     known = tuple(exposed)
-    for package in PACKAGES:
-        if faults.packages.get(package.name) and not any(_suffered(kind, known) for kind in package.kinds):
-            needs = " or ".join(package.targets)
+    for package, kinds in PACKAGES.items():
+        if faults.packages.get(package) and not any(_suffered(kind, known) for kind in kinds):
+            needs = " or ".join(dict.fromkeys(kind.fault.needs for kind in kinds))
             raise UsageProblem(
-                f"faults.packages.{package.name}: {system} cannot suffer it (needs a target: {needs}); "
+                f"faults.packages.{package}: {system} cannot suffer it (needs a target: {needs}); "
                 "remove it, or choose another system"
             )
     for name, weight in faults.kinds.items():
         if weight and not _suffered(KINDS[name], known):
             raise UsageProblem(
-                f"faults.kinds.{name}: {system} cannot suffer it (needs a target: {KINDS[name].needs}); "
+                f"faults.kinds.{name}: {system} cannot suffer it (needs a target: {KINDS[name].fault.needs}); "
                 "remove it, or choose another system"
             )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, count, islice
 
-from barrier_tck.faults.packages import PACKAGES
+from barrier_tck.faults.catalogue import FAULTS
+from barrier_tck.faults.fault import tag_of
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import Phase
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.mix import Hand, MixSection, check_suffered, deal
@@ -20,26 +22,26 @@ CHUNK = 100
 _CHUNK_SEED_STRIDE = 1_000_003
 
 _TARGETS = (
-    ("executor", Capability.EXECUTOR_KILL),
-    ("worker", Capability.WORKER_KILL),
-    ("coordinator", Capability.COORDINATOR_CRASH),
-    ("host", Capability.HOST_LOSS),
-    ("pause", Capability.PAUSE),
-    ("channel", Capability.CHANNEL_FAULTS),
-    ("partition", Capability.PARTITION),
-    ("storage", Capability.STORAGE_FAULTS),
+    (TargetKind.EXECUTOR, Capability.EXECUTOR_KILL),
+    (TargetKind.WORKER, Capability.WORKER_KILL),
+    (TargetKind.COORDINATOR, Capability.COORDINATOR_CRASH),
+    (TargetKind.HOST, Capability.HOST_LOSS),
+    (TargetKind.PAUSE, Capability.PAUSE),
+    (TargetKind.CHANNEL, Capability.CHANNEL_FAULTS),
+    (TargetKind.PARTITION, Capability.PARTITION),
+    (TargetKind.STORAGE, Capability.STORAGE_FAULTS),
 )
 
 
 def targets_of(system: SystemUnderTest) -> frozenset[str]:
-    """Return the kinds of target that a system exposes, as ``barrier_tck.faults.packages`` calls them."""
+    """Return the kinds of target that a system exposes, as ``barrier_tck.faults.targets`` calls them."""
     return frozenset(name for name, capability in _TARGETS if capability in system.capabilities)
 
 
 def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:
-    """Return the tags of the faults that a system can suffer, in the order of the packages."""
+    """Return the tags of the faults that a system can suffer, in the order of the catalogue."""
     exposed = targets_of(system)
-    return tuple(kind.tag for package in PACKAGES for kind in package.kinds if kind.needs in exposed)
+    return tuple(tag_of(fault) for fault in FAULTS if fault.needs in exposed)
 
 
 def fault_phases_of(system: SystemUnderTest) -> tuple[str, ...]:

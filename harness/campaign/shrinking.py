@@ -14,25 +14,9 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.faults.fields import down_from
 from barrier_tck.faults.schedule import ScheduleError, validate
-from barrier_tck.faults.vocabulary import (
-    After,
-    At,
-    CrashCoordinator,
-    DamageLocalCopy,
-    DamagePrimary,
-    FailLocalWrites,
-    FailPrimaryWrites,
-    Fault,
-    KillExecutor,
-    KillWorker,
-    LoseHost,
-    ScheduledFault,
-    duration_of,
-    loses_unsynced,
-    renamed,
-    subtasks_of,
-)
+from barrier_tck.faults.vocabulary import After, At, ScheduledFault
 from barrier_tck.harness.campaign.smaller_jobs import (
     narrower,
     without_a_vertex,
@@ -97,11 +81,11 @@ def sort_key(plan: TrialPlan) -> SortKey:
 
 def _fault_key(scheduled: ScheduledFault) -> SortKey:
     fault, trigger = scheduled.fault, scheduled.trigger
-    hit = subtasks_of(fault)
-    where = (tuple(map(_index, hit)), hit, duration_of(fault) or 0)
+    hit = fault.subtasks
+    where = (tuple(map(_index, hit)), hit, fault.magnitudes())
     if isinstance(trigger, At):
-        return (loses_unsynced(fault), 1, trigger.time_ms, *where, "")
-    return (loses_unsynced(fault), 0, trigger.nth, *where, trigger.subtask or "")
+        return (fault.loses_unsynced, 1, trigger.time_ms, *where, "")
+    return (fault.loses_unsynced, 0, trigger.nth, *where, trigger.subtask or "")
 
 
 def _index(subtask: str) -> int:
@@ -149,10 +133,10 @@ def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 def reduce_parallelism(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose narrower vertices and fewer executors."""
-    widths = {vertex.parallelism: tuple(_smaller(vertex.parallelism, 1)) for vertex in plan.job.vertices}
+    widths = {vertex.parallelism: tuple(down_from(vertex.parallelism, 1)) for vertex in plan.job.vertices}
     for job in narrower(plan.job, widths):
         yield msgspec.structs.replace(plan, job=job)
-    for fewer in _smaller(plan.deployment.executors, 1):
+    for fewer in down_from(plan.deployment.executors, 1):
         yield _with(plan, "deployment", executors=fewer)
 
 
@@ -165,13 +149,13 @@ def simplify_job(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose fewer batches, fewer records in each, fewer keys, and no offset or rate limit."""
-    for batches in _smaller(plan.workload.batches, 0):
+    for batches in down_from(plan.workload.batches, 0):
         yield _with(plan, "workload", batches=batches)
-    for records in _smaller(plan.workload.batch_records, 1):
+    for records in down_from(plan.workload.batch_records, 1):
         yield _with(plan, "workload", batch_records=records)
-    for keys in _smaller(plan.workload.keys, 1):
+    for keys in down_from(plan.workload.keys, 1):
         yield _with(plan, "workload", keys=keys)
-    for offset in _smaller(plan.workload.start_offset, 0):
+    for offset in down_from(plan.workload.start_offset, 0):
         yield _with(plan, "workload", start_offset=offset)
     if plan.workload.records_per_second is not None:
         yield _with(plan, "workload", records_per_second=None)
@@ -202,7 +186,7 @@ def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
         ("restart", "delay_ms"),
     ):
         value: int | None = getattr(getattr(plan, name), field)
-        for smaller in _smaller(value or 0, 0 if field != "slow_factor" else 1):
+        for smaller in down_from(value or 0, 0 if field != "slow_factor" else 1):
             yield _with(plan, name, **{field: smaller})
 
 
@@ -216,41 +200,23 @@ def simplify_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 def _simpler_fault(scheduled: ScheduledFault) -> Iterator[ScheduledFault]:
     fault, trigger = scheduled.fault, scheduled.trigger
-    for simpler in _simpler_kind(fault):
+    for simpler in fault.simpler():
         yield ScheduledFault(simpler, trigger)
     match trigger:
         case At(time_ms=time_ms):
-            for earlier in _smaller(time_ms, 0):
+            for earlier in down_from(time_ms, 0):
                 yield ScheduledFault(fault, At(earlier))
         case After(nth=nth):
-            for sooner in _smaller(nth, 1):
+            for sooner in down_from(nth, 1):
                 yield ScheduledFault(fault, msgspec.structs.replace(trigger, nth=sooner))
     first = _first_subtasks(scheduled)
     if first != scheduled:
         yield first
 
 
-def _simpler_kind(fault: Fault) -> Iterator[Fault]:
-    match fault:
-        case KillExecutor() | CrashCoordinator():
-            if fault.lose_unsynced:
-                yield msgspec.structs.replace(fault, lose_unsynced=False)
-            if isinstance(fault, CrashCoordinator):
-                for shorter in _smaller(fault.unreadable_ms, 0):
-                    yield msgspec.structs.replace(fault, unreadable_ms=shorter)
-        case FailPrimaryWrites():
-            for fewer in _smaller(fault.checkpoints, 1):
-                yield msgspec.structs.replace(fault, checkpoints=fewer)
-        case KillWorker() | LoseHost() | DamageLocalCopy() | DamagePrimary() | FailLocalWrites():
-            return
-        case _:
-            for shorter in _smaller(fault.duration_ms, 1):
-                yield msgspec.structs.replace(fault, duration_ms=shorter)
-
-
 def _first_subtasks(scheduled: ScheduledFault) -> ScheduledFault:
     fault, trigger = scheduled.fault, scheduled.trigger
-    fault = renamed(fault, _first)
+    fault = fault.renamed(_first)
     if isinstance(trigger, After) and trigger.subtask is not None:
         trigger = msgspec.structs.replace(trigger, subtask=_first(trigger.subtask))
     return ScheduledFault(fault, trigger)
@@ -286,14 +252,6 @@ PASSES: tuple[Callable[[TrialPlan], Iterator[TrialPlan]], ...] = (
     other_seeds,
 )
 """Every pass, the big steps first."""
-
-
-def _smaller(value: int, least: int) -> Iterator[int]:
-    """Yield the least value, then values closer and closer to the present one."""
-    step = value - least
-    while step > 0:
-        yield value - step
-        step //= 2
 
 
 def _with(plan: TrialPlan, part: str, **fields: object) -> TrialPlan:
@@ -386,7 +344,7 @@ def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
 
 def _retargeted(scheduled: ScheduledFault, subtasks: Sequence[str]) -> ScheduledFault:
     fault, trigger = scheduled.fault, scheduled.trigger
-    fault = renamed(fault, lambda subtask: _existing(subtask, subtasks))
+    fault = fault.renamed(lambda subtask: _existing(subtask, subtasks))
     if isinstance(trigger, After) and trigger.subtask is not None:
         trigger = msgspec.structs.replace(trigger, subtask=_existing(trigger.subtask, subtasks))
     return ScheduledFault(fault, trigger)

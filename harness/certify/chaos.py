@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import After, KillExecutor, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateRaised, Pool
 from barrier_tck.harness.certify.properties import PropertyOutcome

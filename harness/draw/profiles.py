@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
@@ -31,15 +32,7 @@ _COORDINATOR_POINTS = (
     ProtocolPoint.CHECKPOINT_COMPLETED,
     ProtocolPoint.ATTEMPT_RUNNING,
 )
-_KILLS = (("executor", 3), ("worker", 3), ("coordinator", 2))
-_ALL_KINDS = (
-    *_KILLS,
-    ("host", 1),
-    *(("pause-worker", 1), ("pause-executor", 1)),
-    *(("delay", 1), ("throttle", 1), ("cut", 1), ("black-hole", 1)),
-    *(("partition-executor", 1), ("partition-halves", 1)),
-    *(("zombie-paused", 1), ("zombie-partitioned", 1)),
-)
+_ALL_KINDS = tuple((kind.name, kind.drawn_as.weight) for kind in KINDS.values() if kind.drawn_as.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class Profile:
     restart_delay_ms: Range = (0, 40)
     faults: Range = (0, 4)
     kinds: tuple[tuple[str, int], ...] = _ALL_KINDS
-    """Fault kinds of ``barrier_tck.faults.packages`` with their weights."""
+    """Kinds of ``barrier_tck.faults.catalogue`` with their weights."""
     points: tuple[ProtocolPoint, ...] = _SUBTASK_POINTS + _COORDINATOR_POINTS
     restore_per_mille: int = 350
     """How many plans with several faults begin with one after which a checkpoint is restored."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
@@ -18,24 +19,11 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
-from barrier_tck.faults.packages import KINDS, Aim, FaultKind
-from barrier_tck.faults.vocabulary import (
-    COORDINATOR,
-    COORDINATOR_POINTS,
-    After,
-    At,
-    CrashCoordinator,
-    Direction,
-    Fault,
-    KillExecutor,
-    KillWorker,
-    LoseHost,
-    Peers,
-    ProtocolPoint,
-    ScheduledFault,
-    duration_of,
-    subtasks_of,
-)
+from barrier_tck.faults.catalogue import KINDS, FaultKind
+from barrier_tck.faults.drawing import Aim, Plainest
+from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import COORDINATOR, Peers, TargetKind
+from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.profiles import Profile, Range
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan, vertex_of
 from barrier_tck.harness.plan.trial_plan import (
@@ -56,6 +44,8 @@ ViewOf = Callable[[TrialPlan], JobView]
 
 Adjust = Callable[[TrialPlan], TrialPlan]
 """Changes a drawn plan before its faults are drawn: the overrides of a campaign file."""
+
+_Option = TypeVar("_Option")
 
 _SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
@@ -131,7 +121,7 @@ def _kinds(profile: Profile, allowed: frozenset[str] | None) -> tuple[FaultKind,
     return tuple(
         KINDS[name]
         for name, weight in profile.kinds
-        if allowed is None or KINDS[name].needs in allowed
+        if allowed is None or KINDS[name].fault.needs in allowed
         for _ in range(weight)
     )
 
@@ -170,17 +160,13 @@ def trial_plans(
     return msgspec.structs.replace(plan, faults=tuple(schedule), restart=_enough_restarts(plan, schedule))
 
 
-_KILLED = ("executor", "worker", "coordinator", "host")
-"""Targets whose faults end a process at once."""
-
-
 def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
-    return tuple(kind for kind in kinds if kind.needs in _KILLED)
+    return tuple(kind for kind in kinds if kind.fault.ends is not None)
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:
     """Return a restart budget that the faults cannot use up: while one lasts, attempt after attempt may fail."""
-    lasting_ms = sum(duration_of(scheduled.fault) or 0 for scheduled in schedule)
+    lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in schedule)
     delay_ms = max(plan.restart.delay_ms, RESTART_DELAY_MS_MIN if lasting_ms else 0)
     needed = RESTARTS_PER_FAULT * len(schedule) + (lasting_ms // delay_ms if lasting_ms else 0)
     attempts_max = max(plan.restart.attempts_max, needed)
@@ -297,30 +283,40 @@ def _draw_fault(
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
     own = standing is not None and (last or _chance(draw, profile.own_target_per_mille))
     target = standing if own and standing is not None else draw(st.sampled_from(_hittable(trigger, job)))
-    if kind.needs == "storage" and job.stateful and target not in job.stateful:
+    if kind.fault.needs is TargetKind.STORAGE and job.stateful and target not in job.stateful:
         target = draw(st.sampled_from(job.stateful))  # who keeps no state has no copies of it
-    return ScheduledFault(_draw_built(draw, profile, job, kind, target), trigger)
+    return ScheduledFault(kind.fault.drawn(_Draws(draw), _aim(profile, job, kind, target)), trigger)
 
 
-def _draw_built(draw: st.DrawFn, profile: Profile, job: _Job, kind: FaultKind, target: str) -> Fault:
-    """Draw what a kind of fault does to its target, and for how long."""
-    if not kind.lasts:
-        lose = kind.can_lose_unsynced and _chance(draw, profile.lose_unsynced_per_mille)
-        unreadable = kind.needs == "coordinator" and _chance(draw, profile.unreadable_per_mille)
-        unreadable_ms = _between(draw, profile.duration_ms) if unreadable else 0
-        return kind.build(Aim(target, lose_unsynced=lose, unreadable_ms=unreadable_ms))
-    latency_ms = _between(draw, profile.latency_ms)
-    return kind.build(
-        Aim(
-            target,
-            receiver=draw(st.sampled_from((*job.view.receivers(target), COORDINATOR))),
-            duration_ms=_between(draw, profile.zombie_ms if kind.outlasts_heartbeat else profile.duration_ms),
-            latency_ms=latency_ms,
-            jitter_ms=draw(st.integers(0, latency_ms)),
-            bytes_per_second=draw(st.sampled_from(profile.bytes_per_second)),
-            direction=draw(st.sampled_from(tuple(Direction))),
-            peers=draw(st.sampled_from(job.peers)),
-        )
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """Hypothesis as the chooser of ``barrier_tck.faults.drawing``."""
+
+    draw: st.DrawFn
+
+    def between(self, bounds: Range) -> int:
+        return _between(self.draw, bounds)
+
+    def one_of(self, options: Sequence[_Option]) -> _Option:
+        return self.draw(st.sampled_from(options))
+
+    def chance(self, per_mille: int) -> bool:
+        return _chance(self.draw, per_mille)
+
+
+def _aim(profile: Profile, job: _Job, kind: FaultKind, target: str) -> Aim:
+    """Return what a fault must know to be drawn: whom it hits, and how hard it may."""
+    outlasts = kind.drawn_as.outlasts_heartbeat
+    return Aim(
+        target,
+        receivers=(*job.view.receivers(target), COORDINATOR),
+        peers=job.peers,
+        outlasts_heartbeat=outlasts,
+        duration_ms=profile.zombie_ms if outlasts else profile.duration_ms,
+        latency_ms=profile.latency_ms,
+        bytes_per_second=profile.bytes_per_second,
+        lose_unsynced_per_mille=profile.lose_unsynced_per_mille,
+        unreadable_per_mille=profile.unreadable_per_mille,
     )
 
 
@@ -358,10 +354,9 @@ def _draw_aim(
 def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
     """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
     kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.committing))
-    return ScheduledFault(kind.build(Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink))
-
-
-_KILLS = (KillExecutor, KillWorker, LoseHost)
+    return ScheduledFault(
+        kind.fault.drawn(Plainest(), Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink)
+    )
 
 
 def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
@@ -371,12 +366,12 @@ def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
     known: the job cannot have ended then.
     """
     fault, trigger = scheduled.fault, scheduled.trigger
-    if not isinstance(trigger, After) or not isinstance(fault, (CrashCoordinator, *_KILLS)):
+    if not isinstance(trigger, After) or fault.ends is None:
         return False
     if trigger.point in _SINK_ONLY:
-        return isinstance(fault, CrashCoordinator) or subtasks_of(fault) == (trigger.subtask,)
+        return fault.ends is Ends.COORDINATOR or fault.subtasks == (trigger.subtask,)
     if trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED:
-        return isinstance(fault, CrashCoordinator) or subtasks_of(fault)[0] in job.sinks
+        return fault.ends is Ends.COORDINATOR or fault.subtasks[0] in job.sinks
     return False
 
 
@@ -391,12 +386,12 @@ def _repeats(point: ProtocolPoint, subtask: str | None, before: Sequence[Schedul
 
 
 def _fails_what_it_hits(scheduled: ScheduledFault, point: ProtocolPoint, subtask: str | None) -> bool:
-    if isinstance(scheduled.fault, CrashCoordinator):
+    if scheduled.fault.ends is Ends.COORDINATOR:
         return point is ProtocolPoint.CHECKPOINT_TRIGGERED or point is ProtocolPoint.ATTEMPT_RUNNING
-    if not isinstance(scheduled.fault, _KILLS):
+    if scheduled.fault.ends is None:
         return False  # what lasts may be over before anything fails
     again = point in _BEFORE_ACKNOWLEDGEMENT or point in _RESTORE
-    return again and subtasks_of(scheduled.fault) == (subtask,)
+    return again and scheduled.fault.subtasks == (subtask,)
 
 
 # --- drawing many plans -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import History
@@ -78,7 +79,10 @@ def _completed(context: TrialContext) -> bool:
 
 
 def _coordinator_crashed(context: TrialContext) -> bool:
-    return any(fault.kind == "crash_coordinator" and fault.outcome == "fired" for fault in context.faults)
+    return any(
+        record.outcome == "fired" and context.planned_faults[record.index].fault.ends is Ends.COORDINATOR
+        for record in context.faults
+    )
 
 
 _CHANCES: dict[str, Callable[[TrialContext], bool]] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from barrier_tck.faults.vocabulary import CrashCoordinator
+from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import damaged_primaries
 from barrier_tck.harness.oracle.examples import chosen
@@ -246,7 +246,7 @@ class _Story:
 
 def _coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
     """Return when the nemesis crashed the coordinator, which then could not record what it gave up."""
-    planned = [isinstance(entry.fault, CrashCoordinator) for entry in context.plan.faults]
+    planned = [entry.fault.ends is Ends.COORDINATOR for entry in context.plan.faults]
     return tuple(
         operation.time_ms
         for operation in context.history.operations

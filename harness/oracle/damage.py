@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from barrier_tck.faults.vocabulary import DamagePrimary
+from barrier_tck.faults.fault import Fault, Place
 from barrier_tck.harness.oracle.checker import TrialContext
 
 _SEPARATORS = re.compile(r"[\s,:]+")
@@ -15,8 +15,13 @@ def damaged_primaries(context: TrialContext) -> tuple[str, ...]:
     return tuple(
         record.target
         for record in context.faults
-        if record.outcome == "fired" and isinstance(context.planned_faults[record.index].fault, DamagePrimary)
+        if record.outcome == "fired" and _damages_primaries(context.planned_faults[record.index].fault)
     )
+
+
+def _damages_primaries(fault: Fault) -> bool:
+    hit = fault.copies_hit
+    return hit is not None and hit.place is Place.DURABLE and hit.damage is not None
 
 
 def blames_what_was_harmed(problem: str, context: TrialContext) -> bool:

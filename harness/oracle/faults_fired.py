@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from barrier_tck.faults.vocabulary import duration_of
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -16,7 +15,7 @@ def _sentence(fault: FaultRecord) -> str:
 def _not_healed(fault: FaultRecord, context: TrialContext) -> bool:
     """Tell whether a fault that lasts for a time lasted beyond the trial."""
     planned = context.plan.faults[fault.index : fault.index + 1]
-    return fault.healed_at_ms is None and any(duration_of(entry.fault) is not None for entry in planned)
+    return fault.healed_at_ms is None and any(entry.fault.heals_after_ms is not None for entry in planned)
 
 
 class FaultsFired:

@@ -7,14 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from barrier_tck.faults.vocabulary import (
-    Damage,
-    DamageLocalCopy,
-    FailLocalWrites,
-    FailPrimaryWrites,
-    KillExecutor,
-    LoseHost,
-)
+from barrier_tck.faults.fault import CopiesHit, Fault, Place
+from barrier_tck.faults.targets import Damage
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import damaged_primaries
 from barrier_tck.harness.oracle.examples import chosen
@@ -127,7 +121,8 @@ class LocalRecovery:
             if _is(operation, "ack", Outcome.OK) and (operation.value.get("local") or {}).get("problem"):
                 books.counts["completed_without_copy"] += operation.value["checkpoint"] in completed
         for _, fault in _fired(context):
-            if isinstance(fault, FailPrimaryWrites):
+            hit = fault.copies_hit
+            if hit is not None and hit.place is Place.DURABLE and hit.damage is None:
                 declined = [
                     c for c in context.checkpoints if c.status == "aborted" and "declined" in c.reason
                 ]
@@ -250,14 +245,14 @@ class LocalRecovery:
             return unmet  # the job said itself what it could not restore
         restores = [o for o in context.history.operations if _is(o, "restore", Outcome.OK)]
         for time_ms, fault in _fired(context):
-            match fault:
-                case DamageLocalCopy(subtask=subtask, damage=damage):
+            match fault.copies_hit:
+                case CopiesHit(Place.LOCAL, subtask, Damage() as damage, whole_host=False):
                     if not any(o.process == subtask and o.time_ms >= time_ms for o in restores):
                         unmet.append(f"the {damage.value} local copy of {subtask}")
-                case FailLocalWrites(subtask=subtask):
+                case CopiesHit(Place.LOCAL, subtask, None):
                     if not books.counts["completed_without_copy"]:
                         unmet.append(f"the full local disk of {subtask}")
-                case FailPrimaryWrites(subtask=subtask):
+                case CopiesHit(Place.DURABLE, subtask, None):
                     if not books.counts["checkpoints_failed_by_primaries"]:
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
@@ -311,7 +306,7 @@ def _placement(operations: tuple[Operation, ...], attempt: int) -> dict[str, Any
     )
 
 
-def _fired(context: TrialContext) -> Iterator[tuple[float, object]]:
+def _fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
     """Yield (time, fault) of every fault that fired."""
     for record in context.faults:
         if record.outcome == "fired" and record.fired_at_ms is not None:
@@ -322,14 +317,11 @@ def _hits(context: TrialContext) -> list[_Hit]:
     """Return what was done to copies, in the order of the plan."""
     hits = []
     for time_ms, fault in _fired(context):
-        match fault:
-            case DamageLocalCopy(subtask=subtask, damage=damage):
-                hits.append(_Hit(time_ms, subtask, None, damage))
-            case LoseHost(subtask=subtask):
-                hits.append(_Hit(time_ms, None, _host_at(context, subtask, time_ms), Damage.MISSING))
-            case KillExecutor(subtask=subtask, lose_unsynced=True):
-                host = _host_at(context, subtask, time_ms)
-                hits.append(_Hit(time_ms, None, host, Damage.MISSING, certain=False))
+        match fault.copies_hit:
+            case CopiesHit(Place.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
+                hits.append(_Hit(time_ms, subtask, None, damage, certain))
+            case CopiesHit(Place.LOCAL, subtask, Damage() as damage, whole_host=True, certain=certain):
+                hits.append(_Hit(time_ms, None, _host_at(context, subtask, time_ms), damage, certain))
     return hits
 
 

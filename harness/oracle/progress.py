@@ -9,18 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barrier_tck.faults.vocabulary import (
-    BlackHoleChannel,
-    CutChannel,
-    DamageLocalCopy,
-    FailLocalWrites,
-    FailPrimaryWrites,
-    PartitionExecutor,
-    PartitionHalves,
-    PauseExecutor,
-    ThrottleChannel,
-    duration_of,
-)
+from barrier_tck.faults.fault import OnProgress
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import damaged_primaries
 from barrier_tck.harness.oracle.examples import chosen
@@ -29,20 +18,6 @@ from barrier_tck.harness.record.history import End, Operation, Outcome
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload import split_name
-
-_MAY_CUT_OFF_ALL = (
-    PauseExecutor,
-    PartitionExecutor,
-    PartitionHalves,
-    ThrottleChannel,
-    CutChannel,
-    BlackHoleChannel,
-)
-"""Faults under which a job may stand still until they heal, however often it is deployed."""
-
-
-_FAIL_NO_ATTEMPT = (DamageLocalCopy, FailLocalWrites, FailPrimaryWrites)
-"""Faults that a job takes without a restart: from the other copy, or with a later checkpoint (LOC-2, LOC-4)."""
 
 
 class Progress:
@@ -207,7 +182,7 @@ def _failures_explained(context: TrialContext) -> int:
     healed = {o.value["fault"]: o.time_ms for o in operations if _is_healing(o)}
     fired = {o.value["fault"]: o.time_ms for o in operations if _is_fired_fault(o)}
     lasting = [(fired[fault], until) for fault, until in healed.items() if fault in fired]
-    harmless = [isinstance(planned.fault, _FAIL_NO_ATTEMPT) for planned in context.planned_faults]
+    harmless = [planned.fault.on_progress is OnProgress.NOTHING for planned in context.planned_faults]
     taken = sum(harmless[fault : fault + 1] == [True] and fault not in healed for fault in fired)
     return (
         faults_fired(context)
@@ -250,11 +225,10 @@ def _blocking_to_the_end(context: TrialContext) -> str | None:
     """Return a fault that may cut off all of the job and had not lasted its time when the trial was over."""
     for record in context.faults:
         fault = context.plan.faults[record.index].fault
-        excuses = isinstance(fault, _MAY_CUT_OFF_ALL)
-        if not excuses or record.fired_at_ms is None:
+        if fault.on_progress is not OnProgress.STOPS or record.fired_at_ms is None:
             continue
         lasted_ms = (record.healed_at_ms or float("inf")) - record.fired_at_ms
-        if record.healed_at_ms is None or lasted_ms < (duration_of(fault) or 0):
+        if record.healed_at_ms is None or lasted_ms < (fault.heals_after_ms or 0):
             return record.label
     return None
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from barrier_tck.faults.vocabulary import duration_of
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.record.history import History, Outcome
@@ -91,7 +90,7 @@ def _attempts(history: History) -> Sequence[_Attempt]:
 
 def _disturbed(context: TrialContext) -> Sequence[tuple[float, float]]:
     """Return from when to when each fault was in force: one that strikes at once, for a moment."""
-    lasting = [duration_of(planned.fault) is not None for planned in context.planned_faults]
+    lasting = [planned.fault.heals_after_ms is not None for planned in context.planned_faults]
     times: dict[int, tuple[float, float]] = {}
     for operation in context.history.operations:
         fault = operation.value.get("fault", -1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint, ScheduledFault, subtasks_of
+from barrier_tck.faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
 
 
@@ -31,9 +31,7 @@ def with_phases(
 ) -> tuple[FaultRecord, ...]:
     """Return what became of the faults with the phase of each that fired."""
     return tuple(
-        msgspec.structs.replace(
-            fault, phase=phase_of(fault, subtasks_of(schedule[fault.index].fault), course)
-        )
+        msgspec.structs.replace(fault, phase=phase_of(fault, schedule[fault.index].fault.subtasks, course))
         for fault in faults
     )
 

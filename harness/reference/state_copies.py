@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from barrier_tck.faults.targets import TargetGone
-from barrier_tck.faults.vocabulary import Damage
+from barrier_tck.faults.targets import Damage, TargetGone
 from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle

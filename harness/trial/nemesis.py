@@ -20,11 +20,11 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from barrier_tck.faults import packages
+from barrier_tck.faults.fault import Fault, tag_of
 from barrier_tck.faults.injectors.injection import Heal, Injection
 from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.triggers import OccurrenceCounter, describe
-from barrier_tck.faults.vocabulary import After, At, Fault, ProtocolPoint, ScheduledFault, duration_of, label
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.record.history import Operation, Outcome
 from barrier_tck.harness.record.records import FaultRecord
 
@@ -37,6 +37,11 @@ _EARLY_MS = 0.001
 """A deployment subtracts floats to get its time, so a fault counts as due a microsecond early."""
 
 Inject = Callable[[Fault, Targets], Injection]
+
+
+def inject(fault: Fault, targets: Targets) -> Injection:
+    """Carry a fault out as it says itself."""
+    return fault.inject(targets)
 
 
 @dataclass(slots=True)
@@ -66,7 +71,7 @@ class _Entry:
 class Nemesis:
     """Implements ``harness.system.system_under_test.NemesisHooks`` for one trial; not to be used for a second."""
 
-    def __init__(self, schedule: Sequence[ScheduledFault], inject: Inject = packages.inject) -> None:
+    def __init__(self, schedule: Sequence[ScheduledFault], inject: Inject = inject) -> None:
         """Take the plan's schedule; ``inject`` is replaced in tests only."""
         self._inject = inject
         self._lock = threading.Lock()
@@ -76,7 +81,7 @@ class Nemesis:
         self._entries = [_entry(index, planned) for index, planned in enumerate(schedule)]
         self._first_ran_ms: float | None = None
         self._over = False
-        self._lasting = [e for e in self._entries if duration_of(e.planned.fault) is not None]
+        self._lasting = [e for e in self._entries if e.planned.fault.heals_after_ms is not None]
         self._timed = [entry for entry in self._entries if isinstance(entry.planned.trigger, At)]
         self._aimed: dict[ProtocolPoint, list[_Entry]] = {}
         for entry in self._entries:
@@ -162,7 +167,7 @@ class Nemesis:
                 process="nemesis",
                 operation=operation,
                 outcome=outcome,
-                value={"fault": entry.index, "label": label(entry.planned.fault), "target": entry.target},
+                value={"fault": entry.index, "label": entry.planned.fault.told(), "target": entry.target},
             )
             for index, (entry, time_ms, operation, outcome) in enumerate(lines)
         )
@@ -190,7 +195,7 @@ class Nemesis:
                 fired_ms = self._now_ms()
                 entry.heal, entry.heal_at_ms = (
                     injection.heal,
-                    fired_ms + (duration_of(entry.planned.fault) or 0),
+                    fired_ms + (entry.planned.fault.heals_after_ms or 0),
                 )
                 entry.booked += _booked("fault", started_ms, fired_ms, Outcome.OK)
                 if entry.tries > 1:
@@ -256,8 +261,8 @@ def _record(entry: _Entry) -> FaultRecord:
     trigger = entry.planned.trigger
     return FaultRecord(
         index=entry.index,
-        label=label(entry.planned.fault),
-        kind=packages.tag_of(entry.planned.fault),
+        label=entry.planned.fault.told(),
+        kind=tag_of(entry.planned.fault),
         trigger=describe(trigger),
         point=trigger.point.value if isinstance(trigger, After) else None,
         outcome=entry.outcome,

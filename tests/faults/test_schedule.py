@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.kinds.partition_halves import PartitionHalves
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
 from barrier_tck.faults.schedule import ScheduleError, validate
-from barrier_tck.faults.vocabulary import (
-    COORDINATOR,
-    After,
-    At,
-    BlackHoleChannel,
-    CrashCoordinator,
-    CutChannel,
-    DelayChannel,
-    Fault,
-    KillExecutor,
-    KillWorker,
-    LoseHost,
-    PartitionExecutor,
-    PartitionHalves,
-    PauseWorker,
-    Peers,
-    ProtocolPoint,
-    ScheduledFault,
-    ThrottleChannel,
-)
+from barrier_tck.faults.targets import COORDINATOR, Peers
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 
 CHANNELS = (("source[0]", "totals[0]"), ("source[0]", "totals[1]"), ("totals[0]", "sink[0]"))
 SUBTASKS = ("source[0]", "totals[0]", "totals[1]", "sink[0]")

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from barrier_tck.faults.targets import (
     CopiesTarget,
+    Damage,
     Impairment,
     LinkTarget,
     NoTargets,
+    Peers,
     ProcessTarget,
     TargetGone,
 )
-from barrier_tck.faults.vocabulary import After, Damage, Peers, ProtocolPoint
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History

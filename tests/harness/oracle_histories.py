@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import At, CrashCoordinator, KillExecutor, ScheduledFault
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan, WorkloadPlan

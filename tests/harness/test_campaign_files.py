@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.faults.packages import PACKAGES, tag_of
-from barrier_tck.faults.vocabulary import After, KillExecutor
+from barrier_tck.faults.catalogue import PACKAGES
+from barrier_tck.faults.fault import tag_of
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.vocabulary import After
 from barrier_tck.harness.campaign.configuration import configuration_from, read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -58,7 +60,7 @@ def test_the_main_job_runs_in_at_least_once_mode_with_both_backends() -> None:
 
 def test_the_main_job_uses_every_package_but_damaged_copies() -> None:
     used = {tag_of(fault.fault) for plan in plans_of("campaigns/flights.toml") for fault in plan.faults}
-    unused = [package.name for package in PACKAGES if not used & {kind.tag for kind in package.kinds}]
+    unused = [name for name, kinds in PACKAGES.items() if not used & {tag_of(kind.fault) for kind in kinds}]
     assert unused == ["storage"]
 
 
@@ -70,9 +72,9 @@ def test_the_mixed_campaign_draws_every_package_every_mode_and_every_backend() -
     assert {plan.state_backend for plan in plans} == {"heap", "rocksdb"}
     assert {plan.local_recovery for plan in plans} == {True, False}
     used = {tag_of(fault.fault) for plan in plans for fault in plan.faults}
-    assert [package.name for package in PACKAGES if not used & {kind.tag for kind in package.kinds}] == [
-        "storage"
-    ]
+    assert [
+        name for name, kinds in PACKAGES.items() if not used & {tag_of(kind.fault) for kind in kinds}
+    ] == ["storage"]
 
 
 def test_the_documents_example_and_tables_are_right() -> None:
@@ -82,5 +84,5 @@ def test_the_documents_example_and_tables_are_right() -> None:
     cells = re.findall(r"^\| (`[a-z].*?) \|", page, re.MULTILINE)
     named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
     files = [name for name in named if name.endswith(".toml")]
-    assert sorted(set(named) - set(files)) == sorted(package.name for package in PACKAGES)
+    assert sorted(set(named) - set(files)) == sorted(PACKAGES)
     assert sorted(files) == [str(file.relative_to(ROOT)) for file in FILES]

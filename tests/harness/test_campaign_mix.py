@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.faults.packages import KINDS
+from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, deal
@@ -34,11 +35,11 @@ KILLS = {"per_trial": [1, 2], "kinds": {"executor": 1, "worker": 1}}
 
 
 def test_damage_to_state_is_drawn_for_subtasks_that_keep_state() -> None:
-    storage = {kind for kind in KINDS if KINDS[kind].needs == "storage"}
+    storage = {kind for kind in KINDS if KINDS[kind].fault.needs is TargetKind.STORAGE}
     plans = plans_of(
         40, local_recovery=True, faults={"per_trial": [1, 3], "kinds": dict.fromkeys(sorted(storage), 1)}
     )
-    hit = [scheduled.fault.subtask for plan in plans for scheduled in plan.faults]  # type: ignore[union-attr]
+    hit = [name for plan in plans for scheduled in plan.faults for name in scheduled.fault.subtasks]
     assert len(hit) > 40
     assert {name.partition("[")[0] for name in hit} == {"totals"}
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, configuration_from
 from barrier_tck.harness.campaign.interrupts import Interrupts
 from barrier_tck.harness.campaign.replay import first_difference, replay, sources_of

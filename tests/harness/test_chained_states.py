@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barrier_tck.faults.vocabulary import After, KillExecutor, ScheduledFault
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.vocabulary import After, ScheduledFault
 from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.spark_session import spark_session

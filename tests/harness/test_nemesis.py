@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import threading
 
+from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Targets
-from barrier_tck.faults.vocabulary import (
-    After,
-    At,
-    CrashCoordinator,
-    CutChannel,
-    Fault,
-    KillExecutor,
-    KillWorker,
-    PauseWorker,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.record.history import Outcome
 from barrier_tck.harness.trial.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
 from tests.harness.fake_system import FakeTargets

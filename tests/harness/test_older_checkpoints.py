@@ -7,15 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    Damage,
-    DamageLocalCopy,
-    DamagePrimary,
-    KillWorker,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.targets import Damage
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.faults.vocabulary import After, KillWorker, ProtocolPoint, ScheduledFault
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.at_least_once_output import AtLeastOnceOutput
 from barrier_tck.harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots, add_up

@@ -7,7 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from barrier_tck.faults.vocabulary import At, PauseWorker, ScheduledFault
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Verdict

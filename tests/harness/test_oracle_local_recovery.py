@@ -6,15 +6,11 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    Damage,
-    DamageLocalCopy,
-    Fault,
-    LoseHost,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.targets import Damage
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery, own_key_groups
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan

@@ -8,7 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.faults.vocabulary import At, CutChannel, Damage, DamageLocalCopy, PauseWorker, ScheduledFault
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.targets import Damage
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
 from barrier_tck.harness.record.history import End, Outcome

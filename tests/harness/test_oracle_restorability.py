@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from barrier_tck.faults.vocabulary import At, PauseExecutor, ScheduledFault
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.restorability import Restorability
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import INFO, INVOKE, KILL, OK, Book, a_context, a_plan

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from barrier_tck.faults.vocabulary import At, DamagePrimary, ScheduledFault
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.reachability import Reachability

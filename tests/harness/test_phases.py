@@ -6,14 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.faults.vocabulary import (
-    PHASE_OF_POINT,
-    After,
-    KillWorker,
-    Phase,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import PHASE_OF_POINT, After, Phase, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.phases import Course, phase_of
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord

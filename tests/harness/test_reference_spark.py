@@ -10,14 +10,10 @@ import msgspec
 import psutil
 import pytest
 
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import PausableTarget, TargetGone
-from barrier_tck.faults.vocabulary import (
-    After,
-    DelayChannel,
-    PauseWorker,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import Verdict

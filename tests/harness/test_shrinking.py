@@ -5,18 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    At,
-    CrashCoordinator,
-    CutChannel,
-    KillExecutor,
-    PartitionHalves,
-    ProtocolPoint,
-    ScheduledFault,
-    duration_of,
-    subtasks_of,
-)
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.partition_halves import PartitionHalves
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.shrinking import CALM_CHECKPOINTS, CALM_NETWORK, retarget, shrink, sort_key
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
@@ -120,12 +113,12 @@ def test_a_fault_that_lasts_shrinks_to_the_shortest_on_the_first_subtasks() -> N
     )
 
     def fails(plan: TrialPlan) -> bool:
-        durations = [duration_of(scheduled.fault) for scheduled in plan.faults]
+        durations = [scheduled.fault.heals_after_ms for scheduled in plan.faults]
         return len(durations) == 2 and sorted(ms or 0 for ms in durations)[1] >= 40
 
     plan = shrink(msgspec.structs.replace(BIG, faults=lasting), fails, names).plan
-    assert sorted(duration_of(scheduled.fault) or 0 for scheduled in plan.faults) == [1, 40]
-    assert [subtasks_of(scheduled.fault) for scheduled in plan.faults] == [
+    assert sorted(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults) == [1, 40]
+    assert [scheduled.fault.subtasks for scheduled in plan.faults] == [
         ("source[0]", "totals[0]"),
         ("totals[0]", "sink[0]"),
     ]

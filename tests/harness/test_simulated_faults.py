@@ -10,25 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.faults.targets import Impairment, ImpairmentKind, Targets
-from barrier_tck.faults.vocabulary import (
-    COORDINATOR,
-    After,
-    At,
-    BlackHoleChannel,
-    CutChannel,
-    DelayChannel,
-    Direction,
-    Fault,
-    KillExecutor,
-    LoseHost,
-    PartitionExecutor,
-    PauseExecutor,
-    PauseWorker,
-    Peers,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, ImpairmentKind, Peers, Targets
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord

@@ -6,18 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from barrier_tck.faults.targets import Impairment, ImpairmentKind, LinkTarget, TargetGone
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind, LinkTarget, Peers, TargetGone
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
-from barrier_tck.faults.vocabulary import (
-    At,
-    CutChannel,
-    DelayChannel,
-    Direction,
-    KillWorker,
-    Peers,
-    ScheduledFault,
-)
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork, toxics_of
 from barrier_tck.harness.reference.spark.proxies import disturbs_connections

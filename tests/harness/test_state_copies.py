@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.faults.targets import TargetGone
-from barrier_tck.faults.vocabulary import Damage
+from barrier_tck.faults.targets import Damage, TargetGone
 from barrier_tck.harness.reference.state_copies import LocalCopies, is_intact
 from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.schedule import validate
-from barrier_tck.faults.vocabulary import ChannelFault, duration_of
 from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
@@ -78,7 +78,7 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a pause": lambda plan: "PauseWorker" in repr(plan.faults),
         "a partition of halves": lambda plan: "PartitionHalves" in repr(plan.faults),
         "a fault on the way to the coordinator": lambda plan: "receiver='coordinator'" in repr(plan.faults),
-        "a zombie": lambda plan: any((duration_of(s.fault) or 0) > 150 for s in plan.faults),
+        "a zombie": lambda plan: any((s.fault.heals_after_ms or 0) > 150 for s in plan.faults),
         "two stateful operators in a chain": lambda plan: plan.job.shape == "chained",
         "three by three": lambda plan: [v.parallelism for v in plan.job.vertices][:2] == [3, 3],
     }
@@ -109,7 +109,7 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
 
 def test_a_fault_that_lasts_leaves_restarts_enough_for_all_its_duration() -> None:
     for plan in STANDARD:
-        lasting_ms = sum(duration_of(scheduled.fault) or 0 for scheduled in plan.faults)
+        lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
         assert plan.restart.attempts_max * max(1, plan.restart.delay_ms) >= lasting_ms
 
 

@@ -12,18 +12,10 @@ from random import Random
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import (
-    PHASE_OF_POINT,
-    After,
-    At,
-    CrashCoordinator,
-    KillExecutor,
-    KillWorker,
-    Phase,
-    ProtocolPoint,
-    ScheduledFault,
-)
-from barrier_tck.faults.vocabulary import label as fault_label
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import PHASE_OF_POINT, After, At, Phase, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.records import (
     AttemptRecord,
@@ -180,7 +172,7 @@ def _fault(index: int, scheduled: ScheduledFault, fired_at: float | None, attemp
     trigger = scheduled.trigger
     return FaultRecord(
         index=index,
-        label=fault_label(scheduled.fault),
+        label=scheduled.fault.told(),
         kind=str(scheduled.fault.__struct_config__.tag),
         trigger=f"after {trigger.point.value}, 2nd time"
         if isinstance(trigger, After)

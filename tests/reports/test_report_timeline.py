@@ -9,7 +9,9 @@ import msgspec
 import plotly.graph_objects
 import pytest
 
-from barrier_tck.faults.vocabulary import At, DelayChannel, PauseWorker, ScheduledFault
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.record.records import RestoreRecord, TrialRecord
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.intervals import Series, recoveries, series_of

@@ -12,12 +12,8 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    CrashCoordinator,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,

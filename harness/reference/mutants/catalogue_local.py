@@ -7,15 +7,11 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    Damage,
-    DamageLocalCopy,
-    FailPrimaryWrites,
-    KillWorker,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.targets import Damage
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     NetworkPlan,

@@ -7,15 +7,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import (
-    After,
-    Fault,
-    KillExecutor,
-    KillWorker,
-    PauseWorker,
-    ProtocolPoint,
-    ScheduledFault,
-)
+from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,

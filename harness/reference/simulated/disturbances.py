@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from barrier_tck.faults.targets import Impairment, ImpairmentKind
-from barrier_tck.faults.vocabulary import COORDINATOR, Direction
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, ImpairmentKind
 from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask

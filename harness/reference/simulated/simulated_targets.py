@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barrier_tck.faults.targets import Impairment, TargetGone
-from barrier_tck.faults.vocabulary import COORDINATOR, Direction, Peers
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies

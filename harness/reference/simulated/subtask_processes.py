@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from barrier_tck.faults.vocabulary import COORDINATOR
+from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
 from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link

@@ -17,8 +17,7 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from barrier_tck.faults.targets import Targets
-from barrier_tck.faults.vocabulary import COORDINATOR
+from barrier_tck.faults.targets import COORDINATOR, Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator

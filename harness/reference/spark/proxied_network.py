@@ -17,10 +17,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from barrier_tck.faults.targets import Impairment, ImpairmentKind, TargetGone
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, ImpairmentKind, Peers, TargetGone
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
-from barrier_tck.faults.vocabulary import COORDINATOR, Direction, Peers
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
 from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds

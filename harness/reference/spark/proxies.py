@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import psutil
 
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
 from barrier_tck.faults.toxiproxy.server import URL_VARIABLE, proxy_server
-from barrier_tck.faults.vocabulary import ChannelFault, PartitionFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.support.errors import EnvironmentProblem
@@ -22,7 +22,7 @@ _FAMILY = "barrier-tck"
 
 def disturbs_connections(plan: TrialPlan) -> bool:
     """Tell whether a plan needs proxies: without them, nothing slows its connections down."""
-    return any(isinstance(planned.fault, ChannelFault | PartitionFault) for planned in plan.faults)
+    return any(planned.fault.needs in (TargetKind.CHANNEL, TargetKind.PARTITION) for planned in plan.faults)
 
 
 class ProxyServers:

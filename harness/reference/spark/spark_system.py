@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
-from barrier_tck.faults.vocabulary import duration_of
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.cluster.spark_session import spark_session
@@ -413,7 +412,7 @@ class ReferenceSpark:
 
 def _options(plan: TrialPlan) -> SparkOptions:
     """Return the runtime's options: where processes fall silent on purpose, that is noticed sooner."""
-    if any(duration_of(planned.fault) is not None for planned in plan.faults):
+    if any(planned.fault.heals_after_ms is not None for planned in plan.faults):
         return SparkOptions(
             heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS, isolation_timeout_ms=2 * HEARTBEAT_TIMEOUT_MS
         )

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from barrier_tck.faults.targets import NoTargets, TargetGone
-from barrier_tck.faults.vocabulary import Peers
+from barrier_tck.faults.targets import NoTargets, Peers, TargetGone
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies

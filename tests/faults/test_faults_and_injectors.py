@@ -1,42 +1,41 @@
-"""Injectors prove what they did and say how it heals; packages know every fault of the vocabulary."""
+"""Injectors prove what they did and say how it heals; every fault says all that belongs to it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import get_args
 
 import pytest
 
-from barrier_tck.faults.injectors import connections, injection, pauses, processes
-from barrier_tck.faults.injectors.copies import harm_copies
-from barrier_tck.faults.packages import KILL, KINDS, PACKAGES, Aim, inject, kind_of, tag_of
-from barrier_tck.faults.targets import Impairment, ImpairmentKind, ProcessTarget
-from barrier_tck.faults.vocabulary import (
+from barrier_tck.faults import catalogue
+from barrier_tck.faults.catalogue import BY_TAG, KINDS, PACKAGES
+from barrier_tck.faults.drawing import Aim, Plainest
+from barrier_tck.faults.fault import Ends, Fault, tag_of
+from barrier_tck.faults.injectors import injection
+from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.kinds.partition_halves import PartitionHalves
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
+from barrier_tck.faults.targets import (
     COORDINATOR,
-    BlackHoleChannel,
-    CrashCoordinator,
-    CutChannel,
     Damage,
-    DamageLocalCopy,
-    DamagePrimary,
-    DelayChannel,
     Direction,
-    FailLocalWrites,
-    FailPrimaryWrites,
-    Fault,
-    KillExecutor,
-    KillWorker,
-    LoseHost,
-    PartitionExecutor,
-    PartitionHalves,
-    PauseExecutor,
-    PauseWorker,
+    Impairment,
+    ImpairmentKind,
     Peers,
-    ThrottleChannel,
-    duration_of,
-    label,
-    renamed,
-    subtasks_of,
+    ProcessTarget,
 )
 from tests.harness.fake_system import (
     FakeCopies,
@@ -89,30 +88,30 @@ class OneTarget(FakeTargets):
 @pytest.mark.parametrize("fault", KILLS)
 def test_a_kill_is_proved_by_a_dead_target_and_does_not_heal(fault: Fault) -> None:
     process = FakeProcess("the victim")
-    found = inject(fault, OneTarget(process))
+    found = fault.inject(OneTarget(process))
     assert process.dead and found.fired and found.target == "the victim" and found.heal is None
 
 
 def test_storage_is_hidden_only_from_who_can_be_kept_from_it() -> None:
     plain, user = FakeProcess("the victim"), FakeStorageUser("the victim")
     fault = CrashCoordinator(unreadable_ms=20)
-    found = inject(fault, OneTarget(plain))
+    found = fault.inject(OneTarget(plain))
     assert found.outcome == "skipped" and "storage" in found.reason and not plain.dead
-    assert inject(fault, OneTarget(user)).fired and user.dead and user.hidden_ms == 20
-    assert label(fault) == "crash coordinator, storage unreadable for 20 ms"
+    assert fault.inject(OneTarget(user)).fired and user.dead and user.hidden_ms == 20
+    assert fault.told() == "crash coordinator, storage unreadable for 20 ms"
 
 
 @pytest.mark.parametrize(
     ("fault", "role"), list(zip(KILLS, ("executor", "worker", "coordinator", "host"), strict=True))
 )
 def test_a_target_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault, role: str) -> None:
-    found = inject(fault, FakeTargets(missing=(role,)))
+    found = fault.inject(FakeTargets(missing=(role,)))
     assert found.outcome == "skipped" and role in found.reason
 
 
 @pytest.mark.parametrize("fault", [fault for fault, _ in CHANNELS] + list(PARTITIONS))
 def test_a_connection_that_is_not_exposed_is_skipped_with_the_reason(fault: Fault) -> None:
-    found = inject(fault, FakeTargets(missing=("connection", "connections")))
+    found = fault.inject(FakeTargets(missing=("connection", "connections")))
     assert found.outcome == "skipped" and "connection" in found.reason and "a[0]" in found.reason
 
 
@@ -120,14 +119,14 @@ def test_a_target_that_was_dead_already_did_not_fire() -> None:
     process = FakePausable("the victim")
     process.dead = True
     for fault in (KillWorker("a[0]"), PauseWorker("a[0]", 20)):
-        found = inject(fault, OneTarget(process))
+        found = fault.inject(OneTarget(process))
         assert found.outcome == "not_fired" and "already dead" in found.reason
 
 
 def test_a_target_that_outlives_the_kill_did_not_fire_after_a_bounded_wait() -> None:
     waits: list[float] = []
     process = FakeProcess("the victim", immortal=True)
-    found = processes.kill_process(KillWorker("a[0]"), OneTarget(process), waits.append)
+    found = KillWorker("a[0]").inject(OneTarget(process), waits.append)
     assert found.outcome == "not_fired" and "still alive" in found.reason
     assert len(waits) == injection.PROOF_POLLS_MAX
 
@@ -139,7 +138,7 @@ def test_unsynced_writes_are_lost_only_where_the_fault_says_so() -> None:
         (KillWorker("a[0]"), False),
     ):
         process = FakeProcess("the victim")
-        inject(fault, OneTarget(process))
+        fault.inject(OneTarget(process))
         assert process.lost_unsynced is lost
 
 
@@ -149,7 +148,7 @@ def test_unsynced_writes_are_lost_only_where_the_fault_says_so() -> None:
 @pytest.mark.parametrize("fault", PAUSES)
 def test_a_pause_is_proved_by_a_target_that_stands_still_and_heals_by_going_on(fault: Fault) -> None:
     process = FakePausable("the victim")
-    found = inject(fault, OneTarget(process))
+    found = fault.inject(OneTarget(process))
     assert found.fired and process.paused and found.heal is not None
     found.heal()
     assert not process.paused
@@ -157,12 +156,12 @@ def test_a_pause_is_proved_by_a_target_that_stands_still_and_heals_by_going_on(f
 
 def test_a_target_that_goes_on_under_a_pause_did_not_fire_and_is_let_go() -> None:
     process = FakePausable("the victim", restless=True)
-    found = pauses.pause_process(PAUSES[0], OneTarget(process), lambda seconds: None)
+    found = PAUSES[0].inject(OneTarget(process), lambda seconds: None)
     assert found.outcome == "not_fired" and "still ran" in found.reason and process.resumed == 1
 
 
 def test_a_process_that_can_only_be_killed_is_not_paused_but_skipped() -> None:
-    found = inject(PAUSES[0], OneTarget(FakeProcess("the victim")))
+    found = PAUSES[0].inject(OneTarget(FakeProcess("the victim")))
     assert found.outcome == "skipped" and "cannot be paused" in found.reason
 
 
@@ -172,7 +171,7 @@ def test_a_process_that_can_only_be_killed_is_not_paused_but_skipped() -> None:
 @pytest.mark.parametrize(("fault", "impairment"), CHANNELS)
 def test_a_disturbed_connection_is_proved_and_healed(fault: Fault, impairment: Impairment) -> None:
     link = FakeLink("a to b")
-    found = inject(fault, OneTarget(links=[link]))
+    found = fault.inject(OneTarget(links=[link]))
     assert found.fired and found.target == "a to b" and link.impairment == impairment
     assert found.heal is not None
     found.heal()
@@ -182,26 +181,26 @@ def test_a_disturbed_connection_is_proved_and_healed(fault: Fault, impairment: I
 @pytest.mark.parametrize("fault", PARTITIONS)
 def test_a_partition_swallows_what_passes_on_every_connection(fault: Fault) -> None:
     links = [FakeLink("a to b"), FakeLink("a to c")]
-    found = inject(fault, OneTarget(links=links))
+    found = fault.inject(OneTarget(links=links))
     assert found.fired and found.target == "a to b, a to c"
     assert {link.impairment for link in links} == {Impairment(ImpairmentKind.BLACK_HOLE)}
 
 
 def test_a_partition_of_which_one_connection_is_gone_did_not_fire_and_leaves_nothing() -> None:
     links = [FakeLink("a to b"), FakeLink("a to c", gone=True)]
-    found = inject(PARTITIONS[0], OneTarget(links=links))
+    found = PARTITIONS[0].inject(OneTarget(links=links))
     assert found.outcome == "not_fired" and [link.impairment for link in links] == [None, None]
 
 
 def test_a_partition_without_proof_on_one_connection_did_not_fire_and_is_healed() -> None:
     links = [FakeLink("a to b"), FakeLink("a to c", unimpressed=True)]
-    found = connections.partition(PARTITIONS[0], OneTarget(links=links), lambda seconds: None)
+    found = PARTITIONS[0].inject(OneTarget(links=links), lambda seconds: None)
     assert found.outcome == "not_fired" and "not in force" in found.reason
     assert [link.healed for link in links] == [1, 1]
 
 
 def test_a_partition_with_nothing_between_its_sides_is_skipped() -> None:
-    found = inject(PARTITIONS[0], OneTarget())
+    found = PARTITIONS[0].inject(OneTarget())
     assert found.outcome == "skipped" and "no connection" in found.reason
 
 
@@ -211,7 +210,7 @@ def test_one_connection_that_cannot_be_healed_does_not_keep_the_others_disturbed
             raise OSError("the proxy does not answer")
 
     healthy = FakeLink("a to c")
-    found = inject(PARTITIONS[0], OneTarget(links=[Stubborn("a to b"), healthy]))
+    found = PARTITIONS[0].inject(OneTarget(links=[Stubborn("a to b"), healthy]))
     assert found.heal is not None
     with pytest.raises(ExceptionGroup, match="1 of 2 connections"):
         found.heal()
@@ -240,50 +239,96 @@ class OneCopy(FakeTargets):
 )
 def test_a_fault_of_copies_is_proved_by_asking_them_and_does_not_heal(fault: Fault, done: object) -> None:
     copies = FakeCopies("the copies")
-    found = inject(fault, OneCopy(copies))
+    found = fault.inject(OneCopy(copies))
     assert found.fired and found.heal is None and copies.done == [done]
 
 
 @pytest.mark.parametrize("fault", COPIES)
 def test_copies_that_are_not_exposed_are_skipped_with_the_reason(fault: Fault) -> None:
-    found = inject(fault, FakeTargets(missing=("local copies", "durable copy")))
+    found = fault.inject(FakeTargets(missing=("local copies", "durable copy")))
     assert found.outcome == "skipped" and "a[0]" in found.reason
 
 
 @pytest.mark.parametrize("fault", COPIES)
 def test_copies_that_stay_intact_did_not_fire_after_a_bounded_wait(fault: Fault) -> None:
-    found = harm_copies(fault, OneCopy(FakeCopies("the copies", stubborn=True)), lambda seconds: None)
+    found = fault.inject(OneCopy(FakeCopies("the copies", stubborn=True)), lambda seconds: None)
     assert found.outcome == "not_fired" and "still" in found.reason
 
 
 def test_where_there_is_no_copy_nothing_fired() -> None:
-    found = inject(COPIES[0], OneCopy(FakeCopies("the copies", there=False)))
+    found = COPIES[0].inject(OneCopy(FakeCopies("the copies", there=False)))
     assert found.outcome == "not_fired" and "there is none" in found.reason
 
 
-# --- packages and vocabulary --------------------------------------------------------------------------------
+# --- what a fault says of itself ----------------------------------------------------------------------------
+
+AIM = Aim("a[0]", ("b[0]", COORDINATOR), duration_ms=(7, 7))
 
 
-def test_every_fault_of_the_vocabulary_has_a_kind_that_builds_it() -> None:
-    assert {type(fault) for fault in FAULTS} == set(get_args(Fault))
-    for fault in FAULTS:
-        built = kind_of(fault).build(Aim("a[0]"))
-        assert type(built) is type(fault) and kind_of(built).tag == tag_of(built)
-    assert KILL.targets == ("executor", "worker", "coordinator")
+def test_every_fault_of_the_catalogue_is_tried_here() -> None:
+    assert {type(fault) for fault in FAULTS} == set(catalogue.FAULTS)
 
 
-def test_kinds_have_names_of_their_own_and_build_what_their_tag_says() -> None:
-    assert len(KINDS) == sum(len(package.kinds) for package in PACKAGES)
+def test_kinds_have_names_of_their_own_and_draw_what_they_are_kinds_of() -> None:
+    assert len(KINDS) == sum(len(fault.drawn_as) for fault in catalogue.FAULTS)
+    assert sum(len(kinds) for kinds in PACKAGES.values()) == len(KINDS)
     for kind in KINDS.values():
-        built = kind.build(Aim("a[0]", "b[0]", duration_ms=7))
-        assert tag_of(built) == kind.tag and duration_of(built) in (7, None)
+        drawn = kind.fault.drawn(Plainest(), AIM)
+        assert type(drawn) is kind.fault and drawn.heals_after_ms in (7, None)
+    assert [kind.fault.needs.value for kind in PACKAGES["kill"]] == ["executor", "worker", "coordinator"]
+
+
+@pytest.mark.parametrize("fault", catalogue.FAULTS)
+def test_every_fault_says_its_contract_its_names_and_its_looks(fault: type[Fault]) -> None:
+    assert fault.__doc__ is not None and "Contract" in fault.__doc__
+    assert fault.label and re.fullmatch("#[0-9a-f]{6}", fault.colour)
+    assert fault.drawn_as and BY_TAG[tag_of(fault)] is fault
+    assert bool(fault.shown_as) is ("duration_ms" in fault.__struct_fields__)
+
+
+def test_no_two_faults_look_alike_or_share_a_label() -> None:
+    for looks in ([fault.colour for fault in catalogue.FAULTS], [fault.label for fault in catalogue.FAULTS]):
+        assert len(set(looks)) == len(looks)
+
+
+def test_only_what_ends_a_process_at_once_is_drawn_to_lead_to_a_restore() -> None:
+    ending = [fault for fault in FAULTS if fault.ends is not None]
+    assert ending == list(KILLS)
+    assert [fault for fault in FAULTS if fault.ends is Ends.COORDINATOR] == [CrashCoordinator()]
 
 
 def test_every_fault_names_its_subtasks_and_can_be_aimed_at_others() -> None:
     for fault in FAULTS:
-        other = renamed(fault, lambda name: name.replace("[0]", "[1]"))
-        assert subtasks_of(other) == tuple(name.replace("[0]", "[1]") for name in subtasks_of(fault))
-        assert type(other) is type(fault) and (duration_of(other), label(other) != "") == (
-            duration_of(fault),
-            True,
-        )
+        other = fault.renamed(lambda name: name.replace("[0]", "[1]"))
+        assert other.subtasks == tuple(name.replace("[0]", "[1]") for name in fault.subtasks)
+        assert type(other) is type(fault) and other.heals_after_ms == fault.heals_after_ms and other.told()
+
+
+def test_the_two_ends_of_a_partition_that_are_renamed_to_one_are_named_once() -> None:
+    assert PartitionHalves(("a[0]", "b[0]"), 20).renamed(lambda name: "c[0]").subtasks == ("c[0]",)
+
+
+def test_times_and_bytes_grow_with_the_world_and_nothing_else() -> None:
+    delay = DelayChannel("a[0]", "b[0]", 30, 20, 5).scaled(10, 100)
+    assert delay == DelayChannel("a[0]", "b[0]", 300, 200, 50)
+    assert ThrottleChannel("a[0]", COORDINATOR, 900, 20).scaled(10, 100) == ThrottleChannel(
+        "a[0]", COORDINATOR, 90_000, 200
+    )
+    assert FailPrimaryWrites("a[0]", 2).scaled(10, 100) == FailPrimaryWrites("a[0]", 2)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_simpler_faults_are_of_their_kind_and_do_less(fault: Fault) -> None:
+    for simpler in fault.simpler():
+        assert type(simpler) is type(fault) and simpler.subtasks == fault.subtasks
+        assert simpler.magnitudes() < fault.magnitudes()
+
+
+def test_simpler_is_to_lose_nothing_to_last_less_and_to_come_less_often() -> None:
+    crash = CrashCoordinator(lose_unsynced=True, unreadable_ms=4)
+    assert CrashCoordinator(unreadable_ms=4) in list(crash.simpler())
+    assert [fault.unreadable_ms for fault in crash.simpler()] == [4, 0, 2, 3]
+    assert [fault.checkpoints for fault in FailPrimaryWrites("a[0]", 3).simpler()] == [1, 2]
+    assert list(KillWorker("a[0]").simpler()) == []
+    # Fewer bytes a second are no less of a fault.
+    assert {fault.bytes_per_second for fault in ThrottleChannel("a[0]", "b[0]", 9, 3).simpler()} == {9}

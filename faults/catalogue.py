@@ -1,0 +1,77 @@
+"""The faults that there are: one line each. All that belongs to a fault stands in its own file, below ``kinds/``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barrier_tck.faults.drawing import DrawnAs
+from barrier_tck.faults.fault import Fault, tag_of
+from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.lose_host import LoseHost
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
+from barrier_tck.faults.kinds.partition_halves import PartitionHalves
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
+
+FAULTS: tuple[type[Fault], ...] = (
+    KillExecutor,
+    KillWorker,
+    CrashCoordinator,
+    LoseHost,
+    PauseWorker,
+    PauseExecutor,
+    DelayChannel,
+    ThrottleChannel,
+    CutChannel,
+    BlackHoleChannel,
+    PartitionExecutor,
+    PartitionHalves,
+    DamageLocalCopy,
+    DamagePrimary,
+    FailLocalWrites,
+    FailPrimaryWrites,
+)
+"""Every fault there is, in the order in which reports show them. A new one goes to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """A fault under one of the names that campaigns know."""
+
+    fault: type[Fault]
+    drawn_as: DrawnAs
+
+    @property
+    def name(self) -> str:
+        """Return the name, the only one of all kinds."""
+        return self.drawn_as.name
+
+
+KINDS: Mapping[str, FaultKind] = {
+    drawn_as.name: FaultKind(fault, drawn_as)
+    for outlasts_heartbeat in (False, True)
+    for fault in FAULTS
+    for drawn_as in fault.drawn_as
+    if drawn_as.outlasts_heartbeat is outlasts_heartbeat
+}
+"""Every kind by its name, those last that make zombies."""
+
+PACKAGES: Mapping[str, tuple[FaultKind, ...]] = {
+    package: tuple(kind for kind in KINDS.values() if kind.drawn_as.package == package)
+    for package in dict.fromkeys(kind.drawn_as.package for kind in KINDS.values())
+}
+"""The kinds that belong together, by the name of their package."""
+
+BY_TAG: Mapping[str, type[Fault]] = {tag_of(fault): fault for fault in FAULTS}
+"""Every fault by its tag in plans."""

@@ -1,0 +1,78 @@
+"""How faults are drawn: who chooses, from what, and under which names campaigns ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from barrier_tck.faults.targets import COORDINATOR, Peers
+
+Range = tuple[int, int]
+"""Smallest and largest value, both included."""
+
+_Option = TypeVar("_Option")
+
+
+class Chooser(Protocol):
+    """Makes the choices of whoever draws faults."""
+
+    def between(self, bounds: Range) -> int:
+        """Choose a number."""
+
+    def one_of(self, options: Sequence[_Option]) -> _Option:
+        """Choose one of several."""
+
+    def chance(self, per_mille: int) -> bool:
+        """Choose whether something is so."""
+
+
+class Plainest:
+    """Chooses the least, the first and never, so that what is drawn is the plain fault."""
+
+    def between(self, bounds: Range) -> int:
+        """Return the smallest."""
+        return bounds[0]
+
+    def one_of(self, options: Sequence[_Option]) -> _Option:
+        """Return the first."""
+        return options[0]
+
+    def chance(self, per_mille: int) -> bool:
+        """Return False."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Whom a drawn fault hits, and how hard it may. A fault takes what it has a use for, and ignores the rest."""
+
+    subtask: str
+    """The subtask that is hit; the sending end of a connection."""
+    receivers: tuple[str, ...] = (COORDINATOR,)
+    """The ends to which that subtask has connections."""
+    peers: tuple[Peers, ...] = (Peers.COORDINATOR, Peers.EVERYONE)
+    """From whom its executor can be cut off."""
+    outlasts_heartbeat: bool = False
+    """Whether it is to last for so long that whoever is hit is replaced, and comes back as a zombie (REC-2)."""
+    duration_ms: Range = (1, 1)
+    latency_ms: Range = (1, 1)
+    bytes_per_second: tuple[int, ...] = (1,)
+    lose_unsynced_per_mille: int = 0
+    """How many kills take the unsynced writes of their host with them."""
+    unreadable_per_mille: int = 0
+    """How many crashes leave storage unreadable for a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnAs:
+    """A name under which campaigns draw a fault."""
+
+    name: str
+    """A key of ``[faults] kinds`` in campaign files, the only one of all faults."""
+    package: str
+    """A key of ``[faults] packages``: the faults that belong together."""
+    weight: int = 0
+    """How often profiles that draw everything draw it; 0: where a campaign names it only."""
+    outlasts_heartbeat: bool = False
+    """Whether it is drawn to last longer than the heartbeat timeout, see ``Aim``."""

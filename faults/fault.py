@@ -1,0 +1,192 @@
+"""What a fault is: a frozen value that knows everything that belongs to it.
+
+A fault names its targets by role, never by process id. Its docstring is its contract: what a correct system must
+survive, and what it may refuse. Everything else that anybody must know of it is a *trait* of its class: nemesis,
+strategies, shrinking, oracles and reports ask the fault, and none of them knows one by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, Self
+
+import msgspec
+
+from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
+from barrier_tck.faults.fields import Named, Number, Unit, down_from, meanings
+from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.targets import COORDINATOR, Damage, TargetKind, Targets
+
+Wait = Callable[[float], None]
+"""Waits so many seconds between two questions for the proof that a fault fired."""
+
+
+class Ends(Enum):
+    """What a fault ends at once, without a way back."""
+
+    SUBTASKS = "processes of subtasks"
+    COORDINATOR = "the coordinator"
+
+
+class OnProgress(Enum):
+    """What a fault may do to a job's progress; the oracle excuses no more than this (REC-6)."""
+
+    NOTHING = "no attempt fails for it: the job takes another copy, or completes a later checkpoint"
+    FAILS_AN_ATTEMPT = "the attempt that it strikes may fail, and the next one goes on"
+    SLOWS = "while it lasts attempts may fail, but the job does not stand still"
+    STOPS = "while it lasts the job may stand still, however often it is deployed"
+
+
+class Place(Enum):
+    """Where copies of state are."""
+
+    LOCAL = "local disks"
+    DURABLE = "durable storage"
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesHit:
+    """What a fault does to copies of state."""
+
+    place: Place
+    subtask: str
+    damage: Damage | None = None
+    """None: the copies that are there stay as they are, and no further ones can be written."""
+    whole_host: bool = False
+    """Whether it hits everybody's copies on the host of the subtask, and not only the subtask's."""
+    certain: bool = True
+    """False: a copy may or may not have survived."""
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of every fault. A fault sets the first four traits, and of the others what is not as they say here."""
+
+    label: ClassVar[str]
+    """What it is called where no single one is meant, for instance ``kill executor``."""
+    colour: ClassVar[str]
+    """Its colour in reports, ``#rrggbb``."""
+    needs: ClassVar[TargetKind]
+    """What a system must expose, or it cannot suffer this."""
+    drawn_as: ClassVar[tuple[DrawnAs, ...]]
+    """The names under which campaigns draw it."""
+    ends: ClassVar[Ends | None] = None
+    on_progress: ClassVar[OnProgress] = OnProgress.FAILS_AN_ATTEMPT
+    shown_as: ClassVar[str] = ""
+    """What a report calls the state of who is hit while it lasts, for instance ``paused``; of faults that last only."""
+
+    # --- what each fault says for itself --------------------------------------------------------------------
+
+    def told(self) -> str:
+        """Return the fault as a short phrase for reports, for instance ``kill executor of count[0]``."""
+        raise NotImplementedError
+
+    def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
+        """Carry it out once, prove it, and say how it heals.
+
+        Never raises for a missing or dead target, which is an outcome.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def drawn(cls, choose: Chooser, aim: Aim) -> Self:
+        """Draw one for an aim."""
+        raise NotImplementedError
+
+    # --- what some faults say otherwise ---------------------------------------------------------------------
+
+    @property
+    def heals_after_ms(self) -> int | None:
+        """Return after how many milliseconds it heals, None if nothing of it can."""
+        duration: int | None = getattr(self, "duration_ms", None)
+        return duration
+
+    @property
+    def loses_unsynced(self) -> bool:
+        """Tell whether it takes a host's unsynced writes with it."""
+        return False
+
+    @property
+    def copies_hit(self) -> CopiesHit | None:
+        """Return what it does to copies of state."""
+        return None
+
+    @property
+    def link(self) -> tuple[str, str] | None:
+        """Return the ends of the connection that it disturbs, if it names one."""
+        return None
+
+    def problem(self) -> tuple[str, str] | None:
+        """Return (field, what is wrong with it) if it cannot be meant as it stands, whatever the job.
+
+        Names, and the least value of each number, are checked by their fields.
+        """
+        return None
+
+    # --- what follows from the fields -----------------------------------------------------------------------
+
+    @property
+    def subtasks(self) -> tuple[str, ...]:
+        """Return the subtasks that it names, the coordinator left out, in the order of its fields."""
+        names = [name for _, name in self.named()]
+        return tuple(name for name in names if name != COORDINATOR)
+
+    def named(self) -> Iterator[tuple[str, str]]:
+        """Yield (path, name) of each subtask that it names, or the coordinator, for instance ``subtasks[1]``."""
+        for field, meaning in meanings(type(self)).items():
+            if not isinstance(meaning, Named):
+                continue
+            value = getattr(self, field)
+            if isinstance(value, str):
+                yield field, value
+            else:
+                yield from ((f"{field}[{position}]", name) for position, name in enumerate(value))
+
+    def numbers(self) -> Iterator[tuple[str, int, Number]]:
+        """Yield (field, value, meaning) of each number."""
+        for field, meaning in meanings(type(self)).items():
+            if isinstance(meaning, Number):
+                yield field, getattr(self, field), meaning
+
+    def renamed(self, rename: Callable[[str], str]) -> Self:
+        """Return the fault with every subtask that it names replaced; the coordinator stays what it is."""
+        changed: dict[str, object] = {}
+        for field, meaning in meanings(type(self)).items():
+            if isinstance(meaning, Named):
+                value = getattr(self, field)
+                if isinstance(value, str):
+                    changed[field] = value if value == COORDINATOR else rename(value)
+                else:
+                    changed[field] = tuple(dict.fromkeys(map(rename, value)))
+        return msgspec.structs.replace(self, **changed)
+
+    def scaled(self, time_factor: int, bytes_factor: int) -> Self:
+        """Return the fault for a world in which everything takes so many times as long, and is so many times as big."""
+        factors = {Unit.MILLISECONDS: time_factor, Unit.BYTES: bytes_factor, Unit.OCCASIONS: 1}
+        return msgspec.structs.replace(
+            self, **{field: value * factors[number.unit] for field, value, number in self.numbers()}
+        )
+
+    def magnitudes(self) -> tuple[int, ...]:
+        """Return how much of everything it does; of two faults of one kind the smaller is simpler."""
+        flags = [int(getattr(self, field)) for field, kind in meanings(type(self)).items() if kind is bool]
+        return (*flags, *(value for _, value, number in self.numbers() if number.smaller_is_simpler))
+
+    def simpler(self) -> Iterator[Self]:
+        """Yield simpler variants of the fault: one thing left out, or one number smaller."""
+        for field, kind in meanings(type(self)).items():
+            if kind is bool and getattr(self, field):
+                yield msgspec.structs.replace(self, **{field: False})
+        for field, value, number in self.numbers():
+            if number.smaller_is_simpler:
+                for less in down_from(value, number.least):
+                    yield msgspec.structs.replace(self, **{field: less})
+
+
+def tag_of(fault: Fault | type[Fault]) -> str:
+    """Return the fault's tag in plans, for instance ``kill_executor``."""
+    tag = fault.__struct_config__.tag
+    assert isinstance(tag, str), f"{fault!r} has no tag"
+    return tag

@@ -1,0 +1,59 @@
+"""Crash the coordinator."""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
+from barrier_tck.faults.fault import Ends, Fault, Wait
+from barrier_tck.faults.fields import MaybeDuration
+from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.injectors.processes import kill_process
+from barrier_tck.faults.targets import StorageUser, TargetKind, Targets
+
+
+class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
+    """Kill the coordinator and start a new one from durable storage.
+
+    Contract (COO-6): the job resumes from the last completed checkpoint. ``lose_unsynced`` (simulator only): its host
+    dies, and with it what it wrote and did not sync. ``unreadable_ms`` (simulator only): for so long after it starts
+    again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it could not be read just
+    then.
+    """
+
+    lose_unsynced: bool = False
+    unreadable_ms: MaybeDuration = 0
+
+    label = "crash coordinator"
+    colour = "#7b3fa0"
+    needs = TargetKind.COORDINATOR
+    drawn_as = (DrawnAs("coordinator", package="kill", weight=2),)
+    ends = Ends.COORDINATOR
+
+    @property
+    def loses_unsynced(self) -> bool:
+        """Tell whether its host dies with it."""
+        return self.lose_unsynced
+
+    def told(self) -> str:
+        """Return the fault as a phrase."""
+        outage = f", storage unreadable for {self.unreadable_ms} ms" if self.unreadable_ms else ""
+        return "crash coordinator" + (", unsynced writes lost" if self.lose_unsynced else "") + outage
+
+    def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
+        """Hide its storage from its successor if so wanted, kill it, and prove that it is dead."""
+        target = targets.coordinator()
+        if target is not None and self.unreadable_ms:
+            if not isinstance(target, StorageUser):
+                reason = "the system's coordinator always finds its storage readable"
+                return Injection("skipped", target.description, reason)
+            target.hide_storage(self.unreadable_ms)
+        return kill_process(target, "coordinator", wait, self.lose_unsynced)
+
+    @classmethod
+    def drawn(cls, choose: Chooser, aim: Aim) -> Self:
+        """Draw whether unsynced writes are lost, and for how long storage is unreadable."""
+        lose_unsynced = choose.chance(aim.lose_unsynced_per_mille)
+        unreadable = choose.chance(aim.unreadable_per_mille)
+        return cls(lose_unsynced, choose.between(aim.duration_ms) if unreadable else 0)

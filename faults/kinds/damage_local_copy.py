@@ -1,0 +1,48 @@
+"""Damage the local copies of a subtask's state."""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
+from barrier_tck.faults.fault import CopiesHit, Fault, OnProgress, Place, Wait
+from barrier_tck.faults.fields import Subtask
+from barrier_tck.faults.injectors.copies import damage_copies
+from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.targets import Damage, TargetKind, Targets
+
+
+class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
+    """Damage every local copy of a subtask's state that there is now, on whichever host.
+
+    Contract (LOC-4, LOC-6): the restore takes from durable storage what the copy cannot serve, and nothing fails.
+    """
+
+    subtask: Subtask
+    damage: Damage
+
+    label = "damage local copy"
+    colour = "#6b5b2a"
+    needs = TargetKind.STORAGE
+    drawn_as = (DrawnAs("damage-local-copy", package="storage"),)
+    on_progress = OnProgress.NOTHING
+
+    @property
+    def copies_hit(self) -> CopiesHit:
+        """Return the subtask's copies."""
+        return CopiesHit(Place.LOCAL, self.subtask, self.damage)
+
+    def told(self) -> str:
+        """Return the fault as a phrase."""
+        return f"local copy of {self.subtask} {self.damage.phrase}"
+
+    def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
+        """Damage the copies, and prove that none is intact."""
+        copies = targets.local_copies_of(self.subtask)
+        return damage_copies(copies, f"local copies of {self.subtask}", self.damage, wait)
+
+    @classmethod
+    def drawn(cls, choose: Chooser, aim: Aim) -> Self:
+        """Remove the copies: the one damage that every copy can suffer."""
+        return cls(aim.subtask, Damage.MISSING)
