@@ -10,7 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.faults.vocabulary import After, CrashCoordinator, KillExecutor, KillWorker, ScheduledFault
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ScheduledFault
 from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.reference.jobs import job_config
