@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
-        raise UsageError(message)
+        raise JobUsageError(message)
 
 
 class CheckpointMode(StrEnum):

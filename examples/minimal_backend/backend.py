@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from barrier_tck.reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
@@ -96,7 +96,7 @@ class SortedDictStore(BatchedStateStore):
 
     def _opened(self, name: str) -> Entries:
         if self._entries is None:
-            raise UsageError(f"the state {name!r} was used after its store was closed")
+            raise JobUsageError(f"the state {name!r} was used after its store was closed")
         return self._entries
 
     def _checked(self, name: str, group: int) -> Entries:

@@ -201,9 +201,9 @@ def _foreign_group(session: CandidateCalls) -> Broken:
             session.call(request)
         except CandidateRaised as error:
             if error.kind != "usage":
-                return f"{name}() of a key group outside of the store's raised {error}, and not UsageError"
+                return f"{name}() of a key group outside of the store's raised {error}, and not JobUsageError"
         else:
-            return f"{name}() of a key group outside of the store's was not refused with UsageError"
+            return f"{name}() of a key group outside of the store's was not refused with JobUsageError"
     return None
 
 

@@ -19,7 +19,7 @@ BENCHMARKS = {
     "throughput": "throughput",
     "simulation": "simulation",
     "state": "state_backends",
-    "recovery": "recovery",
+    "recovery": "recovery_times",
     "proxy": "proxy",
 }
 """Name on the command line -> module below ``benchmarks``."""

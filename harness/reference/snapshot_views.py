@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.record.history import SnapshotView, StorageView, Transaction
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, decode_key
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.backend import StateScope
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -55,7 +55,7 @@ def open_checkpoint(
                     if text in entries:
                         problem = f"key {text} of {spec.uid} is in two subtasks' parts"
                     entries[text] = list(decode_accumulator(value))
-    except OperatingError as error:
+    except RuntimeFailure as error:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - a backend that raises what it may not: a finding, too
         problem = f"{type(error).__name__}: {error}"
@@ -80,7 +80,7 @@ def open_restored(
     """Open a checkpoint by its number; one whose metadata cannot be read is a view with a ``problem``."""
     try:
         completed = storage.load(CheckpointId(checkpoint))
-    except OperatingError as error:
+    except RuntimeFailure as error:
         return SnapshotView(checkpoint, 0, {}, {}, problem=str(error))
     return open_checkpoint(completed, graph, storage, components)
 
@@ -122,14 +122,14 @@ def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, o
         needed.append(f"/chk-{checkpoint}/_metadata")
         try:
             completed = storage.load(checkpoint)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             unreadable.append(f"checkpoint {checkpoint}: {error}")
             continue
         for handle in [handle for part in completed.snapshots for handle in part.handles()]:
             needed.append(f"{root}/{handle.path}")
             try:
                 storage.read(handle)
-            except OperatingError as error:
+            except RuntimeFailure as error:
                 unreadable.append(f"checkpoint {checkpoint}: {error}")
     orphans = [path for path in storage.files() if not _is_needed(path, needed)]
     written = files.list_files(output)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
 
@@ -25,5 +25,5 @@ def require_state_backend(name: str) -> Callable[[], StateBackend]:
         sys.path.append(here)
     try:
         return backend_named(name)
-    except UsageError as error:
+    except JobUsageError as error:
         raise UsageProblem(str(error)) from error

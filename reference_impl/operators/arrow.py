@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
 from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
 from barrier_tck.reference_impl.operators.functions import Row, Vectorized
 from barrier_tck.reference_impl.operators.graph import owner_of
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 _ROW_GROUP_ROWS = 1 << 17
 _FEW_RECEIVERS = 8
@@ -60,11 +60,11 @@ class ParquetEncoder:
             self._flush()
 
     def finish(self) -> None:
-        """Write what is gathered and the footer; raises UsageError if nothing was ever written."""
+        """Write what is gathered and the footer; raises JobUsageError if nothing was ever written."""
         if self._waiting:
             self._flush()
         if self._writer is None:
-            raise UsageError(
+            raise JobUsageError(
                 "a Parquet file without a batch has no columns; create files with their first batch"
             )
         self._writer.close()
@@ -202,5 +202,7 @@ class ArrowPlane:
 def _checked(batch: Any) -> Any:
     """Refuse what a vectorised function must not return."""
     if not isinstance(batch, pa.RecordBatch):
-        raise UsageError(f"a vectorised function returns a pyarrow.RecordBatch, not {type(batch).__name__}")
+        raise JobUsageError(
+            f"a vectorised function returns a pyarrow.RecordBatch, not {type(batch).__name__}"
+        )
     return batch

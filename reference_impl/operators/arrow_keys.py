@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.encoding import (
     GOLDEN_GAMMA,
     INT64_MAX,
@@ -30,6 +29,7 @@ from barrier_tck.reference_impl.operators.encoding import (
     group_of_encoded,
 )
 from barrier_tck.reference_impl.operators.functions import missing_column
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Ints = npt.NDArray[np.int64]
 Column = Any
@@ -41,7 +41,7 @@ _INT_KEY_TYPE = np.dtype([("tag", "u1"), ("value", ">i8")])
 
 
 def columns_of(batch: Any, names: Sequence[str], where: str) -> list[Column]:
-    """Return columns by name, dictionaries decoded; raises UsageError if one is missing."""
+    """Return columns by name, dictionaries decoded; raises JobUsageError if one is missing."""
     found = []
     for name in names:
         index = batch.schema.get_field_index(name)
@@ -131,7 +131,7 @@ class BatchKeys:
         self._radix = [part.size for part in self._parts]
         total = int(np.prod([float(part.size) for part in self._parts]))
         if total > INT64_MAX // 2:
-            raise UsageError(f"the key columns of one batch have too many combinations: {total:.1e}")
+            raise JobUsageError(f"the key columns of one batch have too many combinations: {total:.1e}")
         for part in self._parts[1:]:
             codes, size = codes * part.size + part.codes, size * part.size
         if size > max(_DENSE_FLOOR, 4 * len(codes)):

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.arrow_keys import (
     BatchKeys,
     Column,
@@ -43,6 +42,7 @@ from barrier_tck.reference_impl.operators.functions import (
     Sum,
     not_an_integer,
 )
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Numbers = npt.NDArray[Any]
 """int64 or float64."""
@@ -67,7 +67,7 @@ def contributions(aggregate: Aggregate, batch: Any) -> Numbers | int:
         return filled
     assert isinstance(aggregate, FloatSum)
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise UsageError(f"FloatSum({aggregate.column!r}) adds numbers, not {column.type}")
+        raise JobUsageError(f"FloatSum({aggregate.column!r}) adds numbers, not {column.type}")
     floats = column.cast(pa.float64(), safe=False)
     numbers: Numbers = (floats.fill_null(0.0) if floats.null_count else floats).to_numpy()
     return numbers
@@ -85,7 +85,7 @@ def _truth(column: Column) -> npt.NDArray[np.bool_]:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         truth = pc.greater(pc.binary_length(column), 0)
     else:
-        raise UsageError(f"CountIf needs a column of booleans, numbers or strings, not {kind}")
+        raise JobUsageError(f"CountIf needs a column of booleans, numbers or strings, not {kind}")
     found: npt.NDArray[np.bool_] = truth.fill_null(False).to_numpy(zero_copy_only=False)
     return found
 
@@ -101,7 +101,7 @@ class _Totals:
         """No value of an integer aggregate is further from zero than this."""
 
     def add(self, slots: Ints, added: Numbers | int) -> None:
-        """Add contributions to slots, which may repeat; raises UsageError on leaving 64 bits."""
+        """Add contributions to slots, which may repeat; raises JobUsageError on leaving 64 bits."""
         if not self.floating and not self._fits(slots, added):
             self._add_exactly(slots, added)
         else:
@@ -123,7 +123,7 @@ class _Totals:
         np.add.at(sums, inverse, np.broadcast_to(np.asarray(added), len(slots)).astype(object))
         for total in sums.tolist():
             if not INT64_MIN <= total <= INT64_MAX:
-                raise UsageError(f"an aggregate left the range of 64-bit integers: {total}")
+                raise JobUsageError(f"an aggregate left the range of 64-bit integers: {total}")
         self.values[distinct] = sums.astype(np.int64)
 
     def running(self, slots: Ints, order: Ints, starts: Ints, added: Numbers | int) -> Numbers:

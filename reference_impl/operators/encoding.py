@@ -23,8 +23,8 @@ from zlib import crc32
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
 from barrier_tck.reference_impl.ids import KeyGroup
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 Scalar = None | bool | int | float | str
 """What a key column may hold."""
@@ -61,13 +61,13 @@ def _canonical(value: Scalar, key: Key) -> Scalar:
         if math.isnan(value):
             return math.nan
         return value + 0.0  # -0.0 + 0.0 is 0.0
-    raise UsageError(
+    raise JobUsageError(
         f"a key holds null, booleans, numbers and strings, not {value!r} ({type(value).__name__}) in {key!r}"
     )
 
 
 def encode_key(key: Key) -> bytes:
-    """Return the key's bytes; raises UsageError for a value that a key cannot hold."""
+    """Return the key's bytes; raises JobUsageError for a value that a key cannot hold."""
     if len(key) == 1:
         only = key[0]
         if type(only) is str:
@@ -77,7 +77,7 @@ def encode_key(key: Key) -> bytes:
     try:
         return _pack([_canonical(value, key) for value in key])
     except OverflowError as error:
-        raise UsageError(f"an integer of the key {key!r} does not fit 64 bits") from error
+        raise JobUsageError(f"an integer of the key {key!r} does not fit 64 bits") from error
 
 
 def decode_key(data: bytes) -> Key:
@@ -100,7 +100,7 @@ def _layout(kinds: tuple[type, ...]) -> tuple[struct.Struct, int] | None:
 
 
 def encode_accumulator(values: Accumulator) -> bytes:
-    """Return the accumulator's bytes; raises UsageError for an integer that does not fit 64 bits."""
+    """Return the accumulator's bytes; raises JobUsageError for an integer that does not fit 64 bits."""
     kinds = tuple(map(type, values))
     layout = _layout(kinds)
     try:
@@ -109,7 +109,7 @@ def encode_accumulator(values: Accumulator) -> bytes:
             return fixed.pack(len(kinds), float_mask, *values)
         return _pack(values)
     except (struct.error, OverflowError) as error:
-        raise UsageError(f"an aggregate left the range of 64-bit integers: {values!r}") from error
+        raise JobUsageError(f"an aggregate left the range of 64-bit integers: {values!r}") from error
 
 
 def accumulator_header(floats: tuple[bool, ...]) -> bytes:
@@ -152,5 +152,5 @@ def group_of_encoded(encoded: bytes, max_parallelism: int) -> KeyGroup:
 
 
 def key_group_of(key: Key, max_parallelism: int) -> KeyGroup:
-    """Return the key group that a key belongs to (RSC-1); raises UsageError as ``encode_key`` does."""
+    """Return the key group that a key belongs to (RSC-1); raises JobUsageError as ``encode_key`` does."""
     return group_of_encoded(encode_key(key), max_parallelism)

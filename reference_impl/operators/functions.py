@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 Row = dict[str, Any]
 """A record: column name to None, bool, int, float or str."""
@@ -127,7 +127,7 @@ class Sum:
         return False
 
     def contribution(self, row: Row) -> int:
-        """Return what a row adds; raises UsageError for a value that is not an integer."""
+        """Return what a row adds; raises JobUsageError for a value that is not an integer."""
         value = row[self.column]
         if type(value) is int:
             return value
@@ -156,7 +156,7 @@ class FloatSum:
         return True
 
     def contribution(self, row: Row) -> float:
-        """Return what a row adds; raises UsageError for a value that is not a number."""
+        """Return what a row adds; raises JobUsageError for a value that is not a number."""
         value = row[self.column]
         if type(value) is float:
             return value
@@ -164,7 +164,7 @@ class FloatSum:
             return 0.0
         if type(value) is int:
             return float(value)
-        raise UsageError(f"FloatSum({self.column!r}) adds numbers, not {value!r} ({type(value).__name__})")
+        raise JobUsageError(f"FloatSum({self.column!r}) adds numbers, not {value!r} ({type(value).__name__})")
 
     def merging(self, column: str) -> FloatSum:
         """Return the aggregate that merges partial results found in a column."""
@@ -175,17 +175,17 @@ Aggregate = Count | CountIf | Sum | FloatSum
 """An aggregate: a sum, over the records of a key, of what each record contributes; it starts at zero."""
 
 
-def not_an_integer(column: str, found: object) -> UsageError:
+def not_an_integer(column: str, found: object) -> JobUsageError:
     """Return the error for a value that ``Sum`` cannot add exactly."""
-    return UsageError(
+    return JobUsageError(
         f"Sum({column!r}) adds integers exactly and found {found!r}; "
         "use FloatSum for floats and CountIf for booleans"
     )
 
 
-def missing_column(column: object, present: Iterable[str], where: str) -> UsageError:
+def missing_column(column: object, present: Iterable[str], where: str) -> JobUsageError:
     """Return the error for a column that a record does not have."""
-    return UsageError(
+    return JobUsageError(
         f"{where}: there is no column {column!r}; the record has {', '.join(present) or 'no columns'}"
     )
 

@@ -7,9 +7,9 @@ from enum import Enum
 from functools import cached_property
 from typing import Protocol
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 class OperatorSpec(Protocol):
@@ -117,7 +117,7 @@ class JobGraph:
         for kind, values in (("vertex name", names), ("operator uid", uids + sources)):
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
-                raise UsageError(
+                raise JobUsageError(
                     f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own"
                 )
         for edge in self.edges:
@@ -127,53 +127,55 @@ class JobGraph:
 
     def _check_edge(self, edge: Edge, names: list[str]) -> None:
         if edge.source not in names or edge.target not in names:
-            raise UsageError(f"the edge {edge} names a vertex that does not exist")
+            raise JobUsageError(f"the edge {edge} names a vertex that does not exist")
         if edge.feedback:
-            raise UsageError(f"the edge {edge} is a feedback edge; loops are not supported yet")
+            raise JobUsageError(f"the edge {edge} is a feedback edge; loops are not supported yet")
         if names.index(edge.source) >= names.index(edge.target):
-            raise UsageError(f"the edge {edge} goes backwards; cycles are not supported")
+            raise JobUsageError(f"the edge {edge} goes backwards; cycles are not supported")
         if (edge.partitioning is Partitioning.HASH) != bool(edge.key):
             wanted = "needs key columns" if not edge.key else "has key columns, which only a hash edge takes"
-            raise UsageError(f"the {edge.partitioning.value} edge {edge} {wanted}")
+            raise JobUsageError(f"the {edge.partitioning.value} edge {edge} {wanted}")
         widths = self.vertex(edge.source).parallelism, self.vertex(edge.target).parallelism
         if edge.partitioning is Partitioning.FORWARD and widths[0] != widths[1]:
-            raise UsageError(
+            raise JobUsageError(
                 f"the forward edge {edge} needs equal parallelism, not {widths[0]} and {widths[1]}"
             )
 
     def _check_vertex(self, vertex: Vertex) -> None:
         if not 1 <= vertex.parallelism <= self.max_parallelism:
-            raise UsageError(
+            raise JobUsageError(
                 f"vertex {vertex.name!r} has parallelism {vertex.parallelism}; it must lie between 1 and the "
                 f"job's maximum parallelism, {self.max_parallelism} (RSC-2)"
             )
         fed = sorted({edge.input for edge in self.edges if edge.target == vertex.name})
         if (vertex.source is None) == (not fed):
-            raise UsageError(f"vertex {vertex.name!r} must have either a source or an input edge")
+            raise JobUsageError(f"vertex {vertex.name!r} must have either a source or an input edge")
         if fed != list(range(len(fed))):
-            raise UsageError(
+            raise JobUsageError(
                 f"the inputs of vertex {vertex.name!r} must be numbered from 0 without a gap, not "
                 f"{', '.join(map(str, fed))}"
             )
         told_apart = [operator.inputs for operator in vertex.operators] or [1]
         if told_apart[0] != max(len(fed), 1):
-            raise UsageError(
+            raise JobUsageError(
                 f"vertex {vertex.name!r} has {max(len(fed), 1)} inputs, and its first operator takes "
                 f"{told_apart[0]}; edges that are to be a union have the same input"
             )
         if any(inputs != 1 for inputs in told_apart[1:]):
-            raise UsageError(f"vertex {vertex.name!r}: only the first operator of a chain has several inputs")
+            raise JobUsageError(
+                f"vertex {vertex.name!r}: only the first operator of a chain has several inputs"
+            )
         if not vertex.operators and not self.output_edges_of(vertex.name):
-            raise UsageError(
+            raise JobUsageError(
                 f"the records of vertex {vertex.name!r} go nowhere: it has neither an operator nor an output edge"
             )
 
     def vertex(self, name: str) -> Vertex:
-        """Return a vertex by name; raises UsageError if there is none."""
+        """Return a vertex by name; raises JobUsageError if there is none."""
         for vertex in self.vertices:
             if vertex.name == name:
                 return vertex
-        raise UsageError(f"job {self.name!r} has no vertex {name!r}")
+        raise JobUsageError(f"job {self.name!r} has no vertex {name!r}")
 
     @cached_property
     def subtasks(self) -> tuple[SubtaskId, ...]:

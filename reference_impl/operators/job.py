@@ -22,7 +22,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.encoding import AGGREGATES_MAX
@@ -42,6 +41,7 @@ from barrier_tck.reference_impl.operators.keyed_process import (
 )
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.operators.steps import Chaining, Feed, Step, graph_of
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class StreamJob:
     def __post_init__(self) -> None:
         """Refuse an empty name and a maximum parallelism below 1."""
         if not self.name:
-            raise UsageError("a job needs a name")
+            raise JobUsageError("a job needs a name")
         if self.max_parallelism < 1:
-            raise UsageError(f"the maximum parallelism must be 1 or more, not {self.max_parallelism}")
+            raise JobUsageError(f"the maximum parallelism must be 1 or more, not {self.max_parallelism}")
 
     def source(self, source: Source, parallelism: int = 1, name: str = "source") -> Stream:
         """Begin with a source."""
@@ -66,13 +66,13 @@ class StreamJob:
     def build(self, *ended: Stream) -> JobGraph:
         """Return the graph of all streams that ended in a sink, side by side where they have nothing in common.
 
-        Raises UsageError if one has no sink or is another job's, or if ``JobGraph`` refuses the whole.
+        Raises JobUsageError if one has no sink or is another job's, or if ``JobGraph`` refuses the whole.
         """
         if not ended:
-            raise UsageError(f"job {self.name!r} has no sink; give build every stream that ended in one")
+            raise JobUsageError(f"job {self.name!r} has no sink; give build every stream that ended in one")
         for stream in ended:
             if not stream.has_sink:
-                raise UsageError(f"job {self.name!r} has no sink; end it with .sink(...)")
+                raise JobUsageError(f"job {self.name!r} has no sink; end it with .sink(...)")
             _require_same_job(self, stream.job)
         ends = [feed.step for stream in ended for feed in stream.ends]
         return graph_of(self.name, self.max_parallelism, ends)
@@ -133,7 +133,7 @@ class Stream:
     def key_by(self, *columns: str) -> KeyedStream:
         """Partition by the values of columns; ``aggregate``, ``process``, ``connect`` or ``join`` follows."""
         if not columns:
-            raise UsageError("key_by needs at least one column")
+            raise JobUsageError("key_by needs at least one column")
         _require_distinct("key_by", columns)
         self._require_undecided()
         return KeyedStream(self, columns)
@@ -146,7 +146,7 @@ class Stream:
 
     def aggregate(self, *arguments: Any, **options: Any) -> Stream:
         """Refuse: only a keyed stream can be aggregated."""
-        raise UsageError("aggregate needs keys: write .key_by(column, ...).aggregate(...)")
+        raise JobUsageError("aggregate needs keys: write .key_by(column, ...).aggregate(...)")
 
     def sink(
         self, sink: OperatorSpec, parallelism: int | None = None, name: str | None = None, chain: bool = True
@@ -162,7 +162,7 @@ class Stream:
         return replace(ended, has_sink=True)
 
     def build(self) -> JobGraph:
-        """Return the graph of a job that has this one sink; raises UsageError as ``StreamJob.build``."""
+        """Return the graph of a job that has this one sink; raises JobUsageError as ``StreamJob.build``."""
         return self.job.build(self)
 
     @property
@@ -203,7 +203,7 @@ class Stream:
         _require_open(self)
         decided = [end.partitioning for end in self.ends if end.partitioning is not None]
         if decided:
-            raise UsageError(
+            raise JobUsageError(
                 f"it is decided already where the records go: {decided[0].value}() comes before; leave one out"
             )
 
@@ -232,14 +232,14 @@ class KeyedStream:
         EACH_RECORD.
         """
         if not 1 <= len(aggregates) <= AGGREGATES_MAX:
-            raise UsageError(f"aggregate takes 1 to {AGGREGATES_MAX} aggregates, not {len(aggregates)}")
+            raise JobUsageError(f"aggregate takes 1 to {AGGREGATES_MAX} aggregates, not {len(aggregates)}")
         _require_distinct("the output of aggregate", (*carry, *self.key, *aggregates))
         if carry and emit is not Emission.EACH_RECORD:
-            raise UsageError(
+            raise JobUsageError(
                 f"carry={carry!r} needs emit=Emission.EACH_RECORD: other rows stand for many records"
             )
         if combine and emit is Emission.EACH_RECORD:
-            raise UsageError(
+            raise JobUsageError(
                 "combine merges records before they are counted, so it excludes Emission.EACH_RECORD"
             )
         keyed, kept = self, dict(aggregates)
@@ -266,7 +266,7 @@ class KeyedStream:
         last = self.stream.ends[0].step
         width = last.parallelism if parallelism is None else parallelism
         if not all(end.step.is_partitioned_by(self.key, width) for end in self.stream.ends):
-            raise UsageError(
+            raise JobUsageError(
                 f"{name!r} cannot be chained to {last.label!r}: that has {last.parallelism} subtasks and is not "
                 f"partitioned by {self.key!r} into {width}; leave out chain=True"
             )
@@ -409,41 +409,41 @@ def _given(operator: OperatorSpec) -> Callable[[str], OperatorSpec]:
 
 def _several(streams: Sequence[Stream]) -> int:
     if len(streams) < 2:
-        raise UsageError("connect needs another stream")
+        raise JobUsageError("connect needs another stream")
     return len(streams)
 
 
 def _cannot_follow(after: str, step: str, what: str) -> Exception:
     if step.startswith("_"):
         return AttributeError(step)
-    return UsageError(f"{step} cannot follow {after}; {what} comes first")
+    return JobUsageError(f"{step} cannot follow {after}; {what} comes first")
 
 
 def _require_distinct(where: str, columns: tuple[str, ...]) -> None:
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
-        raise UsageError(f"{where} has the column {twice[0]!r} twice")
+        raise JobUsageError(f"{where} has the column {twice[0]!r} twice")
 
 
 def _require_open(stream: Stream) -> None:
     if stream.has_sink:
-        raise UsageError("nothing can follow a sink; continue from the stream before it")
+        raise JobUsageError("nothing can follow a sink; continue from the stream before it")
 
 
 def _require_same_job(job: StreamJob, other: StreamJob) -> None:
     if other != job:
-        raise UsageError(
+        raise JobUsageError(
             f"the streams belong to different jobs, {job} and {other}; begin both with one StreamJob"
         )
 
 
 def _require_stream(step: str, other: object) -> None:
     if not isinstance(other, Stream):
-        raise UsageError(f"{step} takes streams without keys here, not a {type(other).__name__}")
+        raise JobUsageError(f"{step} takes streams without keys here, not a {type(other).__name__}")
 
 
 def _require_keyed(step: str, other: object) -> None:
     if not isinstance(other, KeyedStream):
-        raise UsageError(
+        raise JobUsageError(
             f"{step} takes keyed streams here, not a {type(other).__name__}: write .key_by(...) first"
         )

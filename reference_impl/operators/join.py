@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.encoding import Scalar
 from barrier_tck.reference_impl.operators.functions import Row, missing_column
@@ -16,6 +15,7 @@ from barrier_tck.reference_impl.operators.keyed_process import (
     KeyedCoProcessOperator,
     require_joinable,
 )
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 JOIN_STATES = ("left", "right")
@@ -47,11 +47,11 @@ class Join:
         require_joinable(self.uid, (self.left_key, self.right_key))
         both = [column for column in self.left if column in self.right]
         if both:
-            raise UsageError(
+            raise JobUsageError(
                 f"the join {self.uid!r} has the output column {both[0]!r} from both sides; name one otherwise"
             )
         if not self.left and not self.right:
-            raise UsageError(f"the join {self.uid!r} has no output columns")
+            raise JobUsageError(f"the join {self.uid!r} has no output columns")
 
     def build(self, plane: DataPlane) -> KeyedCoProcessOperator:
         """Return the operator."""
@@ -93,7 +93,7 @@ class JoinFunction:
             raise missing_column(error.args[0], row, f"join, {JOIN_STATES[number]} side") from error
         for output, value in chosen.items():
             if type(value) not in _KEPT:
-                raise UsageError(
+                raise JobUsageError(
                     f"a join keeps null, booleans, numbers and strings, not {value!r} "
                     f"({type(value).__name__}) in column {columns[output]!r}"
                 )

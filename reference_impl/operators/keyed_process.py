@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
-from barrier_tck.reference_impl.errors import ProtocolError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.encoding import encode_key, group_of_encoded
@@ -15,6 +14,7 @@ from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, func
 from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot
@@ -82,11 +82,11 @@ class KeyedCoProcess:
 
 
 def require_joinable(uid: str, keys: tuple[tuple[str, ...], ...]) -> None:
-    """Raise UsageError unless there are two inputs or more, with equally many key columns each."""
+    """Raise JobUsageError unless there are two inputs or more, with equally many key columns each."""
     if len(keys) < 2:
-        raise UsageError(f"{uid!r} needs keys of two inputs or more, not of {len(keys)}")
+        raise JobUsageError(f"{uid!r} needs keys of two inputs or more, not of {len(keys)}")
     if not keys[0] or len({len(key) for key in keys}) > 1:
-        raise UsageError(f"the inputs of {uid!r} need equally many key columns, not {keys!r}")
+        raise JobUsageError(f"the inputs of {uid!r} need equally many key columns, not {keys!r}")
 
 
 class _KeyedFunctionOperator:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barrier_tck.reference_impl.errors import StorageError, UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
 
 
 class ParquetSplits:
@@ -34,7 +34,7 @@ class ParquetSplits:
     def batches(self, split: str, offset: int) -> Iterator[tuple[Any, int]]:
         """Read a split from a record on: row groups before it are skipped, the first one read is sliced.
 
-        Raises StorageError if the file cannot be read, UsageError if it lacks a column, RestoreError if it
+        Raises StorageError if the file cannot be read, JobUsageError if it lacks a column, RestoreError if it
         has fewer records than ``offset``.
         """
         path = self._files[split]
@@ -73,4 +73,4 @@ class ParquetSplits:
     def _require_columns(self, path: Path, present: list[str]) -> None:
         missing = [column for column in self._columns or [] if column not in present]
         if missing:
-            raise UsageError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")
+            raise JobUsageError(f"{path} has no column {missing[0]!r}; it has {', '.join(present)}")

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import quote
 
-from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, RowEncoder
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, TransactionFile, TransactionHandle
 from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
@@ -52,11 +52,11 @@ class FileSink:
     def __post_init__(self) -> None:
         """Refuse a path or a buffer that cannot work."""
         if not self.path.strip("/") or self.path != self.path.strip("/"):
-            raise UsageError(
+            raise JobUsageError(
                 f"a file sink needs a relative directory without slashes around it, not {self.path!r}"
             )
         if self.buffer_records < 1:
-            raise UsageError(f"a file sink buffers 1 record or more, not {self.buffer_records}")
+            raise JobUsageError(f"a file sink buffers 1 record or more, not {self.buffer_records}")
 
     def build(self, plane: DataPlane) -> TransactionalFileSink:
         """Return the operator of one subtask."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from barrier_tck.reference_impl.errors import RestoreError, UsageError
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.protocol.messages import SplitPosition
 from barrier_tck.reference_impl.runtime.ports import Payload
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, RestoreError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
@@ -102,18 +102,18 @@ class SplitReader:
 def _require_positive(source: str, **values: float | None) -> None:
     for name, value in values.items():
         if value is not None and value <= 0:
-            raise UsageError(f"{source}: {name} must be greater than 0, not {value}")
+            raise JobUsageError(f"{source}: {name} must be greater than 0, not {value}")
 
 
 def _require_start(source: str, start_offset: int) -> None:
     if start_offset < 0:
-        raise UsageError(f"{source}: start_offset must be 0 or more, not {start_offset}")
+        raise JobUsageError(f"{source}: start_offset must be 0 or more, not {start_offset}")
 
 
 def _require_distinct(source: str, names: Sequence[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise UsageError(f"{source}: the split {twice[0]!r} occurs twice; positions need distinct names")
+        raise JobUsageError(f"{source}: the split {twice[0]!r} occurs twice; positions need distinct names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class ParquetSource:
         _require_start("ParquetSource", self.start_offset)
 
     def split_files(self) -> dict[str, Path]:
-        """Return every split and its file, sorted by name; raises UsageError if there is none."""
+        """Return every split and its file, sorted by name; raises JobUsageError if there is none."""
         found: list[Path] = []
         paths = (self.paths,) if isinstance(self.paths, str) else self.paths
         for path in map(Path, paths):
@@ -207,9 +207,11 @@ class ParquetSource:
             elif path.is_file():
                 found.append(path)
             else:
-                raise UsageError(f"ParquetSource: there is no file or directory {path}")
+                raise JobUsageError(f"ParquetSource: there is no file or directory {path}")
         if not found:
-            raise UsageError(f"ParquetSource: no *.parquet file in {', '.join(paths) or 'no paths at all'}")
+            raise JobUsageError(
+                f"ParquetSource: no *.parquet file in {', '.join(paths) or 'no paths at all'}"
+            )
         _require_distinct("ParquetSource", [file.name for file in found])
         files = {file.name: file for file in sorted(found, key=lambda file: file.name)}
         if self.repeat == 1:
@@ -217,9 +219,9 @@ class ParquetSource:
         return {f"{name}#{turn}": file for turn in range(self.repeat) for name, file in files.items()}
 
     def open(self, subtask_index: int, parallelism: int, files: FileSystem, plane: DataPlane) -> SplitReader:
-        """Return the reader of the subtask's share; raises UsageError if a file or column is missing."""
+        """Return the reader of the subtask's share; raises JobUsageError if a file or column is missing."""
         if plane.name != "arrow":
-            raise UsageError(
+            raise JobUsageError(
                 f"ParquetSource gives Arrow record batches, which the plane {plane.name!r} cannot take"
             )
         splits = self.split_files()

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, OperatorSpec, Partitioning, Vertex
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 class Chaining(Enum):
@@ -73,7 +73,7 @@ class Step:
 
 
 def graph_of(name: str, max_parallelism: int, ends: Sequence[Step]) -> JobGraph:
-    """Return the graph of all that leads to the last steps of a job; raises UsageError as ``JobGraph`` does."""
+    """Return the graph of all that leads to the last steps of a job; raises JobUsageError as ``JobGraph`` does."""
     steps = _upstream_first(ends)
     ways_on = dict.fromkeys(steps, 0)
     for step in steps:
@@ -147,7 +147,7 @@ def _uids(steps: Sequence[Step]) -> dict[Step, str]:
 
 
 def _joins(step: Step, ways_on: dict[Step, int]) -> Step | None:
-    """Return the step whose vertex this one joins, or None if it begins one; raises UsageError if it cannot join."""
+    """Return the step whose vertex this one joins, or None if it begins one; raises JobUsageError if it cannot join."""
     if step.chaining is Chaining.NEVER:
         return None
     (feed, *more) = step.feeds
@@ -159,5 +159,5 @@ def _joins(step: Step, ways_on: dict[Step, int]) -> Step | None:
     else:
         why = "for a shuffle, a union or another parallelism lies in between"
     if step.chaining is Chaining.ALWAYS:
-        raise UsageError(f"{step.label!r} cannot be chained to {before.label!r}, {why}")
+        raise JobUsageError(f"{step.label!r} cannot be chained to {before.label!r}, {why}")
     return None

@@ -31,9 +31,9 @@ from enum import Enum
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 
 class AlignmentPhase(Enum):

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 class Slot(msgspec.Struct, frozen=True, order=True):
@@ -62,14 +62,14 @@ def assign(
     ``homes`` are the hosts that hold a copy of a subtask's state. As many subtasks as possible get a slot of such a
     host; the others come after them, so none of them evicts one that could return (LOC-9). Each of the others takes
     the host with the fewest subtasks of its own vertex, among these the one with the most free slots, among these
-    the first by name. Raises UsageError if there are too few slots or one is listed twice.
+    the first by name. Raises JobUsageError if there are too few slots or one is listed twice.
     """
     if len(slots) < len(subtasks):
-        raise UsageError(f"{len(subtasks)} subtasks need as many slots, and there are {len(slots)}")
+        raise JobUsageError(f"{len(subtasks)} subtasks need as many slots, and there are {len(slots)}")
     numbers = Counter(slot.number for slot in slots)
     twice = sorted(number for number, times in numbers.items() if times > 1)
     if twice:
-        raise UsageError(f"slot {twice[0]} is listed twice")
+        raise JobUsageError(f"slot {twice[0]} is listed twice")
     free: dict[str, list[Slot]] = defaultdict(list)
     for slot in sorted(slots, reverse=True):
         free[slot.host].append(slot)

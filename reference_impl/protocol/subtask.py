@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 import msgspec
 
 from barrier_tck.reference_impl.config import CheckpointMode
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentAbandoned,
@@ -36,6 +35,7 @@ from barrier_tck.reference_impl.protocol.alignment import (
 )
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 # --- events -------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeVar
 
-from barrier_tck.reference_impl.errors import ProtocolError
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 StateT = TypeVar("StateT", bound=StrEnum)
 CommandT = TypeVar("CommandT")

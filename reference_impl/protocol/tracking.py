@@ -30,7 +30,6 @@ counts as obsolete.
 
 from __future__ import annotations
 
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentAbandoned,
@@ -40,6 +39,7 @@ from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentStarted,
 )
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 TRACKED_MAX = 64
 """Most checkpoints that are counted at once, and most aborts that are remembered; far above what is in flight."""

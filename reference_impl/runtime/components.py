@@ -18,7 +18,7 @@ from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
-from barrier_tck.reference_impl.storage.local_recovery import LocalScope, TaskLocalStateStore
+from barrier_tck.reference_impl.storage.local_copies import LocalScope, TaskLocalStateStore
 
 
 def build_operator(spec: OperatorSpec, plane: DataPlane) -> Operator:

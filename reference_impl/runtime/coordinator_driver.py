@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from barrier_tck.reference_impl.config import JobConfig
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
@@ -54,10 +53,11 @@ from barrier_tck.reference_impl.runtime.ports import (
     Clock,
     Deployer,
     Probe,
-    ProtocolPoint,
+    RuntimePoint,
     SubtaskDirectory,
     Timers,
 )
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 
@@ -177,7 +177,7 @@ class CoordinatorDriver:
         self.feed(message)
         if deploying and self.machine.state is not JobState.DEPLOYING:
             self.ports.observer.attempt_running(message.attempt)
-            self.ports.probe.reach(ProtocolPoint.ATTEMPT_RUNNING, attempt=message.attempt)
+            self.ports.probe.reach(RuntimePoint.ATTEMPT_RUNNING, attempt=message.attempt)
 
     def on_timer(self, name: str) -> None:
         """Take a timer that came due."""
@@ -202,49 +202,45 @@ class CoordinatorDriver:
         restored = command.restore.checkpoint if command.restore is not None else None
         try:
             self.ports.storage.reserve(CheckpointId(command.last_checkpoint), command.attempt)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self.on_attempt_failed(command.attempt, f"the attempt number could not be made durable: {error}")
             return
         self.ports.observer.attempt_started(command.attempt, restored)
-        self.ports.probe.reach(ProtocolPoint.ATTEMPT_STARTED, attempt=command.attempt)
+        self.ports.probe.reach(RuntimePoint.ATTEMPT_STARTED, attempt=command.attempt)
         self.ports.deployer.deploy(command.attempt, command.restore)
 
     def _stop(self, command: StopAttempt) -> None:
         self.ports.observer.attempt_ended(command.attempt, "failed", command.reason)
-        self.ports.probe.reach(ProtocolPoint.ATTEMPT_FAILED, attempt=command.attempt)
+        self.ports.probe.reach(RuntimePoint.ATTEMPT_FAILED, attempt=command.attempt)
         self.ports.deployer.stop(command.attempt, command.reason)
 
     def _trigger(self, command: SendTrigger) -> None:
         try:
             self.ports.storage.reserve(command.checkpoint, command.attempt)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self.on_attempt_failed(command.attempt, f"the checkpoint id could not be made durable: {error}")
             return
         self.ports.observer.checkpoint_triggered(command.checkpoint, command.attempt)
-        self.ports.probe.reach(
-            ProtocolPoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt
-        )
+        self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
         self._send(self._sources, TriggerCheckpoint(command.checkpoint, command.timestamp_ms))
 
     def _write_metadata(self, command: WriteMetadata) -> None:
         completed = command.completed
-        self.ports.probe.reach(
-            ProtocolPoint.ALL_ACKNOWLEDGED, completed.checkpoint, attempt=completed.attempt
-        )
+        self.ports.probe.reach(RuntimePoint.ALL_ACKNOWLEDGED, completed.checkpoint, attempt=completed.attempt)
         self.ports.background.submit(
             lambda: self.ports.storage.publish(completed),
             lambda _, error: self._metadata_ended(completed, error),
         )
 
     def _metadata_ended(self, completed: CompletedCheckpoint, error: BaseException | None) -> None:
-        if isinstance(error, OperatingError):
+        if isinstance(error, RuntimeFailure):
             self.feed(MetadataFailed(completed.checkpoint, str(error)))
         elif error is not None:
             raise error
         else:
             self.ports.observer.checkpoint_completed(completed)
             self.ports.probe.reach(
-                ProtocolPoint.CHECKPOINT_COMPLETED, completed.checkpoint, attempt=completed.attempt
+                RuntimePoint.CHECKPOINT_COMPLETED, completed.checkpoint, attempt=completed.attempt
             )
             self.feed(MetadataWritten(completed))
 
@@ -253,19 +249,19 @@ class CoordinatorDriver:
 
     def _notify_aborted(self, command: NotifyAborted) -> None:
         self.ports.observer.checkpoint_aborted(command.checkpoint, command.attempt, command.reason)
-        self.ports.probe.reach(ProtocolPoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt)
+        self.ports.probe.reach(RuntimePoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt)
         self._send(self._subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
 
     def _discard_snapshot(self, command: DiscardSnapshot) -> None:
         try:
             self.ports.storage.discard(command.snapshot.handles())
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self.ports.observer.discard_failed(f"snapshot of {command.snapshot.subtask}", str(error))
 
     def _discard_checkpoint(self, command: DiscardCheckpoint) -> None:
         try:
             self.ports.storage.discard_checkpoint(command.checkpoint)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self.ports.observer.discard_failed(f"checkpoint {command.checkpoint}", str(error))
 
     def _set_timer(self, command: SetTimer) -> None:

@@ -17,7 +17,7 @@ Payload = Any
 """A batch of records, opaque to protocol and shell: an Arrow record batch on Spark, a list of rows simulated."""
 
 
-class ProtocolPoint(Enum):
+class RuntimePoint(Enum):
     """Moments of the protocol that a world can observe, and at which a fault harness may strike."""
 
     RECORDS_PROCESSED = "records_processed"
@@ -60,7 +60,7 @@ class ProtocolPoint(Enum):
     """Coordinator: a failure ended the attempt."""
 
 
-RECORDS_PROCESSED = ProtocolPoint.RECORDS_PROCESSED
+RECORDS_PROCESSED = RuntimePoint.RECORDS_PROCESSED
 """Looked up in its enum once: that costs more than a call (Python 3.11), and every batch asks for it."""
 
 
@@ -74,7 +74,7 @@ class Clock(Protocol):
 class Probe(Protocol):
     """Told of every protocol point; may not return if the process is killed at that point."""
 
-    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Report that this subtask (or the coordinator) stands at a point."""
 
 

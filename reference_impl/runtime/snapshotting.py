@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from barrier_tck.reference_impl.errors import SnapshotCancelled
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import (
     LocalCopyReport,
@@ -13,6 +12,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SnapshotMetrics,
     StateHandle,
 )
+from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
 

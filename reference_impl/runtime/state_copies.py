@@ -5,7 +5,6 @@ Without local recovery there is one copy of everything, in checkpoint storage, a
 
 from __future__ import annotations
 
-from barrier_tck.reference_impl.errors import CorruptStateError, OperatingError, RestoreError, StorageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.operators.api import Operator, OperatorContext
 from barrier_tck.reference_impl.protocol.messages import (
@@ -17,10 +16,16 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    RestoreError,
+    RuntimeFailure,
+    StorageError,
+)
 from barrier_tck.reference_impl.state.backend import StateReader, StateWriter
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     LocalScope,
     TaskLocalStateStore,
     require_one_file_system,
@@ -65,7 +70,7 @@ class StateCopies:
         return primary if self.local is None else CopyingWriter(self.local, checkpoint, operator, primary)
 
     def check(self, working: WorkingDirectory) -> None:
-        """Raise UsageError if local copies would lie on another file system than the backend's files (LOC-10)."""
+        """Raise JobUsageError if local copies would lie on another file system than the backend's files (LOC-10)."""
         if self.local is not None:
             require_one_file_system(self.local.files, working)
 
@@ -136,5 +141,5 @@ class StateCopies:
 def failure_of(deployment: SubtaskDeployment, error: Exception) -> SubtaskFailed:
     """Return what a subtask that cannot go on tells the coordinator; names a checkpoint that it could not restore."""
     unreadable = deployment.restored_checkpoint if isinstance(error, RestoreError) else None
-    reason = str(error) if isinstance(error, OperatingError) else f"{type(error).__name__}: {error}"
+    reason = str(error) if isinstance(error, RuntimeFailure) else f"{type(error).__name__}: {error}"
     return SubtaskFailed(deployment.attempt, deployment.subtask, reason, unreadable)

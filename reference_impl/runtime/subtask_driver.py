@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from barrier_tck.reference_impl.config import CheckpointMode, OnUnreadable
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, OperatorContext
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -62,14 +61,15 @@ from barrier_tck.reference_impl.runtime.kept_promises import Promises
 from barrier_tck.reference_impl.runtime.ports import (
     RECORDS_PROCESSED,
     Payload,
-    ProtocolPoint,
+    RuntimePoint,
 )
 from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     FILES_WANTED,
 )
 
@@ -145,14 +145,14 @@ class SubtaskDriver:
     def open(self) -> None:
         """Open the operators, restore their state, and report that the subtask runs.
 
-        Raises RestoreError if a state file can be read from no copy (LOC-5), any other OperatingError if something
-        else fails, and UsageError if local copies would lie on another file system than the backend's (LOC-10).
+        Raises RestoreError if a state file can be read from no copy (LOC-5), any other RuntimeFailure if something
+        else fails, and JobUsageError if local copies would lie on another file system than the backend's (LOC-10).
         """
         restore = self.deployment.restore
         probe = self.ports.probe
         self.copies.check(self._working)
         if restore is not None:
-            probe.reach(ProtocolPoint.RESTORE_STARTED, self.deployment.restored_checkpoint)
+            probe.reach(RuntimePoint.RESTORE_STARTED, self.deployment.restored_checkpoint)
         parts = {part.operator: part for part in restore.operators} if restore is not None else {}
         for operator in self.operators:
             self.copies.open(operator, self._context, parts.get(operator.uid))
@@ -161,7 +161,7 @@ class SubtaskDriver:
         if self.reader is not None and source_part is not None:
             self.reader.restore(source_part.positions)
         if restore is not None:
-            probe.reach(ProtocolPoint.RESTORED, self.deployment.restored_checkpoint)
+            probe.reach(RuntimePoint.RESTORED, self.deployment.restored_checkpoint)
         self.ports.coordinator.send(SubtaskRunning(self.deployment.attempt, self.deployment.subtask))
 
     def on_data(self, channel: int, payload: Payload) -> None:
@@ -176,7 +176,7 @@ class SubtaskDriver:
         """Take a control element that was read from an input channel that is not held back."""
         match element:
             case CheckpointBarrier():
-                self.ports.probe.reach(ProtocolPoint.BARRIER_RECEIVED, element.checkpoint)
+                self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, element.checkpoint)
                 self.feed(BarrierArrived(channel, element))
             case EndOfInput():
                 self.feed(InputEnded(channel))
@@ -185,7 +185,7 @@ class SubtaskDriver:
         """Take a message of the coordinator."""
         match message:
             case TriggerCheckpoint(checkpoint=checkpoint, timestamp_ms=timestamp_ms):
-                self.ports.probe.reach(ProtocolPoint.BARRIER_RECEIVED, checkpoint)
+                self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, checkpoint)
                 self.feed(TriggerReceived(CheckpointBarrier(checkpoint, timestamp_ms)))
             case NotifyCheckpointComplete(checkpoint=checkpoint):
                 self.feed(CompletionReceived(checkpoint))
@@ -225,7 +225,7 @@ class SubtaskDriver:
                 self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
         # If the disk refuses, it is left: the process ends in any case.
-        with contextlib.suppress(OperatingError):
+        with contextlib.suppress(RuntimeFailure):
             self._promises.break_if_superseded(self.operators)
         try:
             self.copies.close()
@@ -257,7 +257,7 @@ class SubtaskDriver:
 
     def _note_alignment(self, command: NoteAlignmentStarted) -> None:
         self._alignment_started_ms[command.checkpoint] = self.ports.clock.now_ms()
-        self.ports.probe.reach(ProtocolPoint.ALIGNMENT_STARTED, command.checkpoint)
+        self.ports.probe.reach(RuntimePoint.ALIGNMENT_STARTED, command.checkpoint)
 
     def take_snapshot(self, command: TakeSnapshot) -> None:
         """Do the synchronous part: emit what belongs before the barrier, then snapshot every operator."""
@@ -265,7 +265,7 @@ class SubtaskDriver:
         now_ms = self.ports.clock.now_ms()
         started_ms = self._alignment_started_ms.pop(barrier.checkpoint, now_ms)
         if not self.is_source:
-            self.ports.probe.reach(ProtocolPoint.ALIGNMENT_COMPLETED, barrier.checkpoint)
+            self.ports.probe.reach(RuntimePoint.ALIGNMENT_COMPLETED, barrier.checkpoint)
         snapshot = SnapshotInProgress(
             barrier.checkpoint,
             started_ms,
@@ -282,19 +282,19 @@ class SubtaskDriver:
                 snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=self.reader.positions()))
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self.copies.cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
         self._snapshots[barrier.checkpoint] = snapshot
-        self.ports.probe.reach(ProtocolPoint.SNAPSHOT_TAKEN, barrier.checkpoint)
+        self.ports.probe.reach(RuntimePoint.SNAPSHOT_TAKEN, barrier.checkpoint)
         self.feed(SnapshotTaken(barrier))
 
     def forward_barrier(self, command: ForwardBarrier) -> None:
         """Append the barrier to every output channel."""
         self._router.send_control(command.barrier)
-        self.ports.probe.reach(ProtocolPoint.BARRIER_FORWARDED, command.barrier.checkpoint)
+        self.ports.probe.reach(RuntimePoint.BARRIER_FORWARDED, command.barrier.checkpoint)
 
     def store_snapshot(self, command: StoreSnapshot) -> None:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
@@ -315,7 +315,7 @@ class SubtaskDriver:
     ) -> None:
         if checkpoint not in self._snapshots:
             return  # cancelled meanwhile
-        if isinstance(error, OperatingError):
+        if isinstance(error, RuntimeFailure):
             self.copies.cancel(self._snapshots.pop(checkpoint))
             self.feed(SnapshotFailed(checkpoint, str(error)))
         elif error is not None:
@@ -323,7 +323,7 @@ class SubtaskDriver:
         else:
             snapshot = self._snapshots[checkpoint]
             snapshot.async_ended(self.ports.clock.now_ms(), parts or ())
-            self.ports.probe.reach(ProtocolPoint.SNAPSHOT_STORED, checkpoint)
+            self.ports.probe.reach(RuntimePoint.SNAPSHOT_STORED, checkpoint)
             self.feed(SnapshotStored(checkpoint))
 
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
@@ -340,7 +340,7 @@ class SubtaskDriver:
         self.ports.coordinator.send(
             AcknowledgeCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, part, metrics)
         )
-        self.ports.probe.reach(ProtocolPoint.ACKNOWLEDGED, command.checkpoint)
+        self.ports.probe.reach(RuntimePoint.ACKNOWLEDGED, command.checkpoint)
 
     def _decline(self, command: SendDecline) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
@@ -350,14 +350,14 @@ class SubtaskDriver:
         )
 
     def _complete(self, command: Complete) -> None:
-        self.ports.probe.reach(ProtocolPoint.COMPLETION_NOTIFIED, command.checkpoint)
+        self.ports.probe.reach(RuntimePoint.COMPLETION_NOTIFIED, command.checkpoint)
         self._promises.completed(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_completed(command.checkpoint)
         self.copies.completed(command.checkpoint)
         if self.is_terminal:
             deployment = self.deployment
-            self.ports.probe.reach(ProtocolPoint.TRANSACTIONS_COMMITTED, command.checkpoint)
+            self.ports.probe.reach(RuntimePoint.TRANSACTIONS_COMMITTED, command.checkpoint)
             self.ports.coordinator.send(
                 TransactionsCommitted(deployment.attempt, deployment.subtask, command.checkpoint)
             )

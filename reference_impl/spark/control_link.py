@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask
-from barrier_tck.reference_impl.runtime.ports import Clock, ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import Clock, RuntimePoint
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.control_wire import (
     ConnectionLost,
     WireError,
@@ -121,7 +121,7 @@ class ControlLink:
             on_cancel(over)
         self._spawn(lambda: self._read(on_message), "control")
 
-    def stop_at(self, point: ProtocolPoint, sequence: int, checkpoint: CheckpointId | None) -> None:
+    def stop_at(self, point: RuntimePoint, sequence: int, checkpoint: CheckpointId | None) -> None:
         """Report that the subtask stands at a point, and wait for ``Resume``; raises SubtaskCancelled."""
         self.send(PointReached(sequence, point.value, checkpoint))
         with self._condition:
@@ -172,7 +172,7 @@ class ControlLink:
                 elif not isinstance(message, Heartbeat):
                     on_message(message)
             self._end("the coordinator hung up")
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._end(str(error))
 
     def _receive(self) -> Any:
@@ -209,7 +209,7 @@ def _ignore(reason: str) -> None:
 class SlotProbe:
     """The ``Probe`` port: stops at watched points, and reports the first records of the attempt."""
 
-    def __init__(self, link: ControlLink, clock: Clock, watched: frozenset[ProtocolPoint]) -> None:
+    def __init__(self, link: ControlLink, clock: Clock, watched: frozenset[RuntimePoint]) -> None:
         """Take the points at which this subtask stops; all others cost nothing."""
         self._link = link
         self._clock = clock
@@ -217,9 +217,9 @@ class SlotProbe:
         self._sequence = 0
         self._processed = False
 
-    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **_details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **_details: Any) -> None:
         """Stop at the point if it is watched."""
-        if not self._processed and point is ProtocolPoint.RECORDS_PROCESSED:
+        if not self._processed and point is RuntimePoint.RECORDS_PROCESSED:
             self._processed = True
             self._link.send(FirstRecords(self._clock.now_ms()))
         if point in self._watched:

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import OperatingError, UsageError
 from barrier_tck.reference_impl.protocol import messages
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.spark import link_messages
 
 MAX_MESSAGE_BYTES = 16 << 20
@@ -52,11 +52,11 @@ _inner: dict[str, msgspec.msgpack.Decoder[Any]] = {
 }
 
 
-class WireError(OperatingError):
+class WireError(RuntimeFailure):
     """A peer sent what is not a message, or too much of it."""
 
 
-class ConnectionLost(OperatingError):
+class ConnectionLost(RuntimeFailure):
     """The peer is gone, or the connection broke in the middle of a message."""
 
 
@@ -82,7 +82,7 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
         raise WireError(f"a message of the unknown kind {kind!r}")
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, UsageError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, JobUsageError) as error:
         raise WireError(f"a {kind} whose body does not fit: {error}") from error
 
 

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.control_wire import (
     ConnectionLost,
     WireError,
@@ -235,7 +235,7 @@ class CoordinatorService:
                     self._take(connection, message)
         except ConnectionLost as error:
             reason = str(error)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             reason, gone = f"its messages could not be read: {error}", False
         self._forget(connection)
         if gone and connection.offer is None:

@@ -24,7 +24,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from barrier_tck.reference_impl.config import JobConfig
-from barrier_tck.reference_impl.errors import StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
@@ -34,7 +33,8 @@ from barrier_tck.reference_impl.protocol.messages import CancelSubtask, Complete
 from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
 from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
 from barrier_tck.reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
 from barrier_tck.reference_impl.spark.handshake import new_secret
@@ -100,7 +100,7 @@ class SparkJobRunner:
         components: Components | None = None,
         options: SparkOptions | None = None,
         observer: JobObserver | None = None,
-        watched: Sequence[tuple[ProtocolPoint, SubtaskId | None]] = (),
+        watched: Sequence[tuple[RuntimePoint, SubtaskId | None]] = (),
         routes: Routes | None = None,
     ) -> None:
         """Prepare a run; nothing happens before ``start``.
@@ -140,7 +140,7 @@ class SparkJobRunner:
     def start(self) -> None:
         """Start the coordinator and deploy the first attempt, from the last completed checkpoint if any."""
         if self._service is not None:
-            raise UsageError("this runner was started before; make a new SparkJobRunner for each run")
+            raise JobUsageError("this runner was started before; make a new SparkJobRunner for each run")
         host = self._context.getConf().get("spark.driver.host") or "127.0.0.1"
         self._service = CoordinatorService(
             host,
@@ -245,9 +245,9 @@ class SparkJobRunner:
 
     # --- the coordinator's ports, called on the event loop --------------------------------------------------
 
-    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe: the coordinator stands at a point."""
-        if point is ProtocolPoint.ATTEMPT_RUNNING and self._options.warm_executors:
+        if point is RuntimePoint.ATTEMPT_RUNNING and self._options.warm_executors:
             self._warmer.start()
         self._observer.point_reached(point, None, details.get("attempt", 0), checkpoint)
 
@@ -327,7 +327,7 @@ class SparkJobRunner:
         if attempt is None or attempt.stopping or connection.attempt != attempt.number or subtask is None:
             return
         if isinstance(message, PointReached):
-            point = ProtocolPoint(message.point)
+            point = RuntimePoint(message.point)
             self._observer.point_reached(point, subtask, attempt.number, message.checkpoint)
             connection.send(Resume(message.sequence))
         elif isinstance(message, FirstRecords):
@@ -466,10 +466,10 @@ class SparkJobRunner:
 
     def _required_driver(self) -> CoordinatorDriver:
         if self._driver is None:
-            raise UsageError("the runner was not started; call start() first")
+            raise JobUsageError("the runner was not started; call start() first")
         return self._driver
 
     def _required_service(self) -> CoordinatorService:
         if self._service is None:
-            raise UsageError("the runner was not started; call start() first")
+            raise JobUsageError("the runner was not started; call start() first")
         return self._service

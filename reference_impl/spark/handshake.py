@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost, WireError, send_frame
 
 SECRET_BYTES = 32
@@ -59,7 +59,7 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     proof: bytes
 
 
-class HandshakeRefused(OperatingError):
+class HandshakeRefused(RuntimeFailure):
     """The peer is not who it should be, or is not wanted; the message names its address and the reason."""
 
 
@@ -150,7 +150,7 @@ def accept_peer(
         hello = msgspec.msgpack.decode(bounded.receive(), type=_Hello)
     except TimeoutError as error:
         raise HandshakeRefused(f"{peer}: no proof within {timeout_s:g} s") from error
-    except (OperatingError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (RuntimeFailure, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HandshakeRefused(f"{peer}: no handshake: {error}") from error
     if not hmac.compare_digest(hello.proof, _proof(secret, "client", hello.claim, nonce, hello.nonce)):
         raise HandshakeRefused(f"{peer}: wrong secret")
@@ -162,7 +162,7 @@ def accept_peer(
     try:
         bounded.send(msgspec.msgpack.encode(answer))
         bounded.end()
-    except (OperatingError, TimeoutError) as error:
+    except (RuntimeFailure, TimeoutError) as error:
         raise HandshakeRefused(f"{peer}: gone before the answer: {error}") from error
     if refusal:
         raise HandshakeRefused(f"{peer}: {hello.claim.role} {hello.claim.subject}: {refusal}")
@@ -183,7 +183,7 @@ def introduce(
         challenge = bounded.receive()
     except TimeoutError as error:
         raise HandshakeRefused(f"{peer}: no challenge within {timeout_s:g} s") from error
-    except OperatingError as error:
+    except RuntimeFailure as error:
         raise HandshakeRefused(f"{peer}: no handshake: {error}") from error
     proof = _proof(secret, "client", claim, challenge, nonce)
     try:
@@ -191,7 +191,7 @@ def introduce(
         answer = msgspec.msgpack.decode(bounded.receive(), type=_Answer)
     except TimeoutError as error:
         raise Unanswered(f"{peer}: no answer within {timeout_s:g} s") from error
-    except (OperatingError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (RuntimeFailure, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unanswered(f"{peer}: refused without a reason (another secret?): {error}") from error
     wanted = _proof(secret, "server", claim, challenge, nonce, answer.refusal)
     if not hmac.compare_digest(answer.proof, wanted):

@@ -45,7 +45,7 @@ class WatchedPoint:
     """A protocol point at which a subtask (None: any) stops until the driver says ``Resume``."""
 
     point: str
-    """Value of a ``runtime.ports.ProtocolPoint``."""
+    """Value of a ``runtime.ports.RuntimePoint``."""
     subtask: SubtaskId | None
 
 

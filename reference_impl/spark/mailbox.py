@@ -14,12 +14,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 
 Call = Callable[[], None]
 
 
-class SubtaskCancelled(OperatingError):
+class SubtaskCancelled(RuntimeFailure):
     """The attempt is over; whatever the subtask was doing ends here."""
 
 
@@ -40,7 +40,7 @@ class Mailbox:
         self._lock = threading.Lock()
         self._readable = threading.Condition(self._lock)
         self._writable = [threading.Condition(self._lock) for _ in range(channels)]
-        self._failure: OperatingError | None = None
+        self._failure: RuntimeFailure | None = None
         self._next = 0
 
     def put(self, channel: int, element: Any, size: int) -> None:
@@ -63,7 +63,7 @@ class Mailbox:
             self._calls.append(call)
             self._readable.notify()
 
-    def fail(self, error: OperatingError) -> None:
+    def fail(self, error: RuntimeFailure) -> None:
         """Close the mailbox: ``take`` raises this error, waiting readers give up. The first error counts."""
         with self._lock:
             if self._failure is None:

@@ -13,7 +13,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateRestored,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class JobObserver:
         """Garbage could not be removed; the job goes on."""
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+        self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
         """A subtask stands still at a watched point; or the coordinator (``subtask`` None) does, at any."""
 

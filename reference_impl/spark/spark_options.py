@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barrier_tck.reference_impl.errors import UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class SparkOptions:
         for name in self.__slots__:
             value = getattr(self, name)
             if value <= 0 and not isinstance(value, bool):
-                raise UsageError(f"{name} must be positive, not {value}")
+                raise JobUsageError(f"{name} must be positive, not {value}")
         if self.heartbeat_timeout_ms < 2 * self.heartbeat_interval_ms:
-            raise UsageError(
+            raise JobUsageError(
                 f"heartbeat_timeout_ms={self.heartbeat_timeout_ms} must be at least twice "
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms}, or a healthy subtask fails"
             )
         if self.isolation_timeout_ms < self.heartbeat_timeout_ms:
-            raise UsageError(
+            raise JobUsageError(
                 f"isolation_timeout_ms={self.isolation_timeout_ms} must be at least "
                 f"heartbeat_timeout_ms={self.heartbeat_timeout_ms}, or a subtask ends before it is given up"
             )

@@ -20,16 +20,16 @@ from typing import Any
 
 import psutil
 
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import AttemptNumber
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
 from barrier_tck.reference_impl.spark.event_loop import LoopBackground, MonotonicClock
@@ -52,7 +52,7 @@ from barrier_tck.reference_impl.spark.transport import (
     connect_channel,
 )
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
-from barrier_tck.reference_impl.storage.local_recovery import copies_on, local_root
+from barrier_tck.reference_impl.storage.local_copies import copies_on, local_root
 
 _SYMPTOM_GRACE_S = 0.05
 _log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class SubtaskProgram:
 def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> StatusRow:
     """Register, run what is deployed, and return how it ended.
 
-    Raises OperatingError if the coordinator cannot be reached: only Spark can tell it then, by the stage's failure.
+    Raises RuntimeFailure if the coordinator cannot be reached: only Spark can tell it then, by the stage's failure.
     """
     server = ChannelServer(executor.host)
     try:
@@ -235,7 +235,7 @@ class _SubtaskRun:
             if self._link.ends_within(_SYMPTOM_GRACE_S):
                 return ("cancelled", str(error))
             return self._failed(error)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             return self._failed(error)
         except Exception as error:  # noqa: BLE001 - a bug of ours or of the job's functions: the job must learn it
             _log.exception("%s failed", deployment.subtask)
@@ -277,7 +277,7 @@ class _SubtaskRun:
         program, deployment = self._program, self._deploy.deployment
         files = LocalFileSystem(program.files_root)
         watched = frozenset(
-            ProtocolPoint(watched.point)
+            RuntimePoint(watched.point)
             for watched in self._deploy.watched
             if watched.subtask in (None, deployment.subtask)
         )
@@ -339,6 +339,6 @@ class _SubtaskRun:
         if self._driver is not None:
             try:
                 self._driver.close()
-            except OperatingError as error:
+            except RuntimeFailure as error:
                 _log.warning("%s left something behind: %s", self._deploy.deployment.subtask, error)
         self._background.close()

@@ -21,9 +21,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from barrier_tck.reference_impl.errors import OperatingError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.spark.control_wire import (
     ConnectionLost,
     WireError,
@@ -87,12 +87,12 @@ class BatchSerializer:
     """
 
     def __init__(self, first: pa.RecordBatch) -> None:
-        """Take the schema of a batch; raises UsageError for a dictionary type inside another type."""
+        """Take the schema of a batch; raises JobUsageError for a dictionary type inside another type."""
         self.source_schema: pa.Schema = first.schema
         self._dictionaries = [i for i, field in enumerate(first.schema) if pa.types.is_dictionary(field.type)]
         for i, field in enumerate(first.schema):
             if i not in self._dictionaries and _holds_dictionary(field.type):
-                raise UsageError(
+                raise JobUsageError(
                     f"column {field.name!r} of type {field.type} cannot be sent; decode its dictionary"
                 )
         empty = self._plain(first.slice(0, 0))
@@ -132,7 +132,7 @@ class ChannelSender:
     def send_batch(self, batch: pa.RecordBatch) -> None:
         """Send a batch; blocks while the channel is full. Raises ConnectionLost."""
         if not isinstance(batch, pa.RecordBatch):
-            raise UsageError(f"a channel takes Arrow record batches, not {type(batch).__name__}")
+            raise JobUsageError(f"a channel takes Arrow record batches, not {type(batch).__name__}")
         serializer = self._serializer
         if serializer is None or (
             serializer.source_schema is not batch.schema and serializer.source_schema != batch.schema
@@ -156,7 +156,7 @@ class ChannelSender:
     def _send(self, kind: int, parts: Sequence[Any]) -> None:
         length = sum(len(part) for part in parts)
         if length > _LIMITS[kind]:
-            raise UsageError(
+            raise JobUsageError(
                 f"{self._channel}: a frame of {length} bytes, above {_LIMITS[kind]}; use smaller batches"
             )
         views = [
@@ -285,7 +285,7 @@ class ChannelReader:
                 pass
         except SubtaskCancelled:
             _log.debug("%s: no longer read", self._channel)
-        except (OperatingError, pa.ArrowException, OSError) as error:
+        except (RuntimeFailure, pa.ArrowException, OSError) as error:
             self._mailbox.fail(ConnectionLost(f"{self._channel}: {error}"))
 
     def _read_frame(self) -> bool:

@@ -9,9 +9,9 @@ reads and writes follow; at a barrier ``store.snapshot(n, writer)`` does the syn
 made after ``snapshot`` returned never show in it (SNP-1). Then either ``confirm(n)`` or ``abort(n)`` follows, in
 any order with other checkpoints; ``close()`` ends it.
 
-Errors (``reference_impl.errors``). A backend raises StorageError if a disk fails: a snapshot that raises it fails
-its checkpoint, any other call fails the subtask. It raises CorruptStateError, naming the file, if a restored file
-is not what its snapshot wrote; SnapshotCancelled from a ``run`` that was cancelled; and UsageError for a call that
+Errors (``reference_impl.runtime_errors``). A backend raises StorageError if a disk fails: a snapshot that raises it
+fails its checkpoint, any other call fails the subtask. It raises CorruptStateError, naming the file, if a restored file
+is not what its snapshot wrote; SnapshotCancelled from a ``run`` that was cancelled; and JobUsageError for a call that
 the caller got wrong: a foreign key group, sequences out of step, a closed store. Anything else is a bug.
 """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
 from barrier_tck.reference_impl.ids import KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 
 def refuse_overlaps(handles: Sequence[StateHandle]) -> None:
@@ -22,16 +22,16 @@ def refuse_overlaps(handles: Sequence[StateHandle]) -> None:
 
 
 def require_in_range(group: int, key_groups: KeyGroupRange) -> None:
-    """Raise UsageError for a key group that the store does not own."""
+    """Raise JobUsageError for a key group that the store does not own."""
     if not key_groups.start <= group < key_groups.end:
-        raise UsageError(
+        raise JobUsageError(
             f"key group {group} is not in the store's range {key_groups}; another subtask owns it"
         )
 
 
 def require_same_length(first: int, second: int) -> None:
-    """Raise UsageError for sequences that do not run in step."""
+    """Raise JobUsageError for sequences that do not run in step."""
     if first != second:
-        raise UsageError(
+        raise JobUsageError(
             f"key groups, keys and values must run in step, but their lengths are {first} and {second}"
         )

@@ -29,9 +29,9 @@ from threading import Lock
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
@@ -163,7 +163,7 @@ class _ClosedStates(_States):
     __slots__ = ()
 
     def __missing__(self, name: str) -> _State:
-        raise UsageError(f"the state {name!r} was used after its store was closed")
+        raise JobUsageError(f"the state {name!r} was used after its store was closed")
 
 
 class HeapStateStore:
@@ -190,7 +190,7 @@ class HeapStateStore:
         return self._states[name].readable[group].get(key)
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
-        """Set the value; raises UsageError for a key group that is not the store's."""
+        """Set the value; raises JobUsageError for a key group that is not the store's."""
         self._states[name].writable[group][key] = value
 
     def delete(self, name: str, group: int, key: bytes) -> None:
@@ -233,7 +233,7 @@ class HeapStateStore:
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
         """Note the tables and mark them shared; the future serialises and writes them (SNP-1)."""
         if isinstance(self._states, _ClosedStates):
-            raise UsageError(f"snapshot {checkpoint} was asked of a store that is closed")
+            raise JobUsageError(f"snapshot {checkpoint} was asked of a store that is closed")
         captured = self.capture()
         if not [tables for _, tables in captured if tables]:
             return FinishedSnapshot(())

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore
 
 ValueT = TypeVar("ValueT")
@@ -30,22 +30,22 @@ class Codec(Generic[ValueT]):
     """Turns values of one type into bytes and back."""
 
     def __init__(self, state: str, of_type: Any) -> None:
-        """Take the state's name, for messages, and the type; raises UsageError if msgspec cannot do the type."""
+        """Take the state's name, for messages, and the type; raises JobUsageError if msgspec cannot do the type."""
         self.state = state
         self.of_type = of_type
         try:
             self._decode = msgspec.msgpack.Decoder(of_type).decode
         except TypeError as error:
-            raise UsageError(f"state {state!r} cannot hold values of type {of_type!r}: {error}") from error
+            raise JobUsageError(f"state {state!r} cannot hold values of type {of_type!r}: {error}") from error
 
     def encode(self, value: ValueT) -> bytes:
-        """Return the bytes; raises UsageError, with the value, if it is not of the type."""
+        """Return the bytes; raises JobUsageError, with the value, if it is not of the type."""
         try:
             data = _encode(value)
             # What could not be read back must not be written: the mistake is here, not at the restore.
             self._decode(data)
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
-            raise UsageError(f"state {self.state!r} cannot hold {value!r}: {error}") from error
+            raise JobUsageError(f"state {self.state!r} cannot hold {value!r}: {error}") from error
         return data
 
     def decode(self, data: bytes) -> ValueT:
@@ -282,9 +282,9 @@ class KeyedStates:
 
     def _codec(self, name: str, of_type: Any) -> Codec[Any]:
         if not name:
-            raise UsageError("a state needs a name")
+            raise JobUsageError("a state needs a name")
         if name in self._names:
-            raise UsageError(f"the state {name!r} is named twice in one operator; give each its own name")
+            raise JobUsageError(f"the state {name!r} is named twice in one operator; give each its own name")
         codec: Codec[Any] = Codec(name, of_type)
         self._names[name] = None
         return codec

@@ -30,9 +30,14 @@ from threading import Lock
 import msgspec
 from rocksdict import Checkpoint, Rdict, WriteBatch
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     LinkingStateWriter,
@@ -98,11 +103,11 @@ class RocksDBStateBackend:
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Open a store with the entries of the handles that lie in the scope's key groups (RSC-1).
 
-        Raises UsageError without a working directory, or if local checkpoints would lie on another file
+        Raises JobUsageError without a working directory, or if local checkpoints would lie on another file
         system (LOC-10); CorruptStateError if files are not a RocksDB snapshot, are missing, or overlap.
         """
         if scope.working_directory is None:
-            raise UsageError(
+            raise JobUsageError(
                 "the rocksdb backend needs StateScope.working_directory, a local directory; the runtime gives one"
             )
         working = Path(scope.working_directory)
@@ -124,7 +129,7 @@ class _Prefixes(dict[int, bytes]):
         super().__init__()
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
-            raise UsageError(f"the name of a state has 65,535 bytes at most, not {len(encoded):,}")
+            raise JobUsageError(f"the name of a state has 65,535 bytes at most, not {len(encoded):,}")
         self._name = _NAME.pack(len(encoded)) + encoded
         self._key_groups = key_groups
 
@@ -156,7 +161,7 @@ class RocksDBStateStore:
         return value
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
-        """Set the value; raises UsageError for a key group that is not the store's."""
+        """Set the value; raises JobUsageError for a key group that is not the store's."""
         database, prefix = self._open(name), self._prefixes_of(name)[group]
         with Failures("write to"):
             database.put(prefix + key, value)
@@ -246,7 +251,7 @@ class RocksDBStateStore:
 
     def _open(self, name: str) -> Rdict:
         if self._database is None:
-            raise UsageError(f"the state {name!r} was used after its store was closed")
+            raise JobUsageError(f"the state {name!r} was used after its store was closed")
         return self._database
 
     def _prefixes_of(self, name: str) -> _Prefixes:
@@ -270,7 +275,7 @@ class _Scan:
 
     def __next__(self) -> tuple[bytes, bytes]:
         if self._entries is None:
-            raise UsageError("a scan was continued after its store was closed")
+            raise JobUsageError("a scan was continued after its store was closed")
         key, value = next(self._entries)
         if not key.startswith(self._prefix):
             self._entries = iter(())
@@ -461,7 +466,7 @@ def _copy_groups(part: Path, database: Rdict, key_groups: KeyGroupRange) -> None
 
 def _require_one_file_system(working: Path, checkpoints: Path) -> None:
     if os.stat(working).st_dev != os.stat(checkpoints).st_dev:
-        raise UsageError(
+        raise JobUsageError(
             f"{checkpoints} is on another file system than RocksDB's directory {working}, so local checkpoints "
             "would be copies instead of hard links (LOC-10); put both on one file system"
         )

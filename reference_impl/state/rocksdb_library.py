@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocksdict import Options, Rdict, RdictIter, WriteOptions
 
-from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 
 
 class Failures:
@@ -21,9 +21,9 @@ class Failures:
         """Begin."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        """Raise UsageError, CorruptStateError or StorageError in place of the library's errors."""
+        """Raise JobUsageError, CorruptStateError or StorageError in place of the library's errors."""
         if isinstance(error, KeyError | TypeError | ValueError):
-            raise UsageError(f"keys and values are bytes: {error}") from error
+            raise JobUsageError(f"keys and values are bytes: {error}") from error
         if type(error) is Exception:
             family = CorruptStateError if str(error).startswith("Corruption") else StorageError
             raise family(f"cannot {self._action} the RocksDB database: {error}") from error

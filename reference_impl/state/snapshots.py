@@ -13,7 +13,7 @@ from enum import Enum
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from barrier_tck.reference_impl.errors import SnapshotCancelled, UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
 ResultT = TypeVar("ResultT")
@@ -77,12 +77,12 @@ class DeferredSnapshot(Generic[ResultT]):
         return self._phase is _Phase.DONE
 
     def run(self) -> ResultT:
-        """Run the function; raises SnapshotCancelled after a cancel, UsageError when called again."""
+        """Run the function; raises SnapshotCancelled after a cancel, JobUsageError when called again."""
         with self._lock:
             if self._phase is _Phase.CANCELLED:
                 raise SnapshotCancelled("the snapshot was cancelled before its asynchronous part began")
             if self._phase is not _Phase.WAITING:
-                raise UsageError(f"this snapshot is {self._phase.value} already; run() is called once")
+                raise JobUsageError(f"this snapshot is {self._phase.value} already; run() is called once")
             self._phase = _Phase.RUNNING
         try:
             return self._function()
@@ -109,7 +109,7 @@ class DeferredSnapshot(Generic[ResultT]):
 
 
 def _already_run() -> Any:
-    raise UsageError("this snapshot has run already; run() is called once")
+    raise JobUsageError("this snapshot has run already; run() is called once")
 
 
 class CompositeSnapshot(Generic[ResultT]):

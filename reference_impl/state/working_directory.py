@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import StateBackend, StateCapability
 from barrier_tck.reference_impl.storage.paths import safe_name
 

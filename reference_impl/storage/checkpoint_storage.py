@@ -21,9 +21,14 @@ from typing import Protocol
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
 from barrier_tck.reference_impl.state.backend import StateWriter
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
@@ -106,7 +111,7 @@ class FileCheckpointStorage:
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
         """Take the file system, the job's name and the directory of checkpoint storage."""
         if not job or not root:
-            raise UsageError(
+            raise JobUsageError(
                 f"checkpoint storage needs a job name and a root directory, not {job!r} in {root!r}"
             )
         self._files = files
@@ -138,7 +143,7 @@ class FileCheckpointStorage:
         """Make a checkpoint complete: write beside, sync, rename, sync the names (COO-1)."""
         path = self._metadata_path(completed.checkpoint)
         if self._files.exists(path):
-            raise UsageError(
+            raise JobUsageError(
                 f"checkpoint {completed.checkpoint} is published already; ids are used once (COO-4)"
             )
         try:
@@ -183,7 +188,7 @@ class FileCheckpointStorage:
         problems = []
         for handle in handles:
             if not handle.path.startswith(f"{self._job}/"):
-                raise UsageError(f"{handle.path} is not a file of job {self._job}; it is not deleted")
+                raise JobUsageError(f"{handle.path} is not a file of job {self._job}; it is not deleted")
             try:
                 self._files.delete(join(self._root, handle.path))
             except StorageError as error:
@@ -272,7 +277,9 @@ class FileStateWriter:
         """Write one durable file and return its handle; on failure the partial file is removed (SNP-2)."""
         handle_path = self._prefix + safe_name(name)
         if handle_path in self._written:
-            raise UsageError(f"{handle_path} is written already; give each file of a snapshot its own name")
+            raise JobUsageError(
+                f"{handle_path} is written already; give each file of a snapshot its own name"
+            )
         path = join(self._root, handle_path)
         try:
             self._check_cancelled(path)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.backend import StateWriter
 from barrier_tck.reference_impl.storage.filesystem import OutputStream
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     CopiedFile,
     LinkingFileSystem,
     TaskLocalStateStore,
@@ -59,7 +59,7 @@ class CopyingWriter:
             try:
                 self._prepare()
                 files.link(file, self._final(name))
-            except OperatingError as error:
+            except RuntimeFailure as error:
                 self._store.give_up(self._checkpoint, str(error))
             else:
                 self._store.add(self._checkpoint, _entry(handle, self._relative(name)))
@@ -102,7 +102,7 @@ class _LocalFile:
         if store.still_wanted(checkpoint):
             try:
                 self._stream = store.files.create(path)
-            except OperatingError as error:
+            except RuntimeFailure as error:
                 store.give_up(checkpoint, str(error))
 
     def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -113,7 +113,7 @@ class _LocalFile:
                 try:
                     # A short write would be found by its checksum, like all that is wrong with a secondary.
                     stream.write(chunk)
-                except OperatingError as error:
+                except RuntimeFailure as error:
                     self._fail(error)
             yield chunk
 
@@ -125,7 +125,7 @@ class _LocalFile:
         try:
             stream.close()
             self._store.files.rename(self._path, final)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._store.give_up(self._checkpoint, str(error))
         else:
             self._store.add(self._checkpoint, _entry(handle, relative))
@@ -136,10 +136,10 @@ class _LocalFile:
             try:
                 self._stream.close()
                 self._store.files.delete(self._path)
-            except OperatingError as error:
+            except RuntimeFailure as error:
                 self._store.give_up(self._checkpoint, str(error))
             self._stream = None
 
-    def _fail(self, error: OperatingError) -> None:
+    def _fail(self, error: RuntimeFailure) -> None:
         self._store.give_up(self._checkpoint, str(error))
         self.discard()

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import IO, Protocol
 
-from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 
 
 class OutputStream(Protocol):

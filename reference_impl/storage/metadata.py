@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, StorageError
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageError
 
 FORMAT = "checkpoint-metadata"
 VERSION = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barrier_tck.reference_impl.errors import OperatingError, StorageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import (
     LocalCopy,
@@ -13,8 +12,9 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateHandle,
     SubtaskSnapshot,
 )
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageError
 from barrier_tck.reference_impl.state.backend import StateReader
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     CopyManifest,
     LinkingFileSystem,
     TaskLocalStateStore,
@@ -50,7 +50,7 @@ class RestoreReader:
         if local is not None and self._operators:
             try:
                 self._copy = local.find(checkpoint, snapshot.attempt)
-            except OperatingError as error:
+            except RuntimeFailure as error:
                 self._no_copy = str(error)
                 local.invalidate(copy_directory(LocalCopy(snapshot.subtask, checkpoint, snapshot.attempt)))
 
@@ -92,7 +92,7 @@ class RestoreReader:
         directory, manifest = self._copy
         try:
             return self._local.read(directory, manifest, handle)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._local.invalidate(directory, manifest, handle)
             return str(error)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     StateCapability,
@@ -38,7 +38,7 @@ class _HospitableStore(HeapStateStore):
     def scan(self, name: str, group: int) -> Entries:
         try:
             return super().scan(name, group)
-        except UsageError:
+        except JobUsageError:
             return iter(())
 
 

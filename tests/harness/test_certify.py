@@ -206,7 +206,7 @@ def test_a_planted_backend_bug_is_caught_and_its_sequence_replays(
         (
             "NotConcurrent",
             "concurrent-snapshots",
-            "raised barrier_tck.reference_impl.errors.SnapshotCancelled",
+            "raised barrier_tck.reference_impl.runtime_errors.SnapshotCancelled",
         ),
         ("NotOrdered", "ordered-scan", "gave the keys in the order"),
         ("NotLocal", "local-files", "lie outside of the working directory"),

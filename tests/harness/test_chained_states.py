@@ -24,7 +24,6 @@ from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedT
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.functions import Row
@@ -36,7 +35,8 @@ from barrier_tck.reference_impl.operators.sources import CollectionSource, Parqu
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
 from barrier_tck.reference_impl.spark.observer import JobObserver
 from barrier_tck.reference_impl.spark.spark_options import session_settings
@@ -109,12 +109,12 @@ def test_both_operators_are_in_one_chain_with_stores_of_their_own() -> None:
 def test_a_function_is_chained_only_where_its_keys_are() -> None:
     source = CollectionSource((("s", ({"k": 1, "v": 1},)),), batch_records=1)
     stream = StreamJob("j").source(source, 2, "source")
-    with pytest.raises(UsageError, match="'sums' cannot be chained to 'source'"):
+    with pytest.raises(JobUsageError, match="'sums' cannot be chained to 'source'"):
         stream.key_by("k").process(Sums, name="sums", chain=True)
     keyed = stream.key_by("k").process(Numbers, parallelism=2, name="numbers")
-    with pytest.raises(UsageError, match=r"not partitioned by \('v',\)"):
+    with pytest.raises(JobUsageError, match=r"not partitioned by \('v',\)"):
         keyed.key_by("v").process(Sums, name="sums", chain=True)
-    with pytest.raises(UsageError, match="into 3"):
+    with pytest.raises(JobUsageError, match="into 3"):
         keyed.key_by("k").process(Sums, name="sums", parallelism=3, chain=True)
     assert isinstance(keyed.key_by("v"), KeyedStream)
 
@@ -179,7 +179,7 @@ class Killer(JobObserver):
         self.completed += 1
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+        self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
         if subtask is not None and self.completed and not self.struck and self.runner is not None:
             self.struck.append(self.runner.subtask_processes()[subtask].executor_pid)
@@ -201,7 +201,7 @@ def test_the_chain_is_exact_on_spark_while_its_executor_is_killed(
     graph = job(ParquetSource((str(tmp_path / "in"),), batch_rows=50, rate_limit=1_500))
     killer = Killer()
     config = JobConfig(CheckpointConfig(200, tolerated_failures=100), RestartConfig(10, 10))
-    watched = [(ProtocolPoint.SNAPSHOT_TAKEN, SubtaskId("numbers", 0))]
+    watched = [(RuntimePoint.SNAPSHOT_TAKEN, SubtaskId("numbers", 0))]
     components = Components(state_backend=backend_named(backend))
     with SparkJobRunner(
         spark, graph, config, tmp_path / "files", observer=killer, watched=watched, components=components

@@ -36,8 +36,8 @@ from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS, SimulatedWorld
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.runtime_errors import StorageError
 
 PLANS = Path(__file__).parents[1] / "plans"
 KILL = ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"))

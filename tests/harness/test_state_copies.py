@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from barrier_tck.faults.targets import Damage, TargetGone
-from barrier_tck.harness.reference.state_copies import LocalCopies, is_intact
-from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.harness.reference.copy_targets import LocalCopies, is_intact
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     MANIFEST,
     CopiedFile,
     CopyManifest,

@@ -6,9 +6,9 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
 from barrier_tck.reference_impl.state.backend_names import backend_named
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
@@ -15,6 +14,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateHandle,
     SubtaskSnapshot,
 )
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 
 ResultT = TypeVar("ResultT")

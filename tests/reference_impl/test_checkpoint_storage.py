@@ -12,9 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
@@ -239,11 +244,11 @@ def test_a_name_is_used_once_per_writer_and_an_id_once_per_job(files: FileSystem
     storage = FileCheckpointStorage(files, "job")
     writer = storage.writer(CheckpointId(1), AttemptNumber(1), COUNT, "aggregate")
     handle = writer.write("state", [b"x"], GROUPS)
-    with pytest.raises(UsageError, match="written already"):
+    with pytest.raises(JobUsageError, match="written already"):
         writer.write("state", [b"y"], GROUPS)
     assert storage.read(handle) == b"x"
     storage.publish(completed_of(1, [handle]))
-    with pytest.raises(UsageError, match="published already"):
+    with pytest.raises(JobUsageError, match="published already"):
         storage.publish(completed_of(1, []))
     assert storage.completed() == (1,)
 
@@ -269,7 +274,7 @@ def test_a_file_that_cannot_be_deleted_does_not_keep_the_others() -> None:
     with pytest.raises(StorageError, match="injected: operation 2"):
         FileCheckpointStorage(FailingFileSystem(inner, 2), "job").discard(handles)
     assert storage.files() == [f"checkpoints/{handles[1].path}"]
-    with pytest.raises(UsageError, match="other/x"):
+    with pytest.raises(JobUsageError, match="other/x"):
         storage.discard([replace(handles[1], path="other/x")])
 
 
@@ -325,7 +330,8 @@ def test_metadata_is_the_same_in_every_process() -> None:
             [sys.executable, "-c", program],
             check=True,
             capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+            cwd=root,
+            env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout
         for seed in ("1", "2")
     }

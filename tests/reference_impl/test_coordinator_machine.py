@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, OnUnreadable, RestartConfig
-from barrier_tck.reference_impl.errors import ProtocolError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
@@ -27,6 +26,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
     TransactionsCommitted,
 )
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 
 SOURCE, COUNT = SubtaskId("source", 0), SubtaskId("count", 0)
 TRIGGER, RESTART = ev.TriggerDue(), ev.RestartDue()
@@ -287,7 +287,7 @@ def test_metadata_of_a_checkpoint_that_is_not_pending_is_illegal() -> None:
 
 
 def test_a_configuration_that_cannot_work_cannot_be_constructed() -> None:
-    with pytest.raises(UsageError, match="interval"):
+    with pytest.raises(JobUsageError, match="interval"):
         CheckpointConfig(interval_ms=0)
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import CorruptStateError, StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
@@ -409,12 +409,12 @@ def _try_every_failure() -> None:
 
 @pytest.mark.parametrize("path", ["", "/", "/out", "out/"])
 def test_a_path_that_is_no_relative_directory_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match="relative directory"):
+    with pytest.raises(JobUsageError, match="relative directory"):
         FileSink(path)
 
 
 def test_a_buffer_of_no_records_is_refused() -> None:
-    with pytest.raises(UsageError, match="not 0"):
+    with pytest.raises(JobUsageError, match="not 0"):
         FileSink("out", buffer_records=0)
 
 

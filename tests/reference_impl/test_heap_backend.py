@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.state.backend import StateScope
 from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, serialised
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
 from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess
@@ -16,6 +15,7 @@ from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Map
 from barrier_tck.reference_impl.protocol.messages import EndOfInput
 from barrier_tck.reference_impl.runtime.routing import Router
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 HASH, FORWARD, REBALANCE, BROADCAST = (
     Partitioning.HASH,
@@ -98,13 +98,13 @@ def graph(*parts: Vertex | Edge, groups: int = 16) -> JobGraph:
     ],
 )
 def test_what_cannot_run_is_refused_by_name(parts: list[Any], match: str) -> None:
-    with pytest.raises(UsageError, match=match):
+    with pytest.raises(JobUsageError, match=match):
         graph(*parts)
 
 
 def test_keys_that_cannot_meet_are_refused() -> None:
     for keys, match in (((("a",),), "two inputs or more, not of 1"), ((("a",), ("b", "c")), "equally many")):
-        with pytest.raises(UsageError, match=match):
+        with pytest.raises(JobUsageError, match=match):
             KeyedCoProcess("joined", keys, lambda: None)  # type: ignore[arg-type, return-value]
 
 

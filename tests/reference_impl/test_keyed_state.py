@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import OperatorContext
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
@@ -19,6 +18,7 @@ from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partition
 from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore
 from barrier_tck.reference_impl.state.keyed import AggregatingCell, KeyedStates, NamedState
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
@@ -127,11 +127,11 @@ def test_five_states_of_one_operator_behave_like_five_dicts(
 
 def test_a_value_of_another_type_is_refused_when_it_is_written(world: StateWorld) -> None:
     states = KeyedStates(world.store())
-    with pytest.raises(UsageError, match=r"'count' cannot hold 'many'"):
+    with pytest.raises(JobUsageError, match=r"'count' cannot hold 'many'"):
         states.value("count", int).of(0, b"k").set("many")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="cannot hold"):
+    with pytest.raises(JobUsageError, match="cannot hold"):
         states.list("big", int).of(0, b"k").add(2**70)
-    with pytest.raises(UsageError, match="cannot hold"):
+    with pytest.raises(JobUsageError, match="cannot hold"):
         states.value("open", object).of(0, b"k").set(lambda: None)
 
 
@@ -145,9 +145,9 @@ def test_bytes_of_another_type_are_a_corrupt_state(world: StateWorld) -> None:
 def test_a_name_is_given_once(world: StateWorld) -> None:
     states = KeyedStates(world.store())
     states.value("s", int)
-    with pytest.raises(UsageError, match="twice"):
+    with pytest.raises(JobUsageError, match="twice"):
         states.list("s", int)
-    with pytest.raises(UsageError, match="needs a name"):
+    with pytest.raises(JobUsageError, match="needs a name"):
         states.value("", int)
 
 
@@ -274,7 +274,7 @@ def test_both_operators_survive_a_change_of_parallelism(world: StateWorld) -> No
 
 
 def test_two_operators_of_a_job_cannot_have_one_uid() -> None:
-    with pytest.raises(UsageError, match="'distances' is used twice"):
+    with pytest.raises(JobUsageError, match="'distances' is used twice"):
         JobGraph(
             "job",
             (Vertex("in", 1, object()), Vertex("chain", 1, None, (FIRST, FIRST))),  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from barrier_tck.reference_impl.errors import SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import (
     OperatorSnapshot,
@@ -16,13 +15,14 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateHandle,
     SubtaskSnapshot,
 )
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     MANIFEST,
     LocalScope,
     TaskLocalStateStore,
@@ -324,6 +324,6 @@ def test_a_local_directory_on_another_file_system_than_the_backends_is_refused(t
     if not other.is_dir() or os.stat(other).st_dev == os.stat(tmp_path).st_dev:
         pytest.skip("this machine has one file system for both")
     files = LocalFileSystem(tmp_path / "local")
-    with pytest.raises(UsageError, match=r"another file system.*LOC-10"):
+    with pytest.raises(JobUsageError, match=r"another file system.*LOC-10"):
         require_one_file_system(files, WorkingDirectory(RocksDBStateBackend(), "/dev/shm"))
     require_one_file_system(files, WorkingDirectory(HeapStateBackend(), "/dev/shm"))

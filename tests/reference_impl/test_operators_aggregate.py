@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.errors import ProtocolError, SnapshotCancelled
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec, KeyedAggregate
 from barrier_tck.reference_impl.operators.api import OperatorContext
@@ -18,6 +17,7 @@ from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.stateless import Combine, Filter, FlatMap, Map
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
+from barrier_tck.reference_impl.runtime_errors import ProtocolError, SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import StateScope
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.sources import CollectionSource
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 ROWS: list[dict[str, Any]] = [{"k": "a", "n": 1}, {"k": None, "n": -2}]
@@ -64,7 +64,7 @@ def test_later_row_groups_take_the_types_of_the_first(tmp_path: Path) -> None:
 
 def test_a_parquet_file_without_a_batch_is_refused(tmp_path: Path) -> None:
     encoder = ArrowPlane().encoder(LocalFileSystem(tmp_path).create("x"))
-    with pytest.raises(UsageError, match="first batch"):
+    with pytest.raises(JobUsageError, match="first batch"):
         encoder.finish()
 
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import CorruptStateError, UsageError
 from barrier_tck.reference_impl.operators.arrow_keys import encode_int_keys, groups_of_ints, stable_order
 from barrier_tck.reference_impl.operators.encoding import (
     accumulator_header,
@@ -20,6 +19,7 @@ from barrier_tck.reference_impl.operators.encoding import (
     encode_key,
     key_group_of,
 )
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 scalars = st.none() | st.booleans() | int64 | st.floats(allow_nan=False) | st.text()
@@ -106,9 +106,9 @@ def test_bytes_that_are_no_accumulator_are_called_corrupt(data: bytes) -> None:
 
 
 def test_values_that_fit_no_key_or_accumulator_are_refused() -> None:
-    with pytest.raises(UsageError, match="b'x'"):
+    with pytest.raises(JobUsageError, match="b'x'"):
         encode_key((b"x",))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="64"):
+    with pytest.raises(JobUsageError, match="64"):
         encode_key((2**64,))
-    with pytest.raises(UsageError, match="64"):
+    with pytest.raises(JobUsageError, match="64"):
         encode_accumulator((2**63,))

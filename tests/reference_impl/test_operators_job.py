@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
 from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
@@ -14,6 +13,7 @@ from barrier_tck.reference_impl.operators.job import Stream, StreamJob
 from barrier_tck.reference_impl.operators.join import Join
 from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.operators.stateless import Map
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
 def begin(parallelism: int = 2) -> Stream:
@@ -286,5 +286,5 @@ def _keyed(**options: Any) -> Stream:
     ],
 )
 def test_mistakes_are_told(mistake: Any, match: str) -> None:
-    with pytest.raises(UsageError, match=match):
+    with pytest.raises(JobUsageError, match=match):
         mistake()

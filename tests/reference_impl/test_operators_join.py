@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join import JOIN_STATES, Join
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from tests.reference_impl.test_operators_several_inputs import GROUPS, PLANES, Storage, listed, opened
 
 FLIGHTS_WEATHER = Join(
@@ -97,5 +97,5 @@ def test_what_cannot_be_joined_is_told(plane: DataPlane) -> None:
         ({"origin": "EWR", "hour": 3}, "join, left side: there is no column 'id'"),
         ({"id": b"1", "origin": "EWR", "hour": 3}, r"keeps null, .*not b'1' \(bytes\) in column 'id'"),
     ):
-        with pytest.raises(UsageError, match=match):
+        with pytest.raises(JobUsageError, match=match):
             opened(FLIGHTS_WEATHER, plane).process_input(plane.from_rows([row]), 0)

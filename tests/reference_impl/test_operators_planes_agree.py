@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.encoding import Key, encode_key, key_group_of
 from barrier_tck.reference_impl.operators.functions import (
@@ -24,6 +23,7 @@ from barrier_tck.reference_impl.operators.functions import (
     merging_aggregates,
 )
 from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 ROWS, ARROW = RowPlane(), ArrowPlane()
 GROUPS = 16
@@ -185,7 +185,7 @@ def test_a_sum_beyond_64_bits_is_refused_by_both_planes() -> None:
         table: Any = plane.accumulators(("k",), {"s": Sum("v")}, (), GROUPS)
         table.update(make([{"k": 1, "v": 2**62}, {"k": 2, "v": -(2**63)}, {"k": 1, "v": 2**62 - 1}]), False)
         assert as_set(table.all_rows()) == as_set([{"k": 1, "s": 2**63 - 1}, {"k": 2, "s": -(2**63)}])
-        with pytest.raises(UsageError, match="64-bit"):
+        with pytest.raises(JobUsageError, match="64-bit"):
             _update_and_flush(table, make([{"k": 1, "v": 1}]))
 
 
@@ -235,11 +235,11 @@ def test_dictionary_columns_are_keys_like_any_other() -> None:
 @pytest.mark.parametrize("plane", [ROWS, ARROW], ids=["rows", "arrow"])
 def test_mistakes_are_told(plane: Any) -> None:
     batch = plane.from_rows([{"k": 1, "v": 1.5}])
-    with pytest.raises(UsageError, match=r"no column 'z'.*k, v"):
+    with pytest.raises(JobUsageError, match=r"no column 'z'.*k, v"):
         plane.partition(batch, ("z",), 2, GROUPS)
-    with pytest.raises(UsageError, match="FloatSum"):
+    with pytest.raises(JobUsageError, match="FloatSum"):
         plane.accumulators(("k",), {"s": Sum("v")}, (), GROUPS).update(batch, False)
-    with pytest.raises(UsageError, match="no column 'z'"):
+    with pytest.raises(JobUsageError, match="no column 'z'"):
         plane.accumulators(("k",), {"s": Sum("z")}, (), GROUPS).update(batch, False)
 
 
@@ -249,7 +249,7 @@ def test_vectorized_forms_are_used_on_arrow() -> None:
         lambda batch: pa.RecordBatch.from_arrays([pc.multiply(batch.column("v"), 2)], ["v"]),
     )
     assert listed(ARROW.map(ARROW.from_rows([{"v": 4}]), doubled)) == ROWS.map([{"v": 4}], doubled)
-    with pytest.raises(UsageError, match="RecordBatch"):
+    with pytest.raises(JobUsageError, match="RecordBatch"):
         ARROW.map(ARROW.from_rows([{"v": 4}]), Vectorized(dict, lambda batch: batch.to_pylist()))
 
 

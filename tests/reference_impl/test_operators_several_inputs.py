@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
@@ -18,6 +17,7 @@ from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, K
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Filter, FlatMap, Map
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage

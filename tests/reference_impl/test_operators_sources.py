@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import RestoreError, UsageError
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource, SplitReader
 from barrier_tck.reference_impl.protocol.messages import SplitPosition
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, RestoreError
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 FILES = LocalFileSystem("unused")
@@ -160,19 +160,19 @@ def test_files_can_be_read_several_times_as_several_splits(directory: Path) -> N
 
 
 def test_mistakes_are_told(directory: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no \*\.parquet file"):
+    with pytest.raises(JobUsageError, match=r"no \*\.parquet file"):
         ParquetSource((str(tmp_path),)).split_files()
-    with pytest.raises(UsageError, match="no file or directory"):
+    with pytest.raises(JobUsageError, match="no file or directory"):
         ParquetSource((str(tmp_path / "nothing"),)).split_files()
-    with pytest.raises(UsageError, match="occurs twice"):
+    with pytest.raises(JobUsageError, match="occurs twice"):
         ParquetSource((str(directory), str(directory))).split_files()
-    with pytest.raises(UsageError, match="no column 'x'"):
+    with pytest.raises(JobUsageError, match="no column 'x'"):
         opened(ParquetSource((str(directory),), columns=("x",))).poll()
-    with pytest.raises(UsageError, match="batch_rows"):
+    with pytest.raises(JobUsageError, match="batch_rows"):
         ParquetSource((str(directory),), batch_rows=0)
-    with pytest.raises(UsageError, match="start_offset"):
+    with pytest.raises(JobUsageError, match="start_offset"):
         collection(start_offset=-1)
-    with pytest.raises(UsageError, match="occurs twice"):
+    with pytest.raises(JobUsageError, match="occurs twice"):
         CollectionSource((("a", ()), ("a", ())), 1)
-    with pytest.raises(UsageError, match="plane 'rows'"):
+    with pytest.raises(JobUsageError, match="plane 'rows'"):
         ParquetSource((str(directory),)).open(0, 1, FILES, RowPlane())

@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
@@ -34,6 +33,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
 )
 from barrier_tck.reference_impl.protocol.table import IGNORED, STORY_MAX, Leads, TableMachine, leads
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 SUBTASKS = (SubtaskId("source", 0), SubtaskId("count", 0))
 Transition = tuple[StrEnum, type, StrEnum]

@@ -12,9 +12,14 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
 from barrier_tck.reference_impl.state import rocksdb
 from barrier_tck.reference_impl.state.backend import StateScope
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend, RocksDBStateStore
@@ -148,7 +153,7 @@ def test_closing_releases_descriptors_locks_and_threads(world: StateWorld) -> No
     store.close()
     with pytest.raises(SnapshotCancelled):
         pending.run()
-    with pytest.raises(UsageError, match="closed"):
+    with pytest.raises(JobUsageError, match="closed"):
         next(scan)
     assert len(descriptors()) == before
     assert not [name for name in descriptors() if world.root.name in name]
@@ -156,7 +161,7 @@ def test_closing_releases_descriptors_locks_and_threads(world: StateWorld) -> No
 
 
 def test_a_working_directory_is_asked_for_by_name() -> None:
-    with pytest.raises(UsageError, match="working_directory"):
+    with pytest.raises(JobUsageError, match="working_directory"):
         RocksDBStateBackend().open(StateScope("j", "v", "o", 0, 1, ALL), [], StateWorld().storage)
 
 
@@ -176,7 +181,7 @@ def test_local_checkpoints_on_another_file_system_are_refused_at_open(
     backend = RocksDBStateBackend(str(elsewhere))
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", stat)
-        with pytest.raises(UsageError, match="LOC-10"):
+        with pytest.raises(JobUsageError, match="LOC-10"):
             backend.open(scope, [], world.storage)
     store = backend.open(scope, [], world.storage)
     store.put("a", 0, b"k", b"1")
@@ -201,11 +206,11 @@ def test_a_failing_local_disk_fails_the_checkpoint_only(world: StateWorld) -> No
 
 def test_values_that_are_no_bytes_are_the_callers_mistake(world: StateWorld) -> None:
     store = world.store()
-    with pytest.raises(UsageError, match="bytes"):
+    with pytest.raises(JobUsageError, match="bytes"):
         store.put("a", 0, b"k", "v")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="bytes"):
+    with pytest.raises(JobUsageError, match="bytes"):
         store.put("a", 0, "k", b"v")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="bytes"):
+    with pytest.raises(JobUsageError, match="bytes"):
         store.put_many("a", [0], [b"k"], ["v"])  # type: ignore[list-item]
 
 

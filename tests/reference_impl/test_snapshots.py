@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from barrier_tck.reference_impl.errors import SnapshotCancelled, StorageError, UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot, DeferredSnapshot, FinishedSnapshot
 
 
@@ -31,7 +31,7 @@ def test_a_deferred_snapshot_runs_once() -> None:
     snapshot.run()
     states.append(snapshot.done)
     assert states == [False, True]
-    with pytest.raises(UsageError):
+    with pytest.raises(JobUsageError):
         snapshot.run()
     assert calls == [1]
 

@@ -13,7 +13,7 @@ import pytest
 
 from barrier_tck.reference_impl.ids import AttemptNumber, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, FinishSubtask, InputConsumed
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.spark.control_link import ControlLink, SlotProbe
 from barrier_tck.reference_impl.spark.control_wire import encode, receive_frame, send_frame
 from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
@@ -277,14 +277,14 @@ def test_a_slot_that_is_cancelled_instead_of_deployed_learns_the_reason(driver: 
 def test_a_subtask_stands_still_at_a_watched_point_until_it_is_resumed(driver: Driver) -> None:
     link = driver.connect()
     connection, _, _ = deployed(driver, link)
-    probe = SlotProbe(link, MonotonicClock(0), frozenset({ProtocolPoint.SNAPSHOT_TAKEN}))
+    probe = SlotProbe(link, MonotonicClock(0), frozenset({RuntimePoint.SNAPSHOT_TAKEN}))
     passed = threading.Event()
 
     def subtask() -> None:
-        probe.reach(ProtocolPoint.BARRIER_RECEIVED)
-        probe.reach(ProtocolPoint.RECORDS_PROCESSED)
-        probe.reach(ProtocolPoint.RECORDS_PROCESSED)
-        probe.reach(ProtocolPoint.SNAPSHOT_TAKEN)
+        probe.reach(RuntimePoint.BARRIER_RECEIVED)
+        probe.reach(RuntimePoint.RECORDS_PROCESSED)
+        probe.reach(RuntimePoint.RECORDS_PROCESSED)
+        probe.reach(RuntimePoint.SNAPSHOT_TAKEN)
         passed.set()
 
     thread = threading.Thread(target=subtask)
@@ -301,12 +301,12 @@ def test_a_subtask_stands_still_at_a_watched_point_until_it_is_resumed(driver: D
 def test_a_subtask_at_a_watched_point_ends_with_its_attempt(driver: Driver) -> None:
     link = driver.connect()
     deployed(driver, link)
-    probe = SlotProbe(link, MonotonicClock(0), frozenset({ProtocolPoint.RESTORED}))
+    probe = SlotProbe(link, MonotonicClock(0), frozenset({RuntimePoint.RESTORED}))
     ended: list[str] = []
 
     def subtask() -> None:
         try:
-            probe.reach(ProtocolPoint.RESTORED)
+            probe.reach(RuntimePoint.RESTORED)
         except SubtaskCancelled as error:
             ended.append(str(error))
 

@@ -25,7 +25,7 @@ from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
 from barrier_tck.reference_impl.spark.observer import JobObserver
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds, DirectRoutes
@@ -89,11 +89,11 @@ def committed(files: Path) -> list[dict[str, int]]:
 class Killer(JobObserver):
     """Kills the executor (or only the worker) of a subtask that stands at a watched point."""
 
-    def __init__(self, kills: dict[ProtocolPoint, int], executor: bool = True) -> None:
+    def __init__(self, kills: dict[RuntimePoint, int], executor: bool = True) -> None:
         """Take how often to strike at each point."""
         self.kills = dict(kills)
         self.executor = executor
-        self.struck: list[tuple[ProtocolPoint, int]] = []
+        self.struck: list[tuple[RuntimePoint, int]] = []
         self.attempts: list[tuple[int, int | None]] = []
         self.completed: list[int] = []
         self.reasons: list[str] = []
@@ -109,7 +109,7 @@ class Killer(JobObserver):
         self.completed.append(completed.checkpoint)
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+        self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
         if subtask is None or not self.completed or not self.kills.get(point) or self.runner is None:
             return
@@ -120,7 +120,7 @@ class Killer(JobObserver):
 
 
 def run(
-    spark: SparkSession, graph: JobGraph, files: Path, killer: Killer, watched: list[ProtocolPoint]
+    spark: SparkSession, graph: JobGraph, files: Path, killer: Killer, watched: list[RuntimePoint]
 ) -> JobEnd | None:
     points = [(point, SubtaskId("totals", 0)) for point in watched]
     with SparkJobRunner(spark, graph, CONFIG, files, observer=killer, watched=points) as runner:
@@ -143,18 +143,18 @@ def test_a_job_finishes_with_the_exact_output_and_leaves_no_thread(
 def test_the_output_is_exact_although_executors_are_killed_at_protocol_points(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    points = [ProtocolPoint.SNAPSHOT_TAKEN, ProtocolPoint.RESTORE_STARTED]
+    points = [RuntimePoint.SNAPSHOT_TAKEN, RuntimePoint.RESTORE_STARTED]
     killer = Killer(dict.fromkeys(points, 1))
     end = run(spark, job(write_input(tmp_path / "in"), 2_000), tmp_path / "files", killer, points)
     assert end == JobEnd(JobState.FINISHED, "")
     assert committed(tmp_path / "files") == expected()
-    assert killer.struck == [(ProtocolPoint.SNAPSHOT_TAKEN, 1), (ProtocolPoint.RESTORE_STARTED, 2)]
+    assert killer.struck == [(RuntimePoint.SNAPSHOT_TAKEN, 1), (RuntimePoint.RESTORE_STARTED, 2)]
     assert [attempt for attempt, _ in killer.attempts] == [1, 2, 3]
     assert all(restored is not None for _, restored in killer.attempts[1:])
 
 
 def test_the_output_is_exact_although_a_worker_is_killed(spark: SparkSession, tmp_path: Path) -> None:
-    points = [ProtocolPoint.BARRIER_FORWARDED]
+    points = [RuntimePoint.BARRIER_FORWARDED]
     killer = Killer(dict.fromkeys(points, 1), executor=False)
     end = run(spark, job(write_input(tmp_path / "in"), 3_000), tmp_path / "files", killer, points)
     assert end == JobEnd(JobState.FINISHED, "")
@@ -171,7 +171,7 @@ def test_a_subtask_that_falls_silent_is_replaced_and_cannot_come_back(
 
     class Freezer(Killer):
         def point_reached(
-            self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+            self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
         ) -> None:
             if subtask is not None and self.completed and not frozen and self.runner is not None:
                 frozen.append(self.runner.subtask_processes()[subtask].worker_pid)
@@ -184,7 +184,7 @@ def test_a_subtask_that_falls_silent_is_replaced_and_cannot_come_back(
 
     freezer = Freezer({})
     options = SparkOptions(heartbeat_interval_ms=100, heartbeat_timeout_ms=1_000)
-    point = (ProtocolPoint.SNAPSHOT_TAKEN, SubtaskId("totals", 1))
+    point = (RuntimePoint.SNAPSHOT_TAKEN, SubtaskId("totals", 1))
     graph = job(write_input(tmp_path / "in"), 3_000)
     with SparkJobRunner(
         spark, graph, CONFIG, tmp_path / "files", observer=freezer, watched=[point], options=options

@@ -12,9 +12,9 @@ import pytest
 
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import DeclineCheckpoint
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.spark.control_link import ControlLink
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost, encode, receive_frame, send_frame
 from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService
@@ -130,7 +130,7 @@ def test_a_slot_goes_the_way_that_is_listed_for_its_host_and_number() -> None:
 
 
 def test_a_subtask_may_not_end_before_it_is_given_up() -> None:
-    with pytest.raises(UsageError, match="isolation_timeout_ms=4000"):
+    with pytest.raises(JobUsageError, match="isolation_timeout_ms=4000"):
         SparkOptions(isolation_timeout_ms=4_000)
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, LocalCopy, SubtaskSnapshot
 from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 WORKERS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 
@@ -67,12 +67,12 @@ def test_the_order_in_which_slots_registered_does_not_matter(slots: list[Slot], 
 
 
 def test_too_few_slots_are_refused_with_both_numbers() -> None:
-    with pytest.raises(UsageError, match="3 subtasks need as many slots, and there are 2"):
+    with pytest.raises(JobUsageError, match="3 subtasks need as many slots, and there are 2"):
         assign(slots_on("a", "b"), subtasks_of("totals", 3))
 
 
 def test_a_slot_listed_twice_is_refused() -> None:
-    with pytest.raises(UsageError, match="slot 0 is listed twice"):
+    with pytest.raises(JobUsageError, match="slot 0 is listed twice"):
         assign([Slot("a", "1", 0), Slot("b", "2", 0)], subtasks_of("totals", 1))
 
 

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 from msgspec.structs import replace
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
 from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateCapability
 from barrier_tck.reference_impl.state.heap import HeapStateStore
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -331,17 +336,17 @@ def test_a_file_that_is_no_snapshot_is_refused_with_its_path(world: StateWorld) 
 def test_key_groups_of_another_subtask_are_refused(world: StateWorld) -> None:
     store = world.store(KeyGroupRange(2, 4))
     for group in (1, 4):
-        with pytest.raises(UsageError, match=f"key group {group} "):
+        with pytest.raises(JobUsageError, match=f"key group {group} "):
             store.put("a", group, b"k", b"v")
-        with pytest.raises(UsageError, match=f"key group {group} "):
+        with pytest.raises(JobUsageError, match=f"key group {group} "):
             store.get("a", group, b"k")
 
 
 def test_sequences_out_of_step_are_refused_before_anything_is_written(world: StateWorld) -> None:
     store = world.store()
-    with pytest.raises(UsageError, match="2 and 1"):
+    with pytest.raises(JobUsageError, match="2 and 1"):
         store.put_many("a", [0, 1], [b"k"], [b"v"])
-    with pytest.raises(UsageError, match="1 and 2"):
+    with pytest.raises(JobUsageError, match="1 and 2"):
         store.get_many("a", [0], [b"k", b"l"])
     assert content(store) == {}
 
@@ -351,9 +356,9 @@ def test_a_closed_store_is_not_used_again(world: StateWorld) -> None:
     store.put("a", 0, b"k", b"v")
     store.close()
     store.close()
-    with pytest.raises(UsageError, match="closed"):
+    with pytest.raises(JobUsageError, match="closed"):
         store.get("a", 0, b"k")
-    with pytest.raises(UsageError, match="closed"):
+    with pytest.raises(JobUsageError, match="closed"):
         world.snapshot(store)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.errors import StorageError, UsageError
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
 from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend
@@ -65,7 +65,7 @@ def test_shipped_backends_are_found_by_their_names() -> None:
     ],
 )
 def test_what_is_no_backend_is_refused_with_a_reason(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(JobUsageError, match=message):
         backend_named(name)
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.config import CheckpointMode
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
 from barrier_tck.reference_impl.protocol.subtask import (
@@ -26,6 +25,7 @@ from barrier_tck.reference_impl.protocol.subtask import (
     TakeSnapshot,
     TriggerReceived,
 )
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 EXACTLY_ONCE, AT_LEAST_ONCE = CheckpointMode.EXACTLY_ONCE, CheckpointMode.AT_LEAST_ONCE
 

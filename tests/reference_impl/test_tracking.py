@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.errors import ProtocolError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment import (
     AlignmentAbandoned,
@@ -18,6 +17,7 @@ from barrier_tck.reference_impl.protocol.alignment import (
 )
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
 from barrier_tck.reference_impl.protocol.tracking import TRACKED_MAX, BarrierTracker
+from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 
 def barrier(checkpoint: int) -> CheckpointBarrier:

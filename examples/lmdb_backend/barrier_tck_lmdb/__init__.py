@@ -17,9 +17,9 @@ from threading import Lock
 import lmdb
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, UsageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, SnapshotCancelled
 from barrier_tck.reference_impl.state.backend import (
     BatchedStateStore,
     KeyedStateStore,
@@ -93,7 +93,7 @@ class LmdbStateStore(BatchedStateStore):
     ) -> None:
         """Set many values in one transaction."""
         if not len(groups) == len(keys) == len(values):
-            raise UsageError(
+            raise JobUsageError(
                 f"{len(groups)} groups, {len(keys)} keys and {len(values)} values do not run in step"
             )
         with self._environment.begin(write=True) as transaction:
@@ -159,7 +159,7 @@ class LmdbStateStore(BatchedStateStore):
 
     def _prefix(self, name: str, group: int) -> bytes:
         if group not in self._groups:
-            raise UsageError(f"key group {group} is not in the store's range {self._groups}")
+            raise JobUsageError(f"key group {group} is not in the store's range {self._groups}")
         return _prefix(name, group)
 
 

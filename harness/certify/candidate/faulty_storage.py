@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from barrier_tck.harness.certify.candidate_wire import Fault
-from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem, OutputStream
 
 STAND_STILL_S_MAX = 120.0

@@ -28,9 +28,14 @@ import psutil
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.candidate.faulty_storage import TroubledFiles
-from barrier_tck.reference_impl.errors import CorruptStateError, SnapshotCancelled, StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
@@ -50,7 +55,7 @@ _ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (SnapshotCancelled, "cancelled"),
     (CorruptStateError, "corrupt"),
     (StorageError, "storage"),
-    (UsageError, "usage"),
+    (JobUsageError, "usage"),
 )
 _OPEN = ("name", "open", "capabilities")
 _STORE = (

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from barrier_tck.harness.reference.mutants.data_bugs import SnapshotsLiveTables
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.heap import serialised
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     CopyManifest,
     LocalScope,
     TaskLocalStateStore,
@@ -101,7 +101,7 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
         self._goal = checkpoint
         try:
             return super().find(checkpoint, attempt)
-        except OperatingError:
+        except RuntimeFailure:
             if not self.files.exists(self._note_of(checkpoint)):
                 raise
             scope = self.scope

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 

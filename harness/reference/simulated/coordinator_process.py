@@ -18,7 +18,7 @@ from barrier_tck.reference_impl.runtime.coordinator_driver import (
     CoordinatorObserver,
     CoordinatorPorts,
 )
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 
 
 class CoordinatorWorld(Protocol):
@@ -54,7 +54,7 @@ class CoordinatorWorld(Protocol):
         """Start every subtask of an attempt."""
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+        self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
         """Take a protocol point that the coordinator stands at; it may be killed before this returns."""
 
@@ -107,7 +107,7 @@ class SimulatedCoordinator:
         if self.driver.ended:
             self.world.stop_if_over()
 
-    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe."""
         self.world.point_reached(point, None, details.get("attempt", 0), checkpoint)
         if not self.alive:

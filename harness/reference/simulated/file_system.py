@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from barrier_tck.reference_impl.errors import StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageError
 
 
 class _File:

@@ -12,8 +12,8 @@ from pathlib import Path
 from barrier_tck.faults.fault import Place
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 from barrier_tck.reference_impl.storage.paths import safe_name
 

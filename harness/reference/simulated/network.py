@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
-from barrier_tck.reference_impl.errors import OperatingError
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 
 MESSAGE_BYTES = 64
 """Estimated size of a row of a batch, of a control element, and of a message to or from the coordinator."""
 
 
-class ChannelBroken(OperatingError):
+class ChannelBroken(RuntimeFailure):
     """A data channel ended before its sender had said so."""
 
 

@@ -8,7 +8,7 @@ from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedE
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.protocol.slots import Placement, Slot, assign, homes_of, placement_of
-from barrier_tck.reference_impl.storage.local_recovery import copies_on
+from barrier_tck.reference_impl.storage.local_copies import copies_on
 
 
 def in_turn(

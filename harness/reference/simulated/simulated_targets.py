@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
+from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
-from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from barrier_tck.reference_impl.storage.local_recovery import directory_of
+from barrier_tck.reference_impl.storage.local_copies import directory_of
 
 _FLIPPED = {
     Direction.FORWARD: Direction.BACKWARD,

@@ -27,7 +27,7 @@ from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataC
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
-from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Payload, ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Payload, RuntimePoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
@@ -81,7 +81,7 @@ class SubtaskWorld(Protocol):
         """Whether something may strike as records are processed."""
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+        self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
         """Take a protocol point that a process stands at; it may be killed or paused before this returns."""
 
@@ -168,7 +168,7 @@ class SimulatedSubtask:
 
     # --- ports ----------------------------------------------------------------------------------------------
 
-    def reach(self, point: ProtocolPoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
         """Probe: tell the world, and die here if that killed this process."""
         if point is RECORDS_PROCESSED:
             if not (self._processed_nothing or self.world.records_watched):

@@ -38,20 +38,20 @@ from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace, repeatable
 from barrier_tck.harness.system.system_under_test import NemesisHooks
 from barrier_tck.reference_impl.config import JobConfig
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorObserver
-from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import StateCapability
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
-_FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
+_FAULT_POINTS = {point: FaultPoint(point.value) for point in RuntimePoint}
 COORDINATOR_RESTART_MS = 15.0
 """A crashed coordinator is started again after this long."""
 
@@ -286,13 +286,13 @@ class SimulatedWorld:
     # --- points and faults ----------------------------------------------------------------------------------
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
+        self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
         """Take a protocol point that a process stands at; the nemesis may strike before this returns."""
         if point is RECORDS_PROCESSED:
             if attempt not in self.first_record_ms:
                 self.first_record_ms[attempt] = self.scheduler.now
-        elif point is ProtocolPoint.ATTEMPT_RUNNING and not self._ran:
+        elif point is RuntimePoint.ATTEMPT_RUNNING and not self._ran:
             self._ran = True
             self.nemesis.first_attempt_ran()
             self._arm()

@@ -8,13 +8,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from barrier_tck.faults.targets import TargetGone
+from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
 from barrier_tck.harness.reference.jobs import CHECKPOINTS
-from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies
-from barrier_tck.reference_impl.errors import StorageError
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
-from barrier_tck.reference_impl.storage.local_recovery import INCOMING, LOCAL, directory_of, local_root
+from barrier_tck.reference_impl.storage.local_copies import INCOMING, LOCAL, directory_of, local_root
 
 
 class JobDisks:

@@ -58,7 +58,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import ProtocolPoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
@@ -76,7 +76,7 @@ HEARTBEAT_TIMEOUT_MS = 4_000
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _LOOK_AGAIN_MS = 20.0
-_FAULT_POINTS = {point: FaultPoint(point.value) for point in ProtocolPoint}
+_FAULT_POINTS = {point: FaultPoint(point.value) for point in RuntimePoint}
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.items()}
 
 
@@ -167,7 +167,7 @@ class _Watcher(JobObserver):
         self.books.discard_failed(what, reason)
 
     def point_reached(
-        self, point: ProtocolPoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
+        self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
         if self.nemesis is not None:
             name = str(subtask) if subtask is not None else None

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 
 from barrier_tck.faults.targets import NoTargets, Peers, TargetGone
+from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
-from barrier_tck.harness.reference.state_copies import LocalCopies, PrimaryCopies
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 

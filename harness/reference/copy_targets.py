@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from barrier_tck.faults.targets import Damage, TargetGone
-from barrier_tck.reference_impl.errors import OperatingError
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
-from barrier_tck.reference_impl.storage.local_recovery import (
+from barrier_tck.reference_impl.storage.local_copies import (
     MANIFEST,
     copies_on,
     copy_directory,
@@ -120,7 +120,7 @@ class PrimaryCopies:
     def _is_readable(self, handle: StateHandle) -> bool:
         try:
             self.storage.read(handle)
-        except OperatingError:
+        except RuntimeFailure:
             return False
         return True
 
@@ -136,7 +136,7 @@ def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
             metadata.checksum_of(files.read(join(directory, file.local))) == file.checksum
             for file in manifest.files
         )
-    except OperatingError:
+    except RuntimeFailure:
         return False
 
 
@@ -144,7 +144,7 @@ def _damage_if_there(files: FileSystem, copy: LocalCopy, damage: Damage) -> bool
     """Damage a copy; False if its owner, which goes on meanwhile, removed it first: a newer one is complete."""
     try:
         _damage_copy(files, copy, damage)
-    except OperatingError:
+    except RuntimeFailure:
         if is_intact(files, copy):
             raise
         return False

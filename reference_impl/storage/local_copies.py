@@ -29,9 +29,14 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from barrier_tck.reference_impl.errors import CorruptStateError, OperatingError, StorageError, UsageError
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    RuntimeFailure,
+    StorageError,
+)
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
@@ -141,7 +146,7 @@ def copies_on(files: FileSystem, subtasks: Iterable[SubtaskId]) -> tuple[LocalCo
     by_directory = {directory_of(subtask): subtask for subtask in subtasks}
     try:
         names = files.list_files("")
-    except OperatingError:
+    except RuntimeFailure:
         return ()
     found = []
     for name in names:
@@ -155,7 +160,7 @@ def copies_on(files: FileSystem, subtasks: Iterable[SubtaskId]) -> tuple[LocalCo
 
 
 def require_one_file_system(files: FileSystem, working: WorkingDirectory) -> None:
-    """Raise UsageError if a backend's local files could not be linked into the local copies (LOC-10)."""
+    """Raise JobUsageError if a backend's local files could not be linked into the local copies (LOC-10)."""
     if not working.wanted or not isinstance(files, LinkingFileSystem):
         return
     place, root = files.path_of(""), Path(working.root)
@@ -166,7 +171,7 @@ def require_one_file_system(files: FileSystem, working: WorkingDirectory) -> Non
     except OSError as error:
         raise StorageError(f"no directory for local copies: {error}") from error
     if not same:
-        raise UsageError(
+        raise JobUsageError(
             f"local copies in {place} would be on another file system than the state backend's directory {root}, "
             "so they would be copies instead of hard links (LOC-10); put both on one file system"
         )
@@ -202,7 +207,7 @@ class TaskLocalStateStore:
         """Make room for an operator's files: nothing that bears its name already may shine through."""
         try:
             self.files.delete_tree(self.operator_directory(checkpoint, operator))
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self.give_up(checkpoint, str(error))
 
     def incoming(self, name: str) -> str:
@@ -236,7 +241,7 @@ class TaskLocalStateStore:
                 try:
                     self._write_manifest(copy)
                     copy.sealed = True
-                except OperatingError as error:
+                except RuntimeFailure as error:
                     copy.problem = str(error)
         if copy is None or not copy.sealed:
             self.remove(checkpoint)
@@ -313,7 +318,7 @@ class TaskLocalStateStore:
         own = directory_of(self.scope.subtask)
         try:
             self.files.delete_tree(f"{own}/{INCOMING}")
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._note(str(error))
         for directory, number in self._directories():
             mine = directory.startswith(f"{own}/")
@@ -325,7 +330,7 @@ class TaskLocalStateStore:
         """Delete every copy on this host: the job is over."""
         try:
             self.files.delete_tree("")
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._note(str(error))
 
     def report(self, checkpoint: CheckpointId) -> LocalCopyReport:
@@ -357,7 +362,7 @@ class TaskLocalStateStore:
     def _names(self, directory: str) -> list[str]:
         try:
             return self.files.list_files(directory)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._note(str(error))
             return []
 
@@ -369,7 +374,7 @@ class TaskLocalStateStore:
             # The manifest first: half a copy must not look whole.
             self.files.delete(join(directory, MANIFEST))
             self.files.delete_tree(directory)
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._note(str(error))
 
     def _note(self, problem: str) -> None:
@@ -432,5 +437,5 @@ class TaskLocalStateStore:
             return
         try:
             self.files.delete(join(directory, entry.local))
-        except OperatingError as error:
+        except RuntimeFailure as error:
             self._note(str(error))

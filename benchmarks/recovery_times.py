@@ -24,7 +24,7 @@ from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
-from barrier_tck.reference_impl.storage.local_recovery import FILES_WANTED, LocalScope, TaskLocalStateStore
+from barrier_tck.reference_impl.storage.local_copies import FILES_WANTED, LocalScope, TaskLocalStateStore
 from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 STATE_BYTES = 500_000_000

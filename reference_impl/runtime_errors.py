@@ -7,11 +7,11 @@ are the caller's mistake. Protocol errors are bugs: an event that the state mach
 from __future__ import annotations
 
 
-class OperatingError(Exception):
+class RuntimeFailure(Exception):
     """The world failed: a disk, a link, a process. The runtime reacts; nobody made a mistake."""
 
 
-class StorageError(OperatingError):
+class StorageError(RuntimeFailure):
     """A read or a write of durable storage failed."""
 
 
@@ -19,15 +19,15 @@ class CorruptStateError(StorageError):
     """A stored file is not what its metadata says: wrong size, wrong checksum, or unreadable."""
 
 
-class RestoreError(OperatingError):
+class RestoreError(RuntimeFailure):
     """A checkpoint could not be restored from any copy; the message names what was tried (LOC-5, REC-4)."""
 
 
-class SnapshotCancelled(OperatingError):
+class SnapshotCancelled(RuntimeFailure):
     """The asynchronous part of a snapshot was cancelled (SNP-2)."""
 
 
-class UsageError(Exception):
+class JobUsageError(Exception):
     """The caller's mistake; the message says what to change."""
 
 
