@@ -40,7 +40,7 @@ class OnProgress(Enum):
     STOPS = "while it lasts the job may stand still, however often it is deployed"
 
 
-class Place(Enum):
+class CopyPlace(Enum):
     """Where copies of state are."""
 
     LOCAL = "local disks"
@@ -51,7 +51,7 @@ class Place(Enum):
 class CopiesHit:
     """What a fault does to copies of state."""
 
-    place: Place
+    place: CopyPlace
     subtask: str
     damage: Damage | None = None
     """None: the copies that are there stay as they are, and no further ones can be written."""

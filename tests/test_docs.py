@@ -27,7 +27,7 @@ from barrier_tck.harness.record.records import (
     TrialRecord,
     TrialSummary,
 )
-from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
 
 README = (ROOT / "README.md").read_text()

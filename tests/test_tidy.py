@@ -250,6 +250,49 @@ def test_a_circle_is_found_however_it_is_hidden(tmp_path: Path, monkeypatch: pyt
     assert not circle_in(imports_within(python_files("harness")))
 
 
+def public_classes(paths: list[Path]) -> dict[str, list[str]]:
+    """Name of a public class of a module -> every module that defines it."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name(path))
+    return found
+
+
+def test_different_classes_have_different_names() -> None:
+    shared = {
+        shown: paths for shown, paths in public_classes(python_files(*FOLDERS)).items() if len(paths) > 1
+    }
+    assert not shared, f"find a noun of its own for each: {shared}"
+
+
+def test_different_modules_have_different_names() -> None:
+    named: dict[str, list[str]] = {}
+    for path in python_files(*FOLDERS, "benchmarks"):
+        if path.name not in ("__init__.py", "__main__.py", "conftest.py"):
+            named.setdefault(path.stem, []).append(name(path))
+    shared = {stem: paths for stem, paths in named.items() if len(paths) > 1}
+    assert not shared, f"find a name of its own for each: {shared}"
+
+
+def test_a_name_that_is_given_twice_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    for folder, text in (
+        ("faults", "class Trial: ..."),
+        ("harness/plan", "class Trial: ...\nclass _Own: ..."),
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "trial.py").write_text(text)
+    assert public_classes(python_files("faults", "harness")) == {
+        "Trial": ["faults/trial.py", "harness/plan/trial.py"]
+    }
+    with pytest.raises(AssertionError, match="trial"):
+        test_different_classes_have_different_names()
+    with pytest.raises(AssertionError, match="trial"):
+        test_different_modules_have_different_names()
+
+
 def test_no_module_is_unused() -> None:
     imported = {
         module

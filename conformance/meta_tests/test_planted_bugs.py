@@ -16,7 +16,7 @@ from barrier_tck.conformance.clauses import clause
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import (

@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fault import CopiesHit, Fault, OnProgress, Place, Wait
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault, OnProgress, Wait
 from barrier_tck.faults.fields import Subtask
 from barrier_tck.faults.injectors.copies import damage_copies
 from barrier_tck.faults.injectors.injection import Injection
@@ -31,7 +31,7 @@ class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
     @property
     def copies_hit(self) -> CopiesHit:
         """Return the subtask's copies."""
-        return CopiesHit(Place.LOCAL, self.subtask, self.damage)
+        return CopiesHit(CopyPlace.LOCAL, self.subtask, self.damage)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

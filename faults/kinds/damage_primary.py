@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fault import CopiesHit, Fault, Place, Wait
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault, Wait
 from barrier_tck.faults.fields import Subtask
 from barrier_tck.faults.injectors.copies import damage_copies
 from barrier_tck.faults.injectors.injection import Injection
@@ -31,7 +31,7 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
     @property
     def copies_hit(self) -> CopiesHit:
         """Return the subtask's part of the checkpoint."""
-        return CopiesHit(Place.DURABLE, self.subtask, self.damage)
+        return CopiesHit(CopyPlace.DURABLE, self.subtask, self.damage)
 
     def problem(self) -> tuple[str, str] | None:
         """Refuse what only a local copy can be."""

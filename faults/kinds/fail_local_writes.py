@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fault import CopiesHit, Fault, OnProgress, Place, Wait
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault, OnProgress, Wait
 from barrier_tck.faults.fields import Subtask
 from barrier_tck.faults.injectors.copies import refuse_writes
 from barrier_tck.faults.injectors.injection import Injection
@@ -30,7 +30,7 @@ class FailLocalWrites(Fault, frozen=True, tag="fail_local_writes"):
     @property
     def copies_hit(self) -> CopiesHit:
         """Return the subtask's further copies."""
-        return CopiesHit(Place.LOCAL, self.subtask)
+        return CopiesHit(CopyPlace.LOCAL, self.subtask)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

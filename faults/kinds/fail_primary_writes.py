@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fault import CopiesHit, Fault, OnProgress, Place, Wait
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault, OnProgress, Wait
 from barrier_tck.faults.fields import Subtask, Times
 from barrier_tck.faults.injectors.copies import refuse_writes
 from barrier_tck.faults.injectors.injection import Injection
@@ -32,7 +32,7 @@ class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
     @property
     def copies_hit(self) -> CopiesHit:
         """Return the subtask's parts of further checkpoints."""
-        return CopiesHit(Place.DURABLE, self.subtask)
+        return CopiesHit(CopyPlace.DURABLE, self.subtask)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fault import CopiesHit, Ends, Fault, Place, Wait
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault, Wait
 from barrier_tck.faults.fields import Subtask
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.injectors.processes import kill_process
@@ -40,7 +40,7 @@ class KillExecutor(Fault, frozen=True, tag="kill_executor"):
         """Return the copies of a host that dies; some may have been synced."""
         if not self.lose_unsynced:
             return None
-        return CopiesHit(Place.LOCAL, self.subtask, Damage.MISSING, whole_host=True, certain=False)
+        return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True, certain=False)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

@@ -6,7 +6,7 @@ import time
 from typing import Self
 
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
-from barrier_tck.faults.fault import CopiesHit, Ends, Fault, Place, Wait
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault, Wait
 from barrier_tck.faults.fields import Subtask
 from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.injectors.processes import kill_process
@@ -31,7 +31,7 @@ class LoseHost(Fault, frozen=True, tag="lose_host"):
     @property
     def copies_hit(self) -> CopiesHit:
         """Return the copies of everybody on the host."""
-        return CopiesHit(Place.LOCAL, self.subtask, Damage.MISSING, whole_host=True)
+        return CopiesHit(CopyPlace.LOCAL, self.subtask, Damage.MISSING, whole_host=True)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

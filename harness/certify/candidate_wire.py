@@ -27,7 +27,7 @@ class Handle(msgspec.Struct, frozen=True):
     packed: bytes
 
 
-class Fault(msgspec.Struct, frozen=True):
+class StorageTrouble(msgspec.Struct, frozen=True):
     """Storage fails during one snapshot: at its ``at``-th operation (1 is the first), in one of three ways."""
 
     at: int
@@ -134,7 +134,7 @@ class SnapshotRequest(Request, frozen=True, tag="snapshot"):
 
     store: int
     checkpoint: int
-    fault: Fault | None = None
+    fault: StorageTrouble | None = None
 
 
 class RunRequest(Request, frozen=True, tag="run"):

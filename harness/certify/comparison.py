@@ -10,7 +10,8 @@ from typing import Any
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify import declared_capabilities as promises
-from barrier_tck.harness.certify import distinctions, steps
+from barrier_tck.harness.certify import distinctions
+from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.candidate_calls import CHECKED_STORE, Entries
 from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateError, CandidateRaised, Pool
 
@@ -248,7 +249,7 @@ class Session:
             self.call(wire.NotifyRequest(step.store, step.checkpoint, "confirm"))
             self.stores[step.store].snapshots[step.checkpoint].confirmed = True
 
-    def _abort(self, step: steps.Abort) -> None:
+    def _abort(self, step: steps.AbortSnapshot) -> None:
         model = self.stores[step.store].snapshots.get(step.checkpoint)
         if model is None or model.confirmed or model.attempt != self.attempt:
             return
@@ -377,9 +378,9 @@ class Session:
             value = checkpoint.to_bytes(4, "big") * (step.size // 4)
             values = tuple(value for _ in keys)
             self._put_many(steps.PutMany(step.store, NAMES[0], (group,) * len(keys), keys, values))
-            self._snapshot(steps.Snapshot(step.store, checkpoint, wire.Fault(2)))
+            self._snapshot(steps.Snapshot(step.store, checkpoint, wire.StorageTrouble(2)))
             self._run(steps.Run(step.store, checkpoint))
-            self._abort(steps.Abort(step.store, checkpoint))
+            self._abort(steps.AbortSnapshot(step.store, checkpoint))
         grown = self.resources().memory_bytes - before
         written = step.rounds * step.count * step.size
         if grown > written // 2:
@@ -416,7 +417,7 @@ class Session:
             checkpoint = base + number
             call(wire.PutRequest(_SPARE_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
             try:
-                fault = wire.Fault(2) if number == 1 else None
+                fault = wire.StorageTrouble(2) if number == 1 else None
                 taken = call(wire.SnapshotRequest(_SPARE_STORE, checkpoint, fault))
                 if number == 3 and not taken["done"]:
                     continue  # closed with a snapshot under way

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barrier_tck.harness.certify import candidate_wire as wire
-from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.candidate_calls import CHECKED_STORE, Broken, CandidateCalls
 
 ASYNCHRONOUS = "asynchronous-snapshots"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from barrier_tck.harness.certify import steps
-from barrier_tck.harness.certify.candidate_wire import Fault
+from barrier_tck.harness.certify import session_steps as steps
+from barrier_tck.harness.certify.candidate_wire import StorageTrouble
 from barrier_tck.harness.certify.comparison import NAMES, RANGES, Session, Violation
 from barrier_tck.harness.certify.pool import Candidate, Pool
 from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
@@ -35,7 +35,7 @@ _VALUES = st.one_of(
 )
 _NAMES = st.sampled_from(NAMES)
 _STORES = st.sampled_from([0, 1])
-_FAULTS = st.builds(Fault, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
+_FAULTS = st.builds(StorageTrouble, st.integers(1, 6), st.sampled_from(["error", "short", "close"]))
 
 
 @dataclass(slots=True)
@@ -326,7 +326,7 @@ class CertifyMachine(RuleBasedStateMachine):
         unconfirmed = [number for number, one in sorted(model.snapshots.items()) if not one.confirmed]
         checkpoint = self._drawn(data, unconfirmed)
         if checkpoint is not None:
-            self.play(*[steps.Abort(store, checkpoint)] * (1 + twice))
+            self.play(*[steps.AbortSnapshot(store, checkpoint)] * (1 + twice))
 
     @precondition(_may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
@@ -341,7 +341,7 @@ class CertifyMachine(RuleBasedStateMachine):
 
     @precondition(_may_take("fail"))
     @rule(data=st.data(), store=_STORES, fault=_FAULTS)
-    def fail_snapshot(self, data: st.DataObject, store: int, fault: Fault) -> None:
+    def fail_snapshot(self, data: st.DataObject, store: int, fault: StorageTrouble) -> None:
         """Let storage fail during a whole snapshot; sometimes write before the runtime learns of it."""
         number = self.the_session.next_checkpoint
         self.play(steps.Snapshot(store, number, fault))
@@ -350,7 +350,7 @@ class CertifyMachine(RuleBasedStateMachine):
         self.play(steps.Run(store, number))
         if data.draw(st.booleans()):
             self.play(steps.Cancel(store, number))
-        self.play(steps.Abort(store, number))
+        self.play(steps.AbortSnapshot(store, number))
 
     @precondition(_may("promise"))
     @rule(keys=st.lists(_KEYS, min_size=1, max_size=6, unique=True))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.comparison import Session, Violation
 from barrier_tck.harness.certify.declared_capabilities import (
     ASYNCHRONOUS,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.comparison import Violation
 from barrier_tck.harness.certify.machine import Hunt
 

@@ -18,7 +18,7 @@ from barrier_tck.harness.support.strict_input import nearest
 BENCHMARKS = {
     "throughput": "throughput",
     "simulation": "simulation",
-    "state": "state_backends",
+    "state": "state_access",
     "recovery": "recovery_times",
     "proxy": "proxy",
 }

@@ -48,7 +48,7 @@ def mutants(
     """
     from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path, write_atomically
-    from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+    from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
     from barrier_tck.harness.support.strict_input import nearest
 
     if world not in SYSTEM_OF_WORLD:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from barrier_tck.faults.fault import Fault, Place
+from barrier_tck.faults.fault import CopyPlace, Fault
 from barrier_tck.harness.oracle.checker import TrialContext
 
 _SEPARATORS = re.compile(r"[\s,:]+")
@@ -21,7 +21,7 @@ def damaged_primaries(context: TrialContext) -> tuple[str, ...]:
 
 def _damages_primaries(fault: Fault) -> bool:
     hit = fault.copies_hit
-    return hit is not None and hit.place is Place.DURABLE and hit.damage is not None
+    return hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is not None
 
 
 def blames_what_was_harmed(problem: str, context: TrialContext) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from barrier_tck.faults.fault import CopiesHit, Fault, Place
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault
 from barrier_tck.faults.targets import Damage
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import damaged_primaries
@@ -122,7 +122,7 @@ class LocalRecovery:
                 books.counts["completed_without_copy"] += operation.value["checkpoint"] in completed
         for _, fault in _fired(context):
             hit = fault.copies_hit
-            if hit is not None and hit.place is Place.DURABLE and hit.damage is None:
+            if hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None:
                 declined = [
                     c for c in context.checkpoints if c.status == "aborted" and "declined" in c.reason
                 ]
@@ -246,13 +246,13 @@ class LocalRecovery:
         restores = [o for o in context.history.operations if _is(o, "restore", Outcome.OK)]
         for time_ms, fault in _fired(context):
             match fault.copies_hit:
-                case CopiesHit(Place.LOCAL, subtask, Damage() as damage, whole_host=False):
+                case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False):
                     if not any(o.process == subtask and o.time_ms >= time_ms for o in restores):
                         unmet.append(f"the {damage.value} local copy of {subtask}")
-                case CopiesHit(Place.LOCAL, subtask, None):
+                case CopiesHit(CopyPlace.LOCAL, subtask, None):
                     if not books.counts["completed_without_copy"]:
                         unmet.append(f"the full local disk of {subtask}")
-                case CopiesHit(Place.DURABLE, subtask, None):
+                case CopiesHit(CopyPlace.DURABLE, subtask, None):
                     if not books.counts["checkpoints_failed_by_primaries"]:
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
@@ -318,9 +318,9 @@ def _hits(context: TrialContext) -> list[_Hit]:
     hits = []
     for time_ms, fault in _fired(context):
         match fault.copies_hit:
-            case CopiesHit(Place.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
+            case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
                 hits.append(_Hit(time_ms, subtask, None, damage, certain))
-            case CopiesHit(Place.LOCAL, subtask, Damage() as damage, whole_host=True, certain=certain):
+            case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=True, certain=certain):
                 hits.append(_Hit(time_ms, None, _host_at(context, subtask, time_ms), damage, certain))
     return hits
 

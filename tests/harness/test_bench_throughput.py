@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.cli.bench_command import BENCHMARKS, run_benchmark
 from barrier_tck.harness.support.errors import EnvironmentProblem
-from benchmarks import recovery_times, state_backends
+from benchmarks import recovery_times, state_access
 from benchmarks.throughput import (
     AIMED_SECONDS,
     checkpoint_costs,
@@ -73,7 +73,7 @@ def test_the_recovery_benchmark_compares_both_copies_of_both_backends() -> None:
 
 def test_the_state_benchmark_measures_every_shipped_backend_the_same() -> None:
     told: list[str] = []
-    numbers = state_backends.run(lambda what, share: told.append(what), keys=3_000)
+    numbers = state_access.run(lambda what, share: told.append(what), keys=3_000)
     measured = {name.partition("_")[2] for name in numbers if name.startswith("heap_")}
     assert {"first_sync_ms", "put_many_per_second", "get_many_per_second", "restore_seconds"} <= measured
     assert {name.partition("_")[2] for name in numbers if name.startswith("rocksdb_")} == measured

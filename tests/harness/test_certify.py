@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.harness.certify import candidate_wire as wire
-from barrier_tck.harness.certify import steps
+from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.certificate import Strength, achieved, clause_results, verdict_of
 from barrier_tck.harness.certify.comparison import NAMES
 from barrier_tck.harness.certify.declared_capabilities import CAPABILITIES
@@ -363,13 +363,13 @@ def test_every_step_has_words_and_survives_json() -> None:
         steps.PutMany(0, NAMES[1], (1,), (b"k",), (b"v",)),
         steps.GetMany(0, NAMES[1], (1,), (b"k",)),
         steps.Snapshot(0, 1),
-        steps.Snapshot(0, 2, wire.Fault(3, "short")),
+        steps.Snapshot(0, 2, wire.StorageTrouble(3, "short")),
         steps.Run(0, 1),
         steps.Start(0, 1, 2),
         steps.Finish(0, 1),
         steps.Cancel(0, 1),
         steps.Confirm(0, 1),
-        steps.Abort(0, 1),
+        steps.AbortSnapshot(0, 1),
         steps.Verify(0, 1, elsewhere=True),
         steps.Rescale((1, 0), 2, 9),
         steps.Restart((0, 1), "call"),
@@ -390,9 +390,9 @@ def test_the_heap_backend_plays_a_life_with_a_kill_and_a_failed_write() -> None:
         steps.Put(0, NAMES[0], 1, b"k", b"2"),
         steps.Finish(0, 1),
         steps.Confirm(0, 1),
-        steps.Snapshot(0, 2, wire.Fault(2)),
+        steps.Snapshot(0, 2, wire.StorageTrouble(2)),
         steps.Run(0, 2),
-        steps.Abort(0, 2),
+        steps.AbortSnapshot(0, 2),
         steps.Restart((1, 0), "kill"),
         steps.Get(0, NAMES[0], 1, b"k"),
         steps.Verify(0, 1),

@@ -13,8 +13,8 @@ from barrier_tck.harness.campaign.mutant_hunt import hunt
 from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.catalogue import MUTANTS, components_of
 from barrier_tck.harness.reference.mutants.mutant import Mutant
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS, components_of
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import run_trial

@@ -11,7 +11,7 @@ from barrier_tck.harness.oracle.committed_transactions import CommittedTransacti
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.record.history import StorageView, Transaction
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.oracle_histories import Book, a_context, a_plan

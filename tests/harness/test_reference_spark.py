@@ -17,7 +17,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.reference.mutants.catalogue import MUTANTS
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark, SparkOutcome
 from barrier_tck.harness.reference.spark.spark_targets import LostHost, SignalledProcess
 from barrier_tck.harness.trial.trial_run import run_trial

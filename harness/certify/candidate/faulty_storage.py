@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from barrier_tck.harness.certify.candidate_wire import Fault
+from barrier_tck.harness.certify.candidate_wire import StorageTrouble
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem, OutputStream
 
@@ -18,7 +18,7 @@ class TroubledFiles(LocalFileSystem):
     Nothing is forced to disk: only processes die here, never the machine.
     """
 
-    def __init__(self, root: str, fault: Fault | None = None) -> None:
+    def __init__(self, root: str, fault: StorageTrouble | None = None) -> None:
         """Take the root and what goes wrong."""
         super().__init__(root)
         self._fault = fault

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from barrier_tck.faults.fault import Place
+from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -195,7 +195,7 @@ class PrimaryFailures:
 def planned_failures(plan: TrialPlan) -> PrimaryFailures | None:
     """Return what a plan's failing primaries need, None if it has none: wrapping every file system costs time."""
     hits = [scheduled.fault.copies_hit for scheduled in plan.faults]
-    if not any(hit is not None and hit.place is Place.DURABLE and hit.damage is None for hit in hits):
+    if not any(hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None for hit in hits):
         return None
     # With local recovery a subtask's part has several files, and the first one is spared.
     return PrimaryFailures(spared=int(plan.local_recovery))

@@ -18,7 +18,7 @@ from barrier_tck.harness.reference.jobs import (
     collection_sources,
     job_config,
 )
-from barrier_tck.harness.reference.mutants.catalogue import components_of
+from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets

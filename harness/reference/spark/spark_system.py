@@ -33,7 +33,7 @@ from barrier_tck.harness.reference.jobs import (
     job_config,
     parquet_sources,
 )
-from barrier_tck.harness.reference.mutants.catalogue import components_of
+from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage

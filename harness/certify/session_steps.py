@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from barrier_tck.harness.certify.candidate_wire import Fault
+from barrier_tck.harness.certify.candidate_wire import StorageTrouble
 
 
-class Step(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
+class SessionStep(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields=True):
     """Base of all steps. ``store`` 0 and 1 are two subtasks of one operator, each with its own key groups."""
 
 
-class Put(Step, frozen=True, tag="put"):
+class Put(SessionStep, frozen=True, tag="put"):
     """Write a value."""
 
     store: int
@@ -21,7 +21,7 @@ class Put(Step, frozen=True, tag="put"):
     value: bytes
 
 
-class Delete(Step, frozen=True, tag="delete"):
+class Delete(SessionStep, frozen=True, tag="delete"):
     """Delete a value that may not exist."""
 
     store: int
@@ -30,7 +30,7 @@ class Delete(Step, frozen=True, tag="delete"):
     key: bytes
 
 
-class Get(Step, frozen=True, tag="get"):
+class Get(SessionStep, frozen=True, tag="get"):
     """Read a value and compare."""
 
     store: int
@@ -39,7 +39,7 @@ class Get(Step, frozen=True, tag="get"):
     key: bytes
 
 
-class Scan(Step, frozen=True, tag="scan"):
+class Scan(SessionStep, frozen=True, tag="scan"):
     """Read one state of one key group and compare."""
 
     store: int
@@ -47,7 +47,7 @@ class Scan(Step, frozen=True, tag="scan"):
     group: int
 
 
-class PutMany(Step, frozen=True, tag="put_many"):
+class PutMany(SessionStep, frozen=True, tag="put_many"):
     """Write several values, the same key perhaps twice."""
 
     store: int
@@ -57,7 +57,7 @@ class PutMany(Step, frozen=True, tag="put_many"):
     values: tuple[bytes, ...]
 
 
-class GetMany(Step, frozen=True, tag="get_many"):
+class GetMany(SessionStep, frozen=True, tag="get_many"):
     """Read several values and compare."""
 
     store: int
@@ -66,22 +66,22 @@ class GetMany(Step, frozen=True, tag="get_many"):
     keys: tuple[bytes, ...]
 
 
-class Snapshot(Step, frozen=True, tag="snapshot"):
+class Snapshot(SessionStep, frozen=True, tag="snapshot"):
     """Do the synchronous part; storage may fail during the whole snapshot."""
 
     store: int
     checkpoint: int
-    fault: Fault | None = None
+    fault: StorageTrouble | None = None
 
 
-class Run(Step, frozen=True, tag="run"):
+class Run(SessionStep, frozen=True, tag="run"):
     """Do the asynchronous part."""
 
     store: int
     checkpoint: int
 
 
-class Start(Step, frozen=True, tag="start"):
+class Start(SessionStep, frozen=True, tag="start"):
     """Start the asynchronous part in the background; it stands still before a storage operation."""
 
     store: int
@@ -89,35 +89,35 @@ class Start(Step, frozen=True, tag="start"):
     stop_at: int
 
 
-class Finish(Step, frozen=True, tag="finish"):
+class Finish(SessionStep, frozen=True, tag="finish"):
     """Let a started asynchronous part go on to its end."""
 
     store: int
     checkpoint: int
 
 
-class Cancel(Step, frozen=True, tag="cancel"):
+class Cancel(SessionStep, frozen=True, tag="cancel"):
     """Cancel the asynchronous part."""
 
     store: int
     checkpoint: int
 
 
-class Confirm(Step, frozen=True, tag="confirm"):
+class Confirm(SessionStep, frozen=True, tag="confirm"):
     """Tell the store that the checkpoint completed."""
 
     store: int
     checkpoint: int
 
 
-class Abort(Step, frozen=True, tag="abort"):
+class AbortSnapshot(SessionStep, frozen=True, tag="abort"):
     """Tell the store that the checkpoint failed; its files are deleted, as a runtime does."""
 
     store: int
     checkpoint: int
 
 
-class Verify(Step, frozen=True, tag="verify"):
+class Verify(SessionStep, frozen=True, tag="verify"):
     """Restore a completed snapshot into a store of its own, here or in a new process, and compare."""
 
     store: int
@@ -125,7 +125,7 @@ class Verify(Step, frozen=True, tag="verify"):
     elsewhere: bool = False
 
 
-class Rescale(Step, frozen=True, tag="rescale"):
+class Rescale(SessionStep, frozen=True, tag="rescale"):
     """Restore both stores' snapshots into one store with another range of key groups, and compare.
 
     A checkpoint of 0 means: without that store's snapshot.
@@ -136,7 +136,7 @@ class Rescale(Step, frozen=True, tag="rescale"):
     end: int
 
 
-class Restart(Step, frozen=True, tag="restart"):
+class Restart(SessionStep, frozen=True, tag="restart"):
     """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close`` them and go on in the
     same process; ``kill`` the process between two calls; kill it in the middle of a ``call``.
     """
@@ -145,7 +145,7 @@ class Restart(Step, frozen=True, tag="restart"):
     how: str = "close"
 
 
-class Crowd(Step, frozen=True, tag="crowd"):
+class Crowd(SessionStep, frozen=True, tag="crowd"):
     """Again and again: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails,
     abort it. The process must not grow.
     """
@@ -158,13 +158,13 @@ class Crowd(Step, frozen=True, tag="crowd"):
     rounds: int
 
 
-class Resources(Step, frozen=True, tag="resources"):
+class Resources(SessionStep, frozen=True, tag="resources"):
     """Open, use and close stores ``rounds`` times, then compare what the process holds with before."""
 
     rounds: int
 
 
-class Promise(Step, frozen=True, tag="promise"):
+class Promise(SessionStep, frozen=True, tag="promise"):
     """Check a declared capability with a store of its own, into which these keys are written in this order."""
 
     capability: str
@@ -173,7 +173,7 @@ class Promise(Step, frozen=True, tag="promise"):
     """Id of the snapshot that it takes."""
 
 
-class Distinctions(Step, frozen=True, tag="distinctions"):
+class Distinctions(SessionStep, frozen=True, tag="distinctions"):
     """Write listed names, key groups and keys that are easily confused into a store of its own; read them in every
     way, and once more after a restore.
     """
@@ -195,7 +195,7 @@ AnyStep = (
     | Finish
     | Cancel
     | Confirm
-    | Abort
+    | AbortSnapshot
     | Verify
     | Rescale
     | Restart
@@ -249,7 +249,7 @@ def words(step: AnyStep) -> str:
             return f"{_at(step.store)}: cancel the asynchronous part of {step.checkpoint}"
         case Confirm():
             return f"{_at(step.store)}.confirm({step.checkpoint})"
-        case Abort():
+        case AbortSnapshot():
             return f"{_at(step.store)}.abort({step.checkpoint})"
         case Verify():
             where = "in a new process" if step.elsewhere else "in a second store"
