@@ -21,6 +21,7 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
@@ -126,7 +127,7 @@ class _Stopwatch(JobObserver):
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         self.checkpoints += 1
 
-    def job_ended(self, state: JobState, reason: str) -> None:
+    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         self.end_s = time.perf_counter()
 
 

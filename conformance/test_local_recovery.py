@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -25,6 +23,16 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptEnded,
+    CheckpointAborted,
+    CheckpointCompleted,
+    Placed,
+    Restored,
+    ServedFrom,
+)
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(
@@ -50,7 +58,7 @@ LOCAL = msgspec.structs.replace(
 VICTIM, OTHER = "totals[0]", "totals[1]"
 COMMITTING = After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)
 """The second checkpoint is complete: the one that is restored."""
-PRIMARY, SECONDARY = "primary", "secondary"
+PRIMARY, SECONDARY = ServedFrom.PRIMARY, ServedFrom.SECONDARY
 
 
 def _on_failure(fault: Fault) -> ScheduledFault:
@@ -58,12 +66,11 @@ def _on_failure(fault: Fault) -> ScheduledFault:
     return ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_FAILED))
 
 
-def _served(trial: Trial, subtask: str) -> list[str]:
+def _served(trial: Trial, subtask: str) -> list[ServedFrom]:
     """Return which copy served each state file of a subtask's last restore."""
-    reports = [o for o in trial.history.operations if o.operation == "restore" and o.process == subtask]
-    require(reports, f"{subtask} told what it restored", trial)
-    files: list[dict[str, Any]] = reports[-1].value["files"]
-    return [file["served_by"] for file in files]
+    told = [line.operation for line in trial.history.of(Restored) if line.operation.subtask == subtask]
+    require(told, f"{subtask} told what it restored", trial)
+    return [file.served_by for file in told[-1].files]
 
 
 def _local(plan: TrialPlan, *faults: ScheduledFault) -> TrialPlan:
@@ -85,7 +92,7 @@ def test_subtasks_that_return_to_their_hosts_restore_from_their_own_copies(trial
 def test_local_recovery_is_off_unless_asked_for(trials: Trials) -> None:
     plan = msgspec.structs.replace(_local(LOCAL, kill_worker(VICTIM, COMMITTING)), local_recovery=False)
     for trial in trials.all_valid(plan):
-        told = [o for o in trial.history.operations if o.operation in ("restore", "placement")]
+        told = [*trial.history.of(Restored), *trial.history.of(Placed)]
         require(not told, "nobody speaks of local copies", trial)
 
 
@@ -132,8 +139,8 @@ def test_a_partial_copy_serves_what_it_has_and_the_primary_the_rest(trials: Tria
         LOCAL, kill_worker(VICTIM, COMMITTING), _on_failure(DamageLocalCopy(VICTIM, Damage.PARTIAL))
     )
     for trial in trials.all_valid(plan):
-        hosts = [o.value for o in trial.history.operations if o.operation == "placement"]
-        returned = hosts[1]["hosts"][VICTIM] in hosts[1]["homes"].get(VICTIM, ())
+        placed = [line.operation for line in trial.history.of(Placed)]
+        returned = placed[1].hosts[VICTIM] in placed[1].homes.get(VICTIM, ())
         wanted = {PRIMARY, SECONDARY} if returned else {PRIMARY}
         require(set(_served(trial, VICTIM)) == wanted, "both copies serve, if the subtask returned", trial)
 
@@ -173,23 +180,22 @@ def test_a_primary_that_cannot_be_written_fails_the_checkpoint_and_processing_go
         kill_worker(VICTIM, COMMITTING),
     )
     for trial in trials.all_valid(plan):
-        declined = [c for c in trial.record.checkpoints if "declined" in c.reason]
+        aborted = [line.operation for line in trial.history.of(CheckpointAborted)]
+        declined = [told.checkpoint for told in aborted if told.reason is Reason.DECLINED]
         require(declined, "the checkpoint is declined", trial)
-        later = [c for c in trial.record.checkpoints if c.checkpoint > declined[0].checkpoint]
-        require(any(c.status == "completed" for c in later), "a later one completes", trial)
+        completed = [line.operation.checkpoint for line in trial.history.of(CheckpointCompleted)]
+        require(any(later > declined[0] for later in completed), "a later one completes", trial)
 
 
 @pytest.mark.clause("LOC-3")
 def test_only_the_newest_copy_is_kept(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_worker(VICTIM, COMMITTING))):
-        reports = [
-            o.value["local"] for o in trial.history.operations if o.operation == "ack" and "local" in o.value
-        ]
-        require(any(report["confirmed"] for report in reports), "completions are heard of", trial)
-        for report in reports:
-            require(
-                all(n >= report["confirmed"] for n in report["held"]), f"{report} keeps no older one", trial
-            )
+        told = [line.operation.local for line in trial.history.of(Acknowledged)]
+        confirmed = [(report, report.confirmed) for report in told if report is not None]
+        require(any(newest is not None for _, newest in confirmed), "completions are heard of", trial)
+        for report, newest in confirmed:
+            kept = newest is None or all(held >= newest for held in report.held)
+            require(kept, f"{report} keeps no older one", trial)
 
 
 @pytest.mark.clause("LOC-5", "LOC-4")
@@ -201,7 +207,7 @@ def test_where_only_the_primary_is_damaged_the_copy_serves(trials: Trials) -> No
             require(trial.record.verdict.value == "valid", "the output is right", trial)
             require(set(_served(trial, VICTIM)) == {SECONDARY}, "the copy served all of it", trial)
         else:
-            require("no checkpoint can be restored" in trial.record.end_reason, "it says why", trial)
+            require(trial.history.reason is Reason.CHECKPOINT_UNREADABLE, "it says why", trial)
 
 
 BOTH = (
@@ -231,9 +237,11 @@ def test_if_no_copy_can_be_read_the_job_fails_where_configured_and_says_what_was
     plan = _local(LOCAL, kill_worker(VICTIM, COMMITTING), *BOTH)
     for trial in trials.all_valid(plan):
         require(trial.record.end == "failed", "the job gives up", trial)
-        reason = trial.record.end_reason
-        require(
-            VICTIM in reason and "checkpoint 2" in reason and "local copy" in reason, f"{reason} tells", trial
-        )
+        require(trial.history.reason is Reason.CHECKPOINT_UNREADABLE, "it says why", trial)
+        tried = trial.record.attempts[-1].restored_checkpoint
+        gave_up = [line.operation.reason for line in trial.history.of(AttemptEnded)][-1]
+        require(tried == 2 and gave_up is Reason.CHECKPOINT_UNREADABLE, "the latest one was tried", trial)
+        said = trial.record.end_reason
+        require(VICTIM in said and "checkpoint 2" in said, f"{said} tells what was tried", trial)
         storage = trial.history.storage
         require(storage is not None and len(storage.retained) >= 2, "nothing is deleted", trial)

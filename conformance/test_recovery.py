@@ -19,6 +19,7 @@ from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import RestartPlan
+from barrier_tck.harness.record.operations import Committed
 from barrier_tck.harness.system.system_under_test import Capability
 
 kills = pytest.mark.needs(
@@ -71,9 +72,9 @@ def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_resto
     for trial in trials.all_valid(SIX_AIMS["complete-not-committed"]):
         restored = trial.record.attempts[1].restored_checkpoint
         require(restored is not None, "the complete checkpoint is restored", trial)
-        commits = [o.value for o in trial.history.operations if o.operation == "commit"]
+        commits = [line.operation for line in trial.history.of(Committed)]
         require(commits, "a sink committed", trial)
-        by_the_dead = [commit for commit in commits if commit.get("attempt") == 1]
+        by_the_dead = [commit for commit in commits if commit.attempt == 1]
         require(not by_the_dead, f"the sink died before its commit, yet {by_the_dead}", trial)
 
 

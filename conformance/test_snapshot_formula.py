@@ -36,7 +36,7 @@ def test_every_checkpoint_is_the_fold_of_its_prefix_without_faults(trials: Trial
 def test_checkpoints_after_a_recovery_are_the_fold_of_their_prefix_too(trials: Trials) -> None:
     for trial in trials.several(with_faults(AFTER_THE_FIRST_CHECKPOINT)):
         _assert_every_checkpoint_is_its_prefix(trial)
-        later = [view.checkpoint for view in trial.history.checkpoints if view.attempt > 1]
+        later = [view.checkpoint for view in trial.history.checkpoints if (view.attempt or 0) > 1]
         require(later, "a checkpoint of a later attempt was checked", trial)
 
 

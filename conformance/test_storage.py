@@ -18,6 +18,7 @@ from barrier_tck.conformance.plans import (
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.record.operations import Acknowledged, CheckpointTriggered
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
@@ -34,11 +35,7 @@ def _assert_retained_can_be_read(trial: Trial) -> None:
 
 
 def _assert_ids_grow(trial: Trial) -> None:
-    triggered = [
-        o.value["checkpoint"]
-        for o in trial.history.operations
-        if o.operation == "checkpoint" and o.outcome.value == "invoke"
-    ]
+    triggered = [line.operation.checkpoint for line in trial.history.of(CheckpointTriggered)]
     require(triggered, "checkpoints were triggered", trial)
     require(all(a < b for a, b in pairwise(triggered)), f"ids grow strictly: {triggered}", trial)
 
@@ -109,10 +106,9 @@ def test_what_late_acknowledgements_of_expired_checkpoints_wrote_is_removed(tria
         ended = {c.checkpoint: c for c in trial.record.checkpoints}
         expired = {number for number, c in ended.items() if c.status == "aborted"}
         late += sum(
-            o.operation == "ack"
-            and o.value["checkpoint"] in expired
-            and o.time_ms > ended[o.value["checkpoint"]].ended_at_ms
-            for o in trial.history.operations
+            line.operation.checkpoint in expired
+            and line.time_ms > ended[line.operation.checkpoint].ended_at_ms
+            for line in trial.history.of(Acknowledged)
         )
         _assert_retained_can_be_read(trial)
         require(trial.record.checkpoints_completed >= 1, "a later checkpoint completes", trial)

@@ -166,6 +166,10 @@ class CopiesTarget(Protocol):
     def description(self) -> str:
         """Return a phrase for the fault log, for instance ``local copies of totals[0] on host-1``."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return what was hit of durable storage, by the paths that the system's checkpoints have for it."""
+
     def damage(self, damage: Damage) -> None:
         """Damage what is there; raises TargetGone if there is no copy, or none that can be damaged like this."""
 

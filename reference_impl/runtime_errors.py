@@ -6,17 +6,42 @@ are the caller's mistake. Protocol errors are bugs: an event that the state mach
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 
 class RuntimeFailure(Exception):
     """The world failed: a disk, a link, a process. The runtime reacts; nobody made a mistake."""
 
 
+class StorageCause(StrEnum):
+    """What is the matter with a stored file, for whoever has to tell cases apart; the message is for people."""
+
+    FAILED = "failed"
+    """The disk, or the way to it, did not do what was asked."""
+    MISSING = "missing"
+    WRONG_SIZE = "wrong_size"
+    WRONG_CHECKSUM = "wrong_checksum"
+    MALFORMED = "malformed"
+    """It has the size and the checksum that it should have, and still makes no sense."""
+    FOREIGN = "foreign"
+    """It is, in good form, something else: of another checkpoint, attempt, subtask or range of key groups."""
+
+
 class StorageError(RuntimeFailure):
     """A read or a write of durable storage failed."""
+
+    def __init__(self, message: str = "", cause: StorageCause = StorageCause.FAILED) -> None:
+        """Take the message for people, and what is the matter."""
+        super().__init__(message)
+        self.cause = cause
 
 
 class CorruptStateError(StorageError):
     """A stored file is not what its metadata says: wrong size, wrong checksum, or unreadable."""
+
+    def __init__(self, message: str = "", cause: StorageCause = StorageCause.MALFORMED) -> None:
+        """Take the message for people, and what is the matter."""
+        super().__init__(message, cause)
 
 
 class RestoreError(RuntimeFailure):

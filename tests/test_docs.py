@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -19,7 +19,8 @@ from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.main import app, run
-from barrier_tck.harness.record.history import History, Operation
+from barrier_tck.harness.record.history import History, Recorded
+from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.records import (
     CampaignRecord,
     FaultRecord,
@@ -194,7 +195,7 @@ def test_clauses_named_in_documents_exist(document: Path) -> None:
         ("trials/00000/record.json", TrialRecord),
         ("trials/00000/faults.jsonl", FaultRecord),
         ("trials/00000/metrics.jsonl", SnapshotRecord),
-        ("trials/00000/history.jsonl", Operation),
+        ("trials/00000/history.jsonl", Recorded),
     ],
 )
 def test_columns_of_the_run_directory_are_those_of_the_records(file: str, kind: type[msgspec.Struct]) -> None:
@@ -220,6 +221,13 @@ def test_steps_of_the_trace_in_the_document_are_those_of_the_simulator() -> None
     section = (ROOT / "docs" / "trace.md").read_text().partition("## `history.jsonl`")[0]
     listed = {row[0].strip("`") for row in rows(section, r"`\w+`")}
     assert listed == taken
+
+
+def test_operations_of_the_history_in_the_document_are_the_structs() -> None:
+    table = (ROOT / "docs" / "trace.md").read_text().partition("| kind | fields |")[2].partition("\n\n")[0]
+    listed = {row[0].strip("`"): _columns(row[1]) for row in rows(table, r"`\w+`")}
+    structs = {str(kind.__struct_config__.tag): list(kind.__struct_fields__) for kind in get_args(Operation)}
+    assert listed == structs
 
 
 def test_modules_named_in_the_architecture_exist() -> None:

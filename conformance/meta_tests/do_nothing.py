@@ -7,6 +7,7 @@ from pathlib import Path
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
@@ -44,7 +45,7 @@ class DoNothing:
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> NothingHappened:
         """Return at once."""
-        history = History(operations=(), end=End.FINISHED, end_reason="", output=())
+        history = History((), End.FINISHED, Reason.FINISHED, detail="", output=())
         return NothingHappened(history, self.job(plan).names)
 
     def close(self) -> None:

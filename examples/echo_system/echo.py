@@ -21,7 +21,9 @@ from barrier_tck.faults.targets import NoTargets, ProcessTarget, TargetGone
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import End, History, Operation, Outcome, Row
+from barrier_tck.harness.record.history import End, History, Recorded, Row
+from barrier_tck.harness.record.operations import AttemptEnded, AttemptStarted, JobFinished, Operation
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
@@ -155,26 +157,23 @@ class EchoSystem:
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> EchoOutcome:
         """Echo the input batch by batch; a dead worker is replaced by one that reads the disk."""
         rows = EchoWorkload().splits(plan)[0].rows
-        disk, targets, operations = Disk(), EchoTargets(), list[Operation]()
+        disk, targets, lines = Disk(), EchoTargets(), list[Recorded[Operation]]()
 
-        def note(outcome: Outcome, operation: str, **value: int) -> None:
-            time_ms = float(len(operations))
-            operations.append(
-                Operation(len(operations), time_ms, "coordinator", operation, outcome, dict(value))
-            )
+        def note(operation: Operation) -> None:
+            lines.append(Recorded(len(lines), float(len(lines)), "coordinator", operation))
 
-        nemesis.bind(targets, lambda: float(len(operations)))
-        note(Outcome.INVOKE, "attempt", attempt=1)
+        nemesis.bind(targets, lambda: float(len(lines)))
+        note(AttemptStarted(1))
         while disk.position < len(rows):
             if targets.worker.dead:
-                note(Outcome.INFO, "attempt", attempt=targets.worker.number)
+                note(AttemptEnded(targets.worker.number, Reason.PROCESS_LOST))
                 targets.worker = Worker(targets.worker.number + 1)
-                note(Outcome.INVOKE, "attempt", attempt=targets.worker.number)
+                note(AttemptStarted(targets.worker.number))
             batch = rows[disk.position : disk.position + plan.workload.batch_records]
             self.echo(batch, disk, targets.worker, nemesis)
-        note(Outcome.OK, "job")
-        history = History(tuple(operations), End.FINISHED, "", output=tuple(disk.output))
-        return EchoOutcome(history, duration_ms=float(len(operations)))
+        note(JobFinished())
+        history = History(tuple(lines), End.FINISHED, Reason.FINISHED, "", output=tuple(disk.output))
+        return EchoOutcome(history, duration_ms=float(len(lines)))
 
     def echo(self, batch: tuple[Row, ...], disk: Disk, worker: Worker, nemesis: NemesisHooks) -> None:
         """Process one batch. The worker stands still at the point, where it may be killed."""

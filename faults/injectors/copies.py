@@ -40,4 +40,4 @@ def _proved_of(
 ) -> Injection:
     if not proved(proof, wait):
         return unproved(target.description, missing)
-    return Injection("fired", target.description)
+    return Injection("fired", target.description, files=target.files)

@@ -25,6 +25,8 @@ class Injection:
     """What was hit."""
     reason: str = ""
     """Why it did not fire or was skipped."""
+    files: tuple[str, ...] = ()
+    """What was hit of durable storage: the paths by which the system's checkpoints name it."""
     heal: Heal | None = None
     """Undoes it, if it fired and can be undone; called once, ``duration_ms`` later or at the end of the run."""
 

@@ -76,7 +76,10 @@ class AtLeastOnceSnapshots(SnapshotFormula):
 
     def _restored_cut(self, view: SnapshotView, context: TrialContext) -> Cut | None:
         """Return the checkpoint that the view's attempt began with; raises ValueError if nobody opened it."""
-        restored = restored_checkpoints(context.history).get(view.attempt)
+        checkpoints = restored_checkpoints(context.history)
+        if view.attempt is None and any(checkpoint is not None for checkpoint in checkpoints.values()):
+            raise ValueError(f"nobody says which attempt took checkpoint {view.checkpoint}")
+        restored = checkpoints.get(view.attempt) if view.attempt is not None else None
         if restored is None:
             return None
         for candidate in context.history.checkpoints:

@@ -17,7 +17,8 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import History
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, FaultRecord, SnapshotRecord
+from barrier_tck.harness.record.operations import AttemptStarted, CheckpointAborted, CheckpointCompleted
+from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
@@ -29,13 +30,8 @@ class TrialContext:
     history: History
     faults: tuple[FaultRecord, ...] = ()
     """What became of each planned fault, in the order of the plan."""
-    attempts: tuple[AttemptRecord, ...] = ()
-    checkpoints: tuple[CheckpointRecord, ...] = ()
-    snapshots: tuple[SnapshotRecord, ...] = ()
     subtasks: tuple[str, ...] = ()
     """Every subtask, upstream first."""
-    duration_ms: float = 0.0
-    """Length of the run on its own clock."""
     capabilities: frozenset[str] = frozenset()
     """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
 
@@ -67,15 +63,15 @@ def compose(checkers: Iterable[Checker], context: TrialContext) -> tuple[Verdict
 
 
 def _recovered(context: TrialContext) -> bool:
-    return len(context.attempts) > 1
+    return sum(1 for _ in context.history.of(AttemptStarted)) > 1
 
 
 def _aborted(context: TrialContext) -> bool:
-    return "aborted" in [checkpoint.status for checkpoint in context.checkpoints]
+    return any(context.history.of(CheckpointAborted))
 
 
 def _completed(context: TrialContext) -> bool:
-    return "completed" in [checkpoint.status for checkpoint in context.checkpoints]
+    return any(context.history.of(CheckpointCompleted))
 
 
 def _coordinator_crashed(context: TrialContext) -> bool:

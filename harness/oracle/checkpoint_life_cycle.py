@@ -10,13 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.record.history import Operation, Outcome
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptRunning,
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    Committed,
+    FaultFired,
+    FaultUnclear,
+    Operation,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
@@ -30,10 +42,10 @@ class CheckpointLifeCycle:
 
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""
-        may_be_older = context.plan.on_unreadable == "older" and bool(damaged_primaries(context))
+        may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context)
         story = _Story(frozenset(context.subtasks), _coordinator_crashes(context), may_be_older)
-        for operation in context.history.operations:
-            story.follow(operation)
+        for line in context.history.operations:
+            story.follow(line)
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
         counts = {
             "attempts": len(story.attempts),
@@ -82,16 +94,16 @@ class _Story:
         self._may_be_older = may_be_older
         """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
 
-    def follow(self, operation: Operation) -> None:
+    def follow(self, line: Recorded[Operation]) -> None:
         """Take the next operation."""
-        step = self._STEPS.get((operation.operation, operation.outcome))
+        step = self._STEPS.get(type(line.operation))
         if step is not None:
-            step(self, operation)
+            step(self, line)
 
-    def _attempt_started(self, operation: Operation) -> None:
-        attempt, restored = operation.value["attempt"], operation.value.get("restored_checkpoint")
+    def _attempt_started(self, line: Recorded[AttemptStarted]) -> None:
+        attempt, restored = line.operation.attempt, line.operation.restored_checkpoint
         if self.attempts and attempt <= self.attempts[-1]:
-            self._problem(operation, f"attempt {attempt} started after attempt {self.attempts[-1]} (REC-2)")
+            self._problem(line, f"attempt {attempt} started after attempt {self.attempts[-1]} (REC-2)")
         self.attempts.append(attempt)
         latest = max((c.number for c in self.checkpoints.values() if c.state == COMPLETED), default=None)
         if restored == latest:
@@ -99,79 +111,77 @@ class _Story:
         if restored is not None:
             what = self._why_not_restorable(restored)
             if what is not None:
-                self._problem(
-                    operation, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)"
-                )
+                self._problem(line, f"attempt {attempt} restored checkpoint {restored}, which {what} (REC-1)")
                 return
         if restored is not None and latest is not None and restored < latest and self._may_be_older:
             return
         if latest is not None and (restored is None or restored < latest):
             start = "from the beginning" if restored is None else f"from checkpoint {restored}"
             self._problem(
-                operation,
+                line,
                 f"attempt {attempt} started {start} although checkpoint {latest} had completed (REC-1)",
             )
 
-    def _attempt_running(self, operation: Operation) -> None:
-        attempt = operation.value["attempt"]
+    def _attempt_running(self, line: Recorded[AttemptRunning]) -> None:
+        attempt = line.operation.attempt
         for checkpoint in self.checkpoints.values():
             left_open = checkpoint.state == OPEN and checkpoint.attempt < attempt
-            if left_open and not self._crashed_between(checkpoint.triggered_ms, operation.time_ms):
+            if left_open and not self._crashed_between(checkpoint.triggered_ms, line.time_ms):
                 self._problem(
-                    operation,
+                    line,
                     f"checkpoint {checkpoint.number} of attempt {checkpoint.attempt} is still pending while "
                     f"attempt {attempt} runs; it can never complete and should be aborted (COO-2)",
                 )
 
-    def _triggered(self, operation: Operation) -> None:
-        number, attempt = operation.value["checkpoint"], operation.value["attempt"]
+    def _triggered(self, line: Recorded[CheckpointTriggered]) -> None:
+        number, attempt = line.operation.checkpoint, line.operation.attempt
         newest = max(self.checkpoints, default=None)
         if newest is not None and number <= newest:
-            self._problem(operation, f"checkpoint id {number} was given out after id {newest} (COO-4)")
+            self._problem(line, f"checkpoint id {number} was given out after id {newest} (COO-4)")
         if self.attempts and attempt != self.attempts[-1]:
             self._problem(
-                operation,
+                line,
                 f"checkpoint {number} was triggered for attempt {attempt} while attempt {self.attempts[-1]} "
                 "is the newest (REC-2)",
             )
         if number not in self.checkpoints:
-            self.checkpoints[number] = _Checkpoint(number, attempt, operation.time_ms)
+            self.checkpoints[number] = _Checkpoint(number, attempt, line.time_ms)
 
-    def _acknowledged(self, operation: Operation) -> None:
-        value = operation.value
-        checkpoint = self.checkpoints.get(value["checkpoint"])
+    def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
+        told = line.operation
+        checkpoint = self.checkpoints.get(told.checkpoint)
         # Late, unknown and foreign acknowledgements may arrive; they just do not count (COO-3).
-        if checkpoint is not None and checkpoint.attempt == value["attempt"]:
-            if value["subtask"] not in checkpoint.acknowledged:
-                checkpoint.last_acknowledged = operation.index
-            checkpoint.acknowledged.add(value["subtask"])
+        if checkpoint is not None and checkpoint.attempt == told.attempt:
+            if told.subtask not in checkpoint.acknowledged:
+                checkpoint.last_acknowledged = line.index
+            checkpoint.acknowledged.add(told.subtask)
 
-    def _completed(self, operation: Operation) -> None:
-        number, attempt = operation.value["checkpoint"], operation.value.get("attempt")
+    def _completed(self, line: Recorded[CheckpointCompleted]) -> None:
+        number, attempt = line.operation.checkpoint, line.operation.attempt
         checkpoint = self.checkpoints.get(number)
         if checkpoint is None:
-            self._problem(operation, f"checkpoint {number} completed without ever being triggered (COO-1)")
-            self.checkpoints[number] = _Checkpoint(number, attempt or 0, operation.time_ms, COMPLETED)
+            self._problem(line, f"checkpoint {number} completed without ever being triggered (COO-1)")
+            newest = self.attempts[-1] if self.attempts else 0
+            taken_by = newest if attempt is None else attempt
+            self.checkpoints[number] = _Checkpoint(number, taken_by, line.time_ms, COMPLETED)
             return
         if checkpoint.state != OPEN:
-            self._problem(
-                operation, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)"
-            )
+            self._problem(line, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
         missing = self._missing(checkpoint)
         if missing:
             self._problem(
-                operation,
+                line,
                 f"checkpoint {number} completed without an acknowledgement of {', '.join(missing)} (COO-1)",
             )
         if attempt is not None and attempt != checkpoint.attempt:
             self._problem(
-                operation,
+                line,
                 f"checkpoint {number} of attempt {checkpoint.attempt} was completed by attempt "
                 f"{attempt} (REC-2)",
             )
         if self.attempts and checkpoint.attempt < self.attempts[-1]:
             self._problem(
-                operation,
+                line,
                 f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt "
                 f"{self.attempts[-1]} had started (REC-2)",
             )
@@ -179,36 +189,34 @@ class _Story:
             late = newer.completed is not None and newer.completed < checkpoint.last_acknowledged
             if late and newer.number > number and newer.attempt == checkpoint.attempt:
                 self._problem(
-                    operation,
+                    line,
                     f"checkpoint {number} was acknowledged, and completed, after the newer checkpoint "
                     f"{newer.number} had completed; that one should have ended it (COO-4)",
                 )
-        checkpoint.state, checkpoint.completed = COMPLETED, operation.index
+        checkpoint.state, checkpoint.completed = COMPLETED, line.index
 
-    def _aborted(self, operation: Operation) -> None:
-        checkpoint = self.checkpoints.get(operation.value["checkpoint"])
+    def _aborted(self, line: Recorded[CheckpointAborted]) -> None:
+        checkpoint = self.checkpoints.get(line.operation.checkpoint)
         if checkpoint is None:
             return  # refused before it was triggered: nothing happened
         if checkpoint.state == COMPLETED:
-            self._problem(
-                operation, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)"
-            )
+            self._problem(line, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)")
             return
         checkpoint.state = ABORTED
 
-    def _committed(self, operation: Operation) -> None:
-        number = operation.value.get("checkpoint")
+    def _committed(self, line: Recorded[Committed]) -> None:
+        number = line.operation.checkpoint
         if number is None:
             return  # a system may commit without checkpoints
         what = self._why_not_restorable(number)
         checkpoint = self.checkpoints.get(number)
         if what is None and checkpoint is not None and checkpoint.state == OPEN:
             # Only a coordinator that died over it may have known that it was complete, and not told.
-            crashed = self._crashed_between(checkpoint.triggered_ms, operation.time_ms)
+            crashed = self._crashed_between(checkpoint.triggered_ms, line.time_ms)
             what = None if crashed else "was not known to be complete and durable"
         if what is not None:
-            who = operation.value.get("subtask", operation.process)
-            self._problem(operation, f"{who} committed for checkpoint {number}, which {what} (COO-1)")
+            who = line.operation.subtask
+            self._problem(line, f"{who} committed for checkpoint {number}, which {what} (COO-1)")
 
     def _why_not_restorable(self, number: int) -> str | None:
         """Return why a checkpoint cannot count as complete, or None if it can."""
@@ -230,28 +238,27 @@ class _Story:
     def _crashed_between(self, start_ms: float, end_ms: float) -> bool:
         return any(start_ms <= crash <= end_ms for crash in self._crashes)
 
-    def _problem(self, operation: Operation, text: str) -> None:
-        self.problems.append(f"at {operation.time_ms:g} ms: {text}")
+    def _problem(self, line: Recorded[Operation], text: str) -> None:
+        self.problems.append(f"at {line.time_ms:g} ms: {text}")
 
-    _STEPS: ClassVar[dict[tuple[str, Outcome], Callable[[_Story, Operation], None]]] = {
-        ("attempt", Outcome.INVOKE): _attempt_started,
-        ("attempt", Outcome.OK): _attempt_running,
-        ("checkpoint", Outcome.INVOKE): _triggered,
-        ("checkpoint", Outcome.OK): _completed,
-        ("checkpoint", Outcome.FAIL): _aborted,
-        ("ack", Outcome.OK): _acknowledged,
-        ("commit", Outcome.OK): _committed,
+    _STEPS: ClassVar[dict[type[Operation], Callable[[_Story, Recorded[Any]], None]]] = {
+        AttemptStarted: _attempt_started,
+        AttemptRunning: _attempt_running,
+        CheckpointTriggered: _triggered,
+        CheckpointCompleted: _completed,
+        CheckpointAborted: _aborted,
+        Acknowledged: _acknowledged,
+        Committed: _committed,
     }
 
 
 def _coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
     """Return when the nemesis crashed the coordinator, which then could not record what it gave up."""
-    planned = [entry.fault.ends is Ends.COORDINATOR for entry in context.plan.faults]
+    crashes = [
+        index for index, entry in enumerate(context.plan.faults) if entry.fault.ends is Ends.COORDINATOR
+    ]
     return tuple(
-        operation.time_ms
-        for operation in context.history.operations
-        if operation.operation == "fault"
-        and operation.outcome in (Outcome.OK, Outcome.INFO)
-        and 0 <= operation.value.get("fault", -1) < len(planned)
-        and planned[operation.value["fault"]]
+        line.time_ms
+        for line in context.history.operations
+        if isinstance(line.operation, FaultFired | FaultUnclear) and line.operation.fault in crashes
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.recoveries import fell_back, restored_checkpoints
-from barrier_tck.harness.record.history import Outcome
+from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
@@ -54,11 +54,7 @@ class CommittedTransactions:
 
 def _newest_allowed(context: TrialContext) -> dict[int, int]:
     """Return attempt -> the newest checkpoint whose transactions may be visible (0: none)."""
-    completed = [
-        operation.value["checkpoint"]
-        for operation in context.history.operations
-        if operation.operation == "checkpoint" and operation.outcome is Outcome.OK
-    ]
+    completed = [told.operation.checkpoint for told in context.history.of(CheckpointCompleted)]
     restored = restored_checkpoints(context.history)
     after = [checkpoint or 0 for checkpoint in list(restored.values())[1:]]
     return dict(zip(restored, [*after, max(completed, default=0)], strict=True)) if restored else {}

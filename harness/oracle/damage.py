@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 
-from barrier_tck.faults.fault import CopyPlace, Fault
+from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.harness.oracle.checker import TrialContext
-
-_SEPARATORS = re.compile(r"[\s,:]+")
-
-
-def damaged_primaries(context: TrialContext) -> tuple[str, ...]:
-    """Return what durable storage was damaged, as the fault records say: a system may find it unreadable (REC-4)."""
-    return tuple(
-        record.target
-        for record in context.faults
-        if record.outcome == "fired" and _damages_primaries(context.planned_faults[record.index].fault)
-    )
+from barrier_tck.harness.record.history import CheckpointProblem
+from barrier_tck.harness.record.records import FaultRecord
 
 
-def _damages_primaries(fault: Fault) -> bool:
-    hit = fault.copies_hit
-    return hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is not None
+def primaries_damaged(context: TrialContext) -> bool:
+    """Tell whether durable storage was damaged: a system may find a checkpoint unreadable then (REC-4)."""
+    return any(True for _ in _damages(context))
 
 
-def blames_what_was_harmed(problem: str, context: TrialContext) -> bool:
-    """Tell whether a problem names a file of durable storage that the trial damaged."""
-    harmed = [
-        path for target in damaged_primaries(context) for path in _paths(target.partition(":")[2]) if path
-    ]
-    named = _paths(problem)
-    return any(name == path or name.endswith(f"/{path}") for path in harmed for name in named)
+def damaged_files(context: TrialContext) -> tuple[str, ...]:
+    """Return the files of durable storage that the trial damaged."""
+    return tuple(file for record in _damages(context) for file in record.files)
 
 
-def _paths(text: str) -> list[str]:
-    return _SEPARATORS.split(text.strip())
+def is_own_damage(problem: CheckpointProblem, context: TrialContext) -> bool:
+    """Tell whether what cannot be read is a file that the trial damaged."""
+    return problem.file is not None and problem.file in damaged_files(context)
+
+
+def _damages(context: TrialContext) -> Iterator[FaultRecord]:
+    """Yield the records of faults that damaged durable storage."""
+    for record in context.faults:
+        hit = context.planned_faults[record.index].fault.copies_hit
+        damages = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is not None
+        if damages and record.outcome == "fired":
+            yield record

@@ -14,12 +14,14 @@ from operator import add
 from types import NoneType
 from typing import Any
 
+import msgspec
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.progress import declined_cleanly
 from barrier_tck.harness.oracle.recoveries import fell_back
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.record.history import End, Row
+from barrier_tck.harness.record.history import End, OutputComparison, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
@@ -55,17 +57,14 @@ class ExactlyOnceOutput:
         summary = "the committed output was not read, so nothing can be said about it"
         return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
 
-    def _judge_query(self, context: TrialContext, query: Mapping[str, Any]) -> Finding:
-        problem = query.get("problem")
-        if problem:
-            summary = f"the committed output cannot be compared: {problem}"
-            return Finding(self.name, self.clauses, Verdict.INVALID, summary, details=dict(query))
-        given = query.get("counts", {})
-        missing = [name for name in ("expected", "committed", *LOSSES, *VIOLATIONS) if name not in given]
-        if missing:
-            summary = f"the batch query's result lacks {', '.join(missing)}"
-            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, details=dict(query))
-        return self._finding(context, dict(given), list(query.get("examples", ())))
+    def _judge_query(self, context: TrialContext, found: OutputComparison) -> Finding:
+        if found.counts is None and not found.problem:
+            summary = "the batch query gave no counts, so nothing can be said about the committed output"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
+        if found.counts is None:
+            summary = f"the committed output cannot be compared: {found.problem}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary)
+        return self._finding(context, msgspec.structs.asdict(found.counts), found.examples)
 
     def _finding(self, context: TrialContext, counts: dict[str, int], examples: Sequence[str]) -> Finding:
         verdict, summary = _verdict(context, counts)

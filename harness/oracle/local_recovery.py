@@ -5,20 +5,48 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import Enum
 
 from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault
 from barrier_tck.faults.targets import Damage
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.oracle.progress import NO_CHECKPOINT, declined_cleanly
-from barrier_tck.harness.oracle.recoveries import restored_checkpoints
+from barrier_tck.harness.oracle.progress import declined_cleanly
+from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
 from barrier_tck.harness.plan.job_graph import vertex_of
-from barrier_tck.harness.record.history import Operation, Outcome
+from barrier_tck.harness.record.history import History, Recorded
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    Placed,
+    Restored,
+    ServedFile,
+    ServedFrom,
+)
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
-PRIMARY, SECONDARY = "primary", "secondary"
+
+class _Due(Enum):
+    """Which copy had to serve a restore."""
+
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+    BOTH = "both"
+    EITHER = "either"
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Which copy had to serve a restore, and why not the secondary, for people."""
+
+    due: _Due
+    why: str = ""
+    host_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +94,20 @@ class LocalRecovery:
     def check(self, context: TrialContext) -> Finding:
         """Judge one trial."""
         books = _Books()
-        operations = context.history.operations
-        self._judge_acknowledgements(operations, books)
-        for attempt, checkpoint in restored_checkpoints(context.history).items():
-            ran = any(_is(o, "attempt", Outcome.OK) and o.value["attempt"] == attempt for o in operations)
-            if checkpoint is None or not ran:
+        history = context.history
+        self._judge_acknowledgements(history, books)
+        ran = attempts_that_ran(history)
+        for attempt, checkpoint in restored_checkpoints(history).items():
+            if checkpoint is None or attempt not in ran:
                 continue
-            newest = _newest_completed(operations, attempt)
-            if damaged_primaries(context) and newest is not None and checkpoint < newest:
+            newest = _newest_completed(history, attempt)
+            if primaries_damaged(context) and newest is not None and checkpoint < newest:
                 books.seen("REC-4", "older_restores")
-            self._judge_placement(operations, attempt, books)
+            self._judge_placement(history, attempt, books)
             self._judge_restores(context, attempt, checkpoint, books)
         self._judge_failed_writes(context, books)
-        if NO_CHECKPOINT in context.history.end_reason and not damaged_primaries(context):
-            books.broken("LOC-5", f"every primary was intact, yet {context.history.end_reason}")
+        if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
+            books.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
         counts = dict(sorted(books.counts.items()))
         if books.problems:
             summary = f"{len(books.problems)} contradictions; the first: {books.problems[0]}"
@@ -93,50 +121,52 @@ class LocalRecovery:
 
     # --- what is kept ---------------------------------------------------------------------------------------
 
-    def _judge_acknowledgements(self, operations: tuple[Operation, ...], books: _Books) -> None:
+    def _judge_acknowledgements(self, history: History, books: _Books) -> None:
         """Only the newest copy is kept (LOC-3)."""
-        for operation in operations:
-            local = operation.value.get("local") if _is(operation, "ack", Outcome.OK) else None
+        for line in history.of(Acknowledged):
+            local = line.operation.local
             if local is None:
                 continue
-            subtask, confirmed = operation.value["subtask"], local["confirmed"]
-            if local["kept"]:
+            if local.kept:
                 books.seen("LOC-1", "copies_kept")
-            if local["problem"]:
+            if local.reason is not None:
                 books.seen("LOC-2", "copies_failed")
-            if confirmed:
-                books.seen("LOC-3")
-            left = [held for held in local["held"] if held < confirmed]
+            confirmed = local.confirmed
+            if confirmed is None:
+                continue
+            books.seen("LOC-3")
+            left = [held for held in local.held if held < confirmed]
             if left:
                 books.broken(
                     "LOC-3",
-                    f"{subtask} knew at {operation.time_ms:.1f} ms that checkpoint {confirmed} is complete, and still "
-                    f"had local files of checkpoint {left[0]}",
+                    f"{line.operation.subtask} knew at {line.time_ms:.1f} ms that checkpoint {confirmed} is complete, "
+                    f"and still had local files of checkpoint {left[0]}",
                 )
 
     def _judge_failed_writes(self, context: TrialContext, books: _Books) -> None:
         """A failed secondary fails no checkpoint, a failed primary does (LOC-2)."""
-        completed = {c.checkpoint for c in context.checkpoints if c.status == "completed"}
-        for operation in context.history.operations:
-            if _is(operation, "ack", Outcome.OK) and (operation.value.get("local") or {}).get("problem"):
-                books.counts["completed_without_copy"] += operation.value["checkpoint"] in completed
+        history = context.history
+        completed = [told.operation.checkpoint for told in history.of(CheckpointCompleted)]
+        for acknowledged in history.of(Acknowledged):
+            local = acknowledged.operation.local
+            if local is not None and local.reason is not None:
+                books.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
+        declined = any(told.operation.reason is Reason.DECLINED for told in history.of(CheckpointAborted))
         for _, fault in _fired(context):
             hit = fault.copies_hit
-            if hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None:
-                declined = [
-                    c for c in context.checkpoints if c.status == "aborted" and "declined" in c.reason
-                ]
-                if declined:
-                    books.seen("LOC-2", "checkpoints_failed_by_primaries")
+            refused = hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None
+            if refused and declined:
+                books.seen("LOC-2", "checkpoints_failed_by_primaries")
 
     # --- placement ------------------------------------------------------------------------------------------
 
-    def _judge_placement(self, operations: tuple[Operation, ...], attempt: int, books: _Books) -> None:
+    def _judge_placement(self, history: History, attempt: int, books: _Books) -> None:
         """As many subtasks as possible go back to a copy (LOC-9)."""
-        placement = _placement(operations, attempt)
-        if placement is None or not placement["homes"]:
+        placement = _placement(history, attempt)
+        if placement is None or not placement.operation.homes:
             return
-        hosts, slots, homes = placement["hosts"], placement["slots"], placement["homes"]
+        hosts, slots = placement.operation.hosts, placement.operation.slots
+        homes = placement.operation.homes
         returned = sum(hosts[subtask] in where for subtask, where in homes.items())
         # With one home each, as many return to a host as it has slots. Copies on several hosts: a lower bound.
         wanted = Counter(where[0] for where in homes.values())
@@ -146,19 +176,18 @@ class LocalRecovery:
             books.broken(
                 "LOC-9",
                 f"in attempt {attempt} {returned} subtasks went back to their copies, where {possible} could have: "
-                f"{placement}",
+                f"{placement.operation}",
             )
 
     # --- restores -------------------------------------------------------------------------------------------
 
     def _judge_restores(self, context: TrialContext, attempt: int, checkpoint: int, books: _Books) -> None:
-        operations = context.history.operations
         view = next((v for v in context.history.checkpoints if v.checkpoint == checkpoint), None)
         if view is None or view.problem is not None:
             return  # the snapshot oracle speaks of it
-        reports = [o for o in operations if _is(o, "restore", Outcome.OK) and o.value["attempt"] == attempt]
+        reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
         for subtask, files in view.files.items():
-            mine = [report for report in reports if report.process == subtask]
+            mine = [report for report in reports if report.operation.subtask == subtask]
             if len(mine) != 1:
                 books.broken(
                     "LOC-4", f"attempt {attempt} of {subtask} told {len(mine)} times what it restored"
@@ -167,87 +196,90 @@ class LocalRecovery:
             self._judge_restore(context, mine[0], files, books)
 
     def _judge_restore(
-        self, context: TrialContext, report: Operation, files: tuple[str, ...], books: _Books
+        self, context: TrialContext, report: Recorded[Restored], files: tuple[str, ...], books: _Books
     ) -> None:
-        attempt, checkpoint = report.value["attempt"], report.value["checkpoint"]
-        who = f"attempt {attempt} of {report.process}, restoring checkpoint {checkpoint},"
-        entries: list[dict[str, Any]] = report.value["files"]
+        restored = report.operation
+        who = f"attempt {restored.attempt} of {restored.subtask}, restoring checkpoint {restored.checkpoint},"
         books.seen("LOC-4", "restores")
-        told = [entry["path"] for entry in entries]
+        told = [file.path for file in restored.files]
         if sorted(told) != sorted(files):
             books.broken("LOC-4", f"{who} read {told}, where the checkpoint has {list(files)}")
-        own = own_key_groups(context, report.process)
-        for entry in entries:
-            start, end = entry["key_groups"]
+        own = own_key_groups(context, restored.subtask)
+        for file in restored.files:
+            start, end = file.key_groups
             if not own[0] <= start <= end <= own[1]:
                 books.broken("LOC-4", f"{who} read key groups {start} to {end}, outside of its own {own}")
-            if entry["served_by"] == SECONDARY and entry.get("copy_of", checkpoint) != checkpoint:
-                books.broken("LOC-4", f"{who} used a local copy of checkpoint {entry['copy_of']}")
-            books.counts[entry["served_by"]] += 1
-        secondaries = sum(entry["served_by"] == SECONDARY for entry in entries)
-        expected, why = self._expected(context, report)
-        if expected == SECONDARY and secondaries < len(entries):
-            reason = next(entry["reason"] for entry in entries if entry["served_by"] != SECONDARY)
-            books.broken("LOC-4", f"{who} did not use its intact local copy: {reason}")
-        elif expected == PRIMARY and secondaries:
-            books.broken("LOC-4", f"{who} used a local copy, although {why}")
-        elif expected == "both":
-            if not 0 < secondaries < len(entries):
-                books.broken("LOC-6", f"{who} took {secondaries} of {len(entries)} files from a partial copy")
+            if file.copy_of is not None and file.copy_of != restored.checkpoint:
+                books.broken("LOC-4", f"{who} used a local copy of checkpoint {file.copy_of}")
+            books.counts[file.served_by.value] += 1
+        local = [file for file in restored.files if file.served_by is ServedFrom.SECONDARY]
+        others = [file for file in restored.files if file.served_by is not ServedFrom.SECONDARY]
+        expected = self._expected(context, report)
+        if expected.due is _Due.SECONDARY and others:
+            books.broken("LOC-4", f"{who} did not use its intact local copy: {_refusal(others[0])}")
+        elif expected.due is _Due.PRIMARY and local:
+            books.broken("LOC-4", f"{who} used a local copy, although {expected.why}")
+        elif expected.due is _Due.BOTH:
+            if not (local and others):
+                books.broken(
+                    "LOC-6", f"{who} took {len(local)} of {len(restored.files)} files from a partial copy"
+                )
             books.seen("LOC-6", "partial_restores")
-        if expected == PRIMARY and why:
+        if expected.due is _Due.PRIMARY:
             books.counts["fallbacks"] += 1
-        if "lost" in why:
+        if expected.host_lost:
             books.seen("LOC-8")
 
-    def _expected(self, context: TrialContext, report: Operation) -> tuple[str, str]:
-        """Return which copy had to serve a subtask (empty: either may), and why not the secondary."""
-        operations = context.history.operations
-        subtask, attempt, checkpoint = report.process, report.value["attempt"], report.value["checkpoint"]
-        ack = next(
+    def _expected(self, context: TrialContext, report: Recorded[Restored]) -> _Expected:
+        """Return which copy had to serve a subtask."""
+        history, restored = context.history, report.operation
+        acknowledged = next(
             (
-                o
-                for o in operations
-                if _is(o, "ack", Outcome.OK)
-                and (o.value["subtask"], o.value["checkpoint"]) == (subtask, checkpoint)
+                line
+                for line in history.of(Acknowledged)
+                if (line.operation.subtask, line.operation.checkpoint)
+                == (restored.subtask, restored.checkpoint)
             ),
             None,
         )
-        placement = _placement(operations, attempt)
-        if ack is None or placement is None or "local" not in ack.value:
-            return "", ""
-        local = ack.value["local"]
-        if not local["kept"]:
-            return PRIMARY, f"no copy was kept: {local['problem']}"
-        deployed_ms = _deployed_ms(operations, attempt)
+        placement = _placement(history, restored.attempt)
+        local = acknowledged.operation.local if acknowledged is not None else None
+        if acknowledged is None or placement is None or local is None:
+            return _Expected(_Due.EITHER)
+        if not local.kept:
+            return _Expected(_Due.PRIMARY, f"no copy was kept: {local.detail or local.reason}")
         hit = [
             # Before the acknowledgement arrived the copy may have been there already, or not yet; and once the
             # subtask was deployed, it may have been read already, or not yet.
-            replace(hit, certain=hit.certain and ack.time_ms <= hit.time_ms <= deployed_ms)
+            replace(hit, certain=hit.certain and acknowledged.time_ms <= hit.time_ms <= placement.time_ms)
             for hit in _hits(context)
-            if hit.time_ms <= report.time_ms and (hit.subtask == subtask or hit.host == local["host"])
-            if hit.time_ms >= _triggered_ms(operations, checkpoint)
+            if hit.time_ms <= report.time_ms and (hit.subtask == restored.subtask or hit.host == local.host)
+            if hit.time_ms >= _triggered_ms(history, restored.checkpoint)
         ]
         whole = [h for h in hit if h.certain and h.damage is not Damage.PARTIAL]
         if whole:
-            what = "its host was lost" if whole[0].host else f"the copy was {whole[0].damage.value}"
-            return PRIMARY, what
-        if placement["hosts"].get(subtask) != local["host"]:
-            return PRIMARY, f"its copy was on {local['host']}"
-        if _newest_completed(operations, attempt) != checkpoint or any(not h.certain for h in hit):
-            return "", ""
-        return ("both", "the copy was partial") if hit else (SECONDARY, "")
+            lost = whole[0].host is not None
+            why = "its host was lost" if lost else f"the copy was {whole[0].damage.value}"
+            return _Expected(_Due.PRIMARY, why, lost)
+        if placement.operation.hosts.get(restored.subtask) != local.host:
+            return _Expected(_Due.PRIMARY, f"its copy was on {local.host}")
+        newest = _newest_completed(history, restored.attempt)
+        if newest != restored.checkpoint or any(not h.certain for h in hit):
+            return _Expected(_Due.EITHER)
+        return _Expected(_Due.BOTH, "the copy was partial") if hit else _Expected(_Due.SECONDARY)
 
     def _unmet(self, context: TrialContext, books: _Books) -> list[str]:
         """Return the faults of copies whose outcome no restore has shown."""
         unmet: list[str] = []
         if declined_cleanly(context):
             return unmet  # the job said itself what it could not restore
-        restores = [o for o in context.history.operations if _is(o, "restore", Outcome.OK)]
+        restores = list(context.history.of(Restored))
         for time_ms, fault in _fired(context):
             match fault.copies_hit:
                 case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False):
-                    if not any(o.process == subtask and o.time_ms >= time_ms for o in restores):
+                    if not any(
+                        line.operation.subtask == subtask and line.time_ms >= time_ms for line in restores
+                    ):
                         unmet.append(f"the {damage.value} local copy of {subtask}")
                 case CopiesHit(CopyPlace.LOCAL, subtask, None):
                     if not books.counts["completed_without_copy"]:
@@ -268,42 +300,32 @@ def own_key_groups(context: TrialContext, subtask: str) -> tuple[int, int]:
     return -(-index * groups // width), -(-(index + 1) * groups // width)
 
 
-def _is(operation: Operation, name: str, outcome: Outcome) -> bool:
-    return operation.operation == name and operation.outcome is outcome
+def _refusal(file: ServedFile) -> str:
+    """Say for people why a local copy did not serve a file."""
+    return file.detail or (file.reason.value if file.reason is not None else "it does not say why")
 
 
-def _newest_completed(operations: tuple[Operation, ...], attempt: int) -> int | None:
+def _newest_completed(history: History, attempt: int) -> int | None:
     """Return the newest checkpoint that was complete when an attempt started."""
-    newest = None
-    for operation in operations:
-        if _is(operation, "attempt", Outcome.INVOKE) and operation.value["attempt"] == attempt:
-            return newest
-        if _is(operation, "checkpoint", Outcome.OK):
-            newest = max(newest or 0, operation.value["checkpoint"])
+    newest: int | None = None
+    for line in history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=started) if started == attempt:
+                return newest
+            case CheckpointCompleted(checkpoint=checkpoint):
+                newest = checkpoint if newest is None else max(newest, checkpoint)
     return newest
 
 
-def _triggered_ms(operations: tuple[Operation, ...], checkpoint: int) -> float:
-    return next(
-        (
-            o.time_ms
-            for o in operations
-            if _is(o, "checkpoint", Outcome.INVOKE) and o.value["checkpoint"] == checkpoint
-        ),
-        0.0,
-    )
+def _triggered_ms(history: History, checkpoint: int) -> float:
+    triggered = [
+        line.time_ms for line in history.of(CheckpointTriggered) if line.operation.checkpoint == checkpoint
+    ]
+    return triggered[0] if triggered else 0.0
 
 
-def _deployed_ms(operations: tuple[Operation, ...], attempt: int) -> float:
-    return next(
-        (o.time_ms for o in operations if o.operation == "placement" and o.value["attempt"] == attempt), 0.0
-    )
-
-
-def _placement(operations: tuple[Operation, ...], attempt: int) -> dict[str, Any] | None:
-    return next(
-        (o.value for o in operations if o.operation == "placement" and o.value["attempt"] == attempt), None
-    )
+def _placement(history: History, attempt: int) -> Recorded[Placed] | None:
+    return next((line for line in history.of(Placed) if line.operation.attempt == attempt), None)
 
 
 def _fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
@@ -326,7 +348,5 @@ def _hits(context: TrialContext) -> list[_Hit]:
 
 
 def _host_at(context: TrialContext, subtask: str, time_ms: float) -> str | None:
-    placements = [
-        o for o in context.history.operations if o.operation == "placement" and o.time_ms <= time_ms
-    ]
-    return placements[-1].value["hosts"].get(subtask) if placements else None
+    placements = [line for line in context.history.of(Placed) if line.time_ms <= time_ms]
+    return placements[-1].operation.hosts.get(subtask) if placements else None

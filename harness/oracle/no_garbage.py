@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.record.history import End, Outcome, StorageView
+from barrier_tck.harness.record.history import End, StorageView
+from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
@@ -48,13 +49,9 @@ class NoGarbage:
 
 def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> list[str]:
     """Return which of the newest completed checkpoints are gone; what was damaged on purpose may be."""
-    if damaged_primaries(context):
+    if primaries_damaged(context):
         return []
-    told = [
-        operation.value["checkpoint"]
-        for operation in context.history.operations
-        if operation.operation == "checkpoint" and operation.outcome is Outcome.OK
-    ]
+    told = [completed.operation.checkpoint for completed in context.history.of(CheckpointCompleted)]
     # What is retained completed, too, even if the coordinator died before it told.
     completed = sorted(dict.fromkeys([*told, *storage.retained]))
     return [

@@ -11,10 +11,21 @@ from collections.abc import Sequence
 
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.record.history import End, Operation, Outcome
+from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointCompleted,
+    FaultFired,
+    FaultHealed,
+    JobCut,
+    JobFailed,
+    JobFinished,
+)
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload import split_name
@@ -54,37 +65,40 @@ class Progress:
             case End.STUCK if (lately := self._advanced_lately(context)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = (
-                    f"{history.end_reason}, and the job was still advancing: {lately}; give it more time"
+                    f"{history.explanation}, and the job was still advancing: {lately}; give it more time"
                 )
             case End.STUCK:
                 waits = f"; it waits for {', '.join(history.pending)}" if history.pending else ""
-                verdict, summary = Verdict.INVALID, f"the job is stuck: {history.end_reason}{waits}"
-            case End.FAILED if NO_CHECKPOINT in history.end_reason and declined_cleanly(context):
+                verdict, summary = Verdict.INVALID, f"the job is stuck: {history.explanation}{waits}"
+            case End.FAILED if history.reason is Reason.CHECKPOINT_UNREADABLE and declined_cleanly(context):
                 verdict, summary = (
                     Verdict.VALID,
-                    f"the job gave up and said what it tried: {history.end_reason}",
+                    f"the job gave up and said what it tried: {history.explanation}",
                 )
                 return Finding(self.name, (*self.clauses, "REC-4"), verdict, summary, counts)
             case End.FAILED if declined_cleanly(context):
                 verdict = Verdict.VALID
-                summary = f"the job gave up, as {_strategy(context)} says: {history.end_reason}"
+                summary = f"the job gave up, as {_strategy(context)} says: {history.explanation}"
             case End.FAILED:
                 verdict = Verdict.INVALID
                 summary = (
                     f"the job gave up after {counts['attempts_failed']} failed attempts and "
                     f"{counts['faults_fired']} faults, which {_strategy(context)} does not explain: "
-                    f"{history.end_reason}"
+                    f"{history.explanation}"
                 )
             case End.ERROR:
-                verdict, summary = Verdict.UNKNOWN, f"the harness could not run the job: {history.end_reason}"
+                verdict, summary = (
+                    Verdict.UNKNOWN,
+                    f"the harness could not run the job: {history.explanation}",
+                )
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(history.pending))
 
     def _judge_finished(self, context: TrialContext) -> tuple[Verdict, str]:
         """Judge a job that finished: was there still a checkpoint after the last fault?"""
         if not context.plan.checkpoints.enabled:
             return Verdict.VALID, "the job finished; checkpointing is off"
-        faults = [o.time_ms for o in context.history.operations if _is_fired_fault(o)]
-        completed = [o.time_ms for o in context.history.operations if _is_completion(o)]
+        faults = [fired.time_ms for fired in context.history.of(FaultFired)]
+        completed = [told.time_ms for told in context.history.of(CheckpointCompleted)]
         if not completed and not self._restored(context):
             return Verdict.INVALID, "the job finished without a single checkpoint, though checkpointing is on"
         if not faults:
@@ -99,7 +113,7 @@ class Progress:
         after = sum(time >= max(faults) for time in completed)
         if after:
             return Verdict.VALID, f"the job finished; {after} checkpoints completed after the last fault"
-        if not any(_is_deployment(o) and o.time_ms >= max(faults) for o in context.history.operations):
+        if not any(started.time_ms >= max(faults) for started in context.history.of(AttemptStarted)):
             return Verdict.VALID, "the job finished; the last fault came so late that nothing had to recover"
         if self._restored_at_the_end(context):
             return Verdict.VALID, "the job finished; the checkpoint restored last covers the whole input"
@@ -107,9 +121,7 @@ class Progress:
 
     def _restored(self, context: TrialContext) -> list[int]:
         """Return which checkpoint each attempt was restored from, those left out that began without one."""
-        started = [
-            o.value.get("restored_checkpoint") for o in context.history.operations if _is_deployment(o)
-        ]
+        started = [line.operation.restored_checkpoint for line in context.history.of(AttemptStarted)]
         return [checkpoint for checkpoint in started if checkpoint is not None]
 
     def _advanced_lately(self, context: TrialContext) -> str | None:
@@ -118,11 +130,11 @@ class Progress:
         Shortly: within ``limits.progress_ms``, and within the second half of the trial.
         """
         history = context.history
-        bound_ms = next((o.time_ms for o in history.operations if _is_bound(o)), None)
+        bound_ms = _bound_ms(history)
         if bound_ms is None:
             return None
         since_ms = bound_ms - min(context.plan.limits.progress_ms, bound_ms / 2)
-        completed = {o.value["checkpoint"]: o.time_ms for o in history.operations if _is_completion(o)}
+        completed = {told.operation.checkpoint: told.time_ms for told in history.of(CheckpointCompleted)}
         begin = sum(extent.start for extent in self._input.extents.values())
         earlier, later = [begin], [begin]
         for view in history.checkpoints:
@@ -148,15 +160,12 @@ def faults_fired(context: TrialContext) -> int:
     """Return how many faults hit something, by the nemesis's records or, without them, by the history."""
     if context.faults:
         return sum(fault.outcome == "fired" for fault in context.faults)
-    return sum(_is_fired_fault(operation) for operation in context.history.operations)
+    return sum(1 for _ in context.history.of(FaultFired))
 
 
 def attempts_failed(context: TrialContext) -> int:
     """Return how many attempts ended without finishing the job, those that a crash cut off included."""
-    started: dict[int, None] = {}
-    for operation in context.history.operations:
-        if operation.operation == "attempt" and operation.outcome is Outcome.INVOKE:
-            started[operation.value["attempt"]] = None
+    started = dict.fromkeys(line.operation.attempt for line in context.history.of(AttemptStarted))
     return len(started) - (1 if context.history.end is End.FINISHED and started else 0)
 
 
@@ -168,7 +177,7 @@ def declined_cleanly(context: TrialContext) -> bool:
     """
     if context.history.end is not End.FAILED:
         return False
-    if damaged_primaries(context) and NO_CHECKPOINT in context.history.end_reason:
+    if primaries_damaged(context) and context.history.reason is Reason.CHECKPOINT_UNREADABLE:
         return True
     restart = context.plan.restart
     allowed = 0 if restart.strategy == "none" else restart.attempts_max
@@ -178,9 +187,8 @@ def declined_cleanly(context: TrialContext) -> bool:
 
 def _failures_explained(context: TrialContext) -> int:
     """Return how many failed attempts faults can explain: one each, and all that ran while one lasted."""
-    operations = context.history.operations
-    healed = {o.value["fault"]: o.time_ms for o in operations if _is_healing(o)}
-    fired = {o.value["fault"]: o.time_ms for o in operations if _is_fired_fault(o)}
+    healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
+    fired = {line.operation.fault: line.time_ms for line in context.history.of(FaultFired)}
     lasting = [(fired[fault], until) for fault, until in healed.items() if fault in fired]
     harmless = [planned.fault.on_progress is OnProgress.NOTHING for planned in context.planned_faults]
     taken = sum(harmless[fault : fault + 1] == [True] and fault not in healed for fault in fired)
@@ -190,19 +198,15 @@ def _failures_explained(context: TrialContext) -> int:
         - len(lasting)
         + sum(
             any(began <= until and since <= ended for since, until in lasting)
-            for began, ended in _attempts(operations)
+            for began, ended in _attempts(context.history)
         )
     )
 
 
-def _attempts(operations: Sequence[Operation]) -> list[tuple[float, float]]:
+def _attempts(history: History) -> list[tuple[float, float]]:
     """Return when each deployment began and ended; one that nobody ended did with the next, or never."""
-    began = [(o.value["attempt"], o.time_ms) for o in operations if _is_deployment(o)]
-    ended = {
-        o.value["attempt"]: o.time_ms
-        for o in operations
-        if o.operation == "attempt" and o.outcome in (Outcome.INFO, Outcome.FAIL)
-    }
+    began = [(line.operation.attempt, line.time_ms) for line in history.of(AttemptStarted)]
+    ended = {line.operation.attempt: line.time_ms for line in history.of(AttemptEnded)}
     nexts = [*(time_ms for _, time_ms in began), float("inf")][1:]
     return [
         (time_ms, ended.get(attempt, following))
@@ -212,9 +216,9 @@ def _attempts(operations: Sequence[Operation]) -> list[tuple[float, float]]:
 
 def _late_after_healing(context: TrialContext, completed: Sequence[float]) -> float | None:
     """Return after how many milliseconds the job went on after the last healing, if that was too late."""
-    operations = context.history.operations
-    healed = max((o.time_ms for o in operations if _is_healing(o)), default=None)
-    ended = min((o.time_ms for o in operations if o.operation == "job"), default=None)
+    history = context.history
+    healed = max((line.time_ms for line in history.of(FaultHealed)), default=None)
+    ended = _ended_ms(history)
     if healed is None or ended is None or ended <= healed:
         return None
     went_on = min((time_ms for time_ms in (*completed, ended) if time_ms >= healed), default=ended)
@@ -233,32 +237,21 @@ def _blocking_to_the_end(context: TrialContext) -> str | None:
     return None
 
 
-NO_CHECKPOINT = "no checkpoint can be restored"
-"""What the reason says when a job gave up because all that it may restore is unreadable (REC-4)."""
-
-
 def _strategy(context: TrialContext) -> str:
     restart = context.plan.restart
     bound = "" if restart.strategy == "none" else f" ({restart.attempts_max} restarts)"
     return f"its restart strategy {restart.strategy}{bound}"
 
 
-def _is_fired_fault(operation: Operation) -> bool:
-    return operation.operation == "fault" and operation.outcome is Outcome.OK
+def _bound_ms(history: History) -> float | None:
+    """Return when the trial's bound ended the job; a job with nothing left to do ends before."""
+    cuts = [cut.time_ms for cut in history.of(JobCut) if cut.operation.reason is Reason.OUT_OF_TIME]
+    return cuts[0] if cuts else None
 
 
-def _is_healing(operation: Operation) -> bool:
-    return operation.operation == "heal" and operation.outcome is Outcome.OK
-
-
-def _is_bound(operation: Operation) -> bool:
-    """Tell whether this is where the trial's bound ended it; a job with nothing left to do ends before."""
-    return operation.operation == "job" and "bound_ms" in operation.value
-
-
-def _is_deployment(operation: Operation) -> bool:
-    return operation.operation == "attempt" and operation.outcome is Outcome.INVOKE
-
-
-def _is_completion(operation: Operation) -> bool:
-    return operation.operation == "checkpoint" and operation.outcome is Outcome.OK
+def _ended_ms(history: History) -> float | None:
+    """Return when the job was over, or cut off."""
+    ends = (JobFinished, JobFailed, JobCut)
+    return min(
+        (line.time_ms for line in history.operations if isinstance(line.operation, ends)), default=None
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import blames_what_was_harmed
+from barrier_tck.harness.oracle.damage import is_own_damage
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -20,7 +20,11 @@ class Reachability:
         if storage is None:
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, "the system did not show its storage")
         counts = {"retained": len(storage.retained), "unreadable": len(storage.unreadable)}
-        unreadable = [line for line in storage.unreadable if not blames_what_was_harmed(line, context)]
+        unreadable = [
+            f"checkpoint {found.checkpoint}: {found}"
+            for found in storage.unreadable
+            if not is_own_damage(found, context)
+        ]
         if unreadable:
             summary = f"{len(unreadable)} files of retained checkpoints are missing or corrupt"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(unreadable))

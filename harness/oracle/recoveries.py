@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import damaged_primaries
+from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
-from barrier_tck.harness.record.history import History, Outcome, SnapshotView
+from barrier_tck.harness.record.history import History, SnapshotView
+from barrier_tck.harness.record.operations import AttemptRunning, AttemptStarted, CheckpointCompleted
 from barrier_tck.harness.workloads.sequential_model import Key, Totals
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -40,19 +41,14 @@ class Cut:
 def restored_checkpoints(history: History) -> dict[int, int | None]:
     """Return attempt -> checkpoint that it was started from (None: from the beginning), in order."""
     return {
-        operation.value["attempt"]: operation.value.get("restored_checkpoint")
-        for operation in history.operations
-        if operation.operation == "attempt" and operation.outcome is Outcome.INVOKE
+        started.operation.attempt: started.operation.restored_checkpoint
+        for started in history.of(AttemptStarted)
     }
 
 
 def attempts_that_ran(history: History) -> frozenset[int]:
     """Return the attempts of which every subtask came to run: no other can have completed a checkpoint."""
-    return frozenset(
-        operation.value["attempt"]
-        for operation in history.operations
-        if operation.operation == "attempt" and operation.outcome is Outcome.OK
-    )
+    return frozenset(running.operation.attempt for running in history.of(AttemptRunning))
 
 
 def fell_back(context: TrialContext) -> str | None:
@@ -61,19 +57,20 @@ def fell_back(context: TrialContext) -> str | None:
     What lies between comes twice then, in any mode, if a sink committed it, which it may not have lived to tell: a
     transaction cannot be taken back (REC-4). None: no attempt did.
     """
-    if context.plan.on_unreadable != "older" or not damaged_primaries(context):
+    if context.plan.on_unreadable != "older" or not primaries_damaged(context):
         return None
-    completed = 0
-    for operation in context.history.operations:
-        if operation.operation == "checkpoint" and operation.outcome is Outcome.OK:
-            completed = max(completed, operation.value["checkpoint"])
-        elif operation.operation == "attempt" and operation.outcome is Outcome.INVOKE:
-            restored = operation.value.get("restored_checkpoint") or 0
-            if restored < completed:
-                return (
-                    f"attempt {operation.value['attempt']} went back to checkpoint {restored} although {completed} "
-                    "had completed, whose state was damaged; what that one had committed comes twice"
-                )
+    completed: int | None = None
+    for line in context.history.operations:
+        match line.operation:
+            case CheckpointCompleted(checkpoint=checkpoint):
+                completed = checkpoint if completed is None else max(completed, checkpoint)
+            case AttemptStarted(attempt=attempt, restored_checkpoint=restored):
+                if completed is not None and (restored is None or restored < completed):
+                    where = "the beginning" if restored is None else f"checkpoint {restored}"
+                    return (
+                        f"attempt {attempt} went back to {where} although {completed} had completed, whose state "
+                        "was damaged; what that one had committed comes twice"
+                    )
     return None
 
 
@@ -98,6 +95,6 @@ def state_of(view: SnapshotView) -> Totals:
     """Return what a checkpoint holds per key, nulls as 0."""
     return {
         key_of_text(text): [0 if value is None else value for value in values]
-        for entries in view.state.values()
+        for entries in view.state_by_operator().values()
         for text, values in entries.items()
     }

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.record.history import History, Outcome
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    AttemptRunning,
+    AttemptStarted,
+    FaultFired,
+    FaultHealed,
+    FaultUnclear,
+)
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 FAILURES_IN_A_ROW = 3
@@ -40,7 +49,7 @@ class Restorability:
             if len(row) == FAILURES_IN_A_ROW:
                 problems.append(
                     f"attempts {row[0].number} to {attempt.number} started from checkpoint "
-                    f"{attempt.checkpoint} and none of them came to run: {attempt.reason}"
+                    f"{attempt.checkpoint} and none of them came to run: {attempt.why}"
                 )
         if problems:
             summary = f"a completed checkpoint cannot be restored: {problems[0]}"
@@ -59,12 +68,14 @@ class _Attempt:
     started_ms: float
     ran: bool = False
     ended_ms: float | None = None
-    reason: str = ""
+    failed: bool = False
+    why: str = ""
+    """For people."""
 
     @property
     def fails(self) -> bool:
         """Tell whether it was started from a checkpoint and failed before it ran."""
-        return self.checkpoint is not None and self.ended_ms is not None and not self.ran
+        return self.checkpoint is not None and self.failed and not self.ran
 
     def overlaps(self, from_ms: float, to_ms: float) -> bool:
         """Tell whether a time touches the attempt's."""
@@ -73,18 +84,16 @@ class _Attempt:
 
 def _attempts(history: History) -> Sequence[_Attempt]:
     found: dict[int, _Attempt] = {}
-    for operation in history.operations:
-        if operation.operation != "attempt":
-            continue
-        number = operation.value["attempt"]
-        if operation.outcome is Outcome.INVOKE:
-            checkpoint = operation.value.get("restored_checkpoint")
-            found[number] = _Attempt(number, checkpoint, operation.time_ms)
-        elif number in found and operation.outcome is Outcome.OK:
-            found[number].ran = True
-        elif number in found:
-            found[number].ended_ms = operation.time_ms
-            found[number].reason = operation.value.get("reason", "")
+    for line in history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=number, restored_checkpoint=checkpoint):
+                found[number] = _Attempt(number, checkpoint, line.time_ms)
+            case AttemptRunning(attempt=number) if number in found:
+                found[number].ran = True
+            case AttemptEnded(attempt=number, reason=reason, detail=detail) if number in found:
+                found[number].ended_ms = line.time_ms
+                found[number].failed = reason is not Reason.FINISHED
+                found[number].why = detail or reason.value
     return list(found.values())
 
 
@@ -92,11 +101,11 @@ def _disturbed(context: TrialContext) -> Sequence[tuple[float, float]]:
     """Return from when to when each fault was in force: one that strikes at once, for a moment."""
     lasting = [planned.fault.heals_after_ms is not None for planned in context.planned_faults]
     times: dict[int, tuple[float, float]] = {}
-    for operation in context.history.operations:
-        fault = operation.value.get("fault", -1)
-        if operation.operation == "fault" and operation.outcome is not Outcome.INVOKE:
-            lasts = 0 <= fault < len(lasting) and lasting[fault]
-            times[fault] = (operation.time_ms, float("inf") if lasts else operation.time_ms)
-        elif operation.operation == "heal" and operation.outcome is Outcome.OK and fault in times:
-            times[fault] = (times[fault][0], operation.time_ms)
+    for line in context.history.operations:
+        match line.operation:
+            case FaultFired(fault=fault) | FaultUnclear(fault=fault):
+                lasts = 0 <= fault < len(lasting) and lasting[fault]
+                times[fault] = (line.time_ms, float("inf") if lasts else line.time_ms)
+            case FaultHealed(fault=fault) if fault in times:
+                times[fault] = (times[fault][0], line.time_ms)
     return list(times.values())

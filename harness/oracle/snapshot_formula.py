@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import blames_what_was_harmed
+from barrier_tck.harness.oracle.damage import is_own_damage
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.record.history import Outcome, SnapshotView
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.sequential_model import Key, Totals, same_accumulators
 from barrier_tck.harness.workloads.workload import split_name
@@ -45,16 +46,14 @@ class SnapshotFormula:
     def check(self, context: TrialContext) -> Finding:
         """Judge every checkpoint of one trial."""
         views = context.history.checkpoints
-        completed = {
-            operation.value["checkpoint"]: None
-            for operation in context.history.operations
-            if operation.operation == "checkpoint" and operation.outcome is Outcome.OK
-        }
+        completed = dict.fromkeys(
+            told.operation.checkpoint for told in context.history.of(CheckpointCompleted)
+        )
         opened = {view.checkpoint for view in views}
         unopened = [checkpoint for checkpoint in completed if checkpoint not in opened]
         problems: list[str] = []
         wrong = 0
-        earlier: dict[int, SnapshotView] = {}
+        earlier: dict[int | None, SnapshotView] = {}
         harmed = [view for view in views if _was_harmed(view, context)]
         for view in sorted(views, key=lambda view: view.checkpoint):
             if view in harmed:
@@ -104,12 +103,15 @@ class SnapshotFormula:
         if misplaced:
             yield from misplaced
             return
-        stateful = [(operator, state) for operator, state in view.state.items() if state]
-        if len(stateful) > 1:
-            names = ", ".join(operator for operator, _ in stateful)
-            yield f"more than one operator holds keyed state: {names}"
+        twice = list(_held_twice(view))
+        if twice:
+            yield from twice
             return
-        state = stateful[0][1] if stateful else {}
+        stateful = view.state_by_operator()
+        if len(stateful) > 1:
+            yield f"more than one operator holds keyed state: {', '.join(stateful)}"
+            return
+        state = next(iter(stateful.values()), {})
         yield from self._compare(view, context, positions, state)
 
     def _compare(
@@ -136,9 +138,19 @@ class SnapshotFormula:
         yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
 
 
+def _held_twice(view: SnapshotView) -> Iterator[str]:
+    """Say which keys of one operator's state are in the parts of two subtasks: one of them is not its own."""
+    holders: dict[tuple[str, str, str], str] = {}
+    for part in view.state:
+        for text in part.entries:
+            holder = holders.setdefault((part.operator, part.name, text), part.subtask)
+            if holder != part.subtask:
+                yield f"key {text} of {part.operator} is in the parts of {holder} and {part.subtask}"
+
+
 def _was_harmed(view: SnapshotView, context: TrialContext) -> bool:
     """Tell whether a checkpoint could not be opened because the trial had damaged it: it says nothing then."""
-    return view.problem is not None and blames_what_was_harmed(view.problem, context)
+    return view.problem is not None and is_own_damage(view.problem, context)
 
 
 def _going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:

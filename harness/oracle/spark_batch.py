@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
+from barrier_tck.harness.record.history import OutputComparison, OutputCounts
 from barrier_tck.harness.workloads.sequential_model import SequentialSpec
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -29,20 +30,19 @@ def judge_output(
     input_dir: Path,
     output_dir: Path,
     offsets: Mapping[str, int] | int = 0,
-) -> dict[str, Any]:
+) -> OutputComparison:
     """Compare the Parquet output of a running aggregation with its Parquet input, and return the result.
 
     ``offsets`` is where the splits' input begins, for all of them or by split name (0 for those left out).
-    The result fits ``History.output_query``: ``counts`` and ``examples`` in the words of the checker
-    ``exactly-once-output``, and ``checks``, each with the number of rows on one side only. An output without
-    the right columns gives ``problem`` instead.
+    ``checks`` of the result has each check with the number of rows on one side only. An output without the right
+    columns gives a ``problem`` instead of counts.
     """
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
     records = _read_input(session, spec, input_dir, offsets)
     output, problem = _read_output(session, spec, output_dir, records.schema)
     if output is None:
-        return {"problem": problem}
+        return OutputComparison(None, problem=problem)
     return _Comparison(session, spec, records, output).result()
 
 
@@ -65,7 +65,7 @@ class _Comparison:
         self._names = [aggregate.name for aggregate in spec.aggregates]
         self._sums = [name for name in self._names if name != self._count]
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> OutputComparison:
         """Run all checks."""
         totals = self._records.groupBy(*self._keys).agg(*[f.sum(name).alias(name) for name in self._names])
         # Few rows, needed twice: once fetched, they cost no second pass over the input. As an Arrow table they go
@@ -77,16 +77,16 @@ class _Comparison:
         numbers: dict[str, int] = dict.fromkeys(_KINDS, 0) if found is None else found.asDict()
         matched = numbers["committed"] - numbers["unexpected"]
         duplicated = matched - (expected - numbers["lost"])
-        counts = {
-            "expected": expected,
-            "committed": numbers["committed"],
-            "lost": numbers["lost"],
-            "duplicated": duplicated,
-            "unexpected": numbers["unexpected"],
-            "wrong_key": numbers["wrong_key"],
-            "wrong_count": numbers["wrong_count"],
-            "wrong_sum": numbers["wrong_increment"] + numbers["wrong_total"],
-        }
+        counts = OutputCounts(
+            expected=expected,
+            committed=numbers["committed"],
+            lost=numbers["lost"],
+            duplicated=duplicated,
+            unexpected=numbers["unexpected"],
+            wrong_key=numbers["wrong_key"],
+            wrong_count=numbers["wrong_count"],
+            wrong_sum=numbers["wrong_increment"] + numbers["wrong_total"],
+        )
         checks = {
             "ids": {
                 "only_expected": numbers["lost"],
@@ -102,8 +102,7 @@ class _Comparison:
             },
             "increments": {"wrong": numbers["wrong_increment"]},
         }
-        wrong = any(counts[kind] for kind in counts if kind not in ("expected", "committed"))
-        return {"counts": counts, "checks": checks, "examples": _examples(judged) if wrong else []}
+        return OutputComparison(counts, _examples(judged) if counts.any_wrong else (), checks=checks)
 
     def _judged(self, totals: DataFrame) -> DataFrame:
         """Return one row per output row and per lost record, with a flag for each thing to be counted."""
@@ -184,13 +183,13 @@ def _since_last(name: str, window: WindowSpec) -> Column:
     return f.col(name) - f.coalesce(f.lag(name).over(window), f.lit(0))
 
 
-def _examples(judged: DataFrame) -> list[str]:
+def _examples(judged: DataFrame) -> tuple[str, ...]:
     """Return the first few faulty rows by id, each with what is wrong with it."""
     faulty = judged.where(_any([f.col(f"is_{kind}") for kind in _FAULTY]))
     rows = (
         faulty.orderBy(f.coalesce(f.col(judged.columns[0]), f.col("record_id"))).limit(EXAMPLES_MAX).collect()
     )
-    return [_sentence(row.asDict(recursive=True)) for row in rows]
+    return tuple(_sentence(row.asDict(recursive=True)) for row in rows)
 
 
 def _sentence(row: dict[str, Any]) -> str:

@@ -1,88 +1,87 @@
-"""The history: everything an oracle may look at, as plain values, whichever system left it.
+"""The history: everything an oracle may look at, as typed values, whichever system left it.
 
-An operation ends ``ok`` (it happened), ``fail`` (it definitely did not) or ``info`` (nobody knows);
-``invoke`` opens one. Nothing here assumes barriers: a system that cannot show its checkpoints leaves
-``checkpoints`` empty and says so through its capabilities.
-
-The vocabulary of operations. An adapter emits those that its system has; checkers pass over what they do not
-know.
-
-========== ======== ======== ===========================================================================
-operation  process  outcome  value
-========== ======== ======== ===========================================================================
-attempt    c        invoke   ``attempt, restored_checkpoint`` (None: from the beginning)
-attempt    c        ok       ``attempt``: every subtask runs
-attempt    c        fail,    ``attempt, reason``: it ended without finishing the job
-                    info
-checkpoint c        invoke   ``checkpoint, attempt``: triggered
-checkpoint c        ok       ``checkpoint, attempt``: complete and durable
-checkpoint c        fail     ``checkpoint, attempt, reason``: aborted
-ack        c        ok       ``checkpoint, attempt, subtask``: an acknowledgement arrived, accepted or not; with
-                             local recovery ``local``: ``kept, problem, confirmed, held, host`` (LOC-2, LOC-3)
-commit     c        ok       ``checkpoint, subtask``: a sink made visible what the checkpoint covers
-placement  c        ok       ``attempt, hosts, slots, homes``: where each subtask goes, how many slots each host
-                             offered, and which hosts hold a copy of what a subtask restores (LOC-9)
-restore    subtask  ok       ``attempt, checkpoint, files``: which copy served each state file (LOC-4); a file is
-                             ``operator, path, key_groups, served_by, reason, copy_of``
-job        c        ok, fail ``reason``: the job finished, or gave up
-job        c        info     ``reason``, and ``bound_ms`` if the trial's bound came before the job's end
-fault      nemesis  all      ``fault`` (position in the plan's schedule), ``label``; ok: it fired
-heal       nemesis  all      likewise; ok: a fault that lasts for a time was undone
-========== ======== ======== ===========================================================================
-
-Process ``c`` is ``coordinator``. Operations stand in order of time; those of one process in order of
-happening.
+Nothing here assumes barriers: a system that cannot show its checkpoints leaves ``checkpoints`` empty and says so
+through its capabilities. ``operations`` stand in order of time; those of one process in order of happening.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+
+from barrier_tck.harness.record.operations import Operation
+from barrier_tck.harness.record.reasons import Reason
 
 Row = dict[str, Any]
 """A record as a mapping from column name to value."""
 
-
-class Outcome(StrEnum):
-    """How an operation stands."""
-
-    INVOKE = "invoke"
-    OK = "ok"
-    FAIL = "fail"
-    INFO = "info"
+OperationT = TypeVar("OperationT", covariant=True)
+KindT = TypeVar("KindT")
 
 
-class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a history."""
+class Recorded(msgspec.Struct, Generic[OperationT], frozen=True):
+    """One line of a history: an operation, with when and by whom."""
 
     index: int
+    """Position in the history, from 0."""
     time_ms: float
+    """Milliseconds on the trial's own clock."""
     process: str
-    """Who: ``coordinator``, ``nemesis``, or a subtask as ``vertex[index]``."""
-    operation: str
-    """What: for instance ``attempt``, ``checkpoint``, ``snapshot``, ``restore``, ``fault``, ``point``."""
-    outcome: Outcome
-    value: dict[str, Any] = {}
-    """Facts, with JSON types only: attempt, checkpoint, point, reason, ..."""
+    """Who tells: ``coordinator``, ``nemesis``, a subtask as ``vertex[index]``, or whatever a system has."""
+    operation: OperationT
+
+
+class CheckpointProblem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a checkpoint, or a file of it, cannot be read."""
+
+    checkpoint: int
+    reason: Reason
+    file: str | None = None
+    """The file, by the name that the checkpoint has for it; None if no single file is to blame."""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Return file and reason, for people who know which checkpoint is spoken of."""
+        return ": ".join(part for part in (self.file, self.detail or self.reason.value) if part)
+
+
+class StateView(msgspec.Struct, frozen=True):
+    """What one operator of one subtask keeps under one name."""
+
+    operator: str
+    subtask: str
+    name: str
+    """The name of the state, for operators that keep several."""
+    entries: dict[str, list[Any]]
+    """Key (JSON text of the list of key values) -> accumulator values, in order."""
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
     """A completed checkpoint, opened while it was retained: what the ALN-2 oracle folds against."""
 
     checkpoint: int
-    attempt: int
+    attempt: int | None
     positions: dict[str, int]
     """Split name -> records before the barrier (S_n); splits not yet begun are there with 0."""
-    state: dict[str, dict[str, list[Any]]]
-    """Stateful operator -> key (JSON text of the list of key values) -> accumulator values, in order."""
+    state: tuple[StateView, ...] = ()
+    """What every stateful operator of every subtask holds; those that hold nothing may be left out."""
     subtasks: tuple[str, ...] = ()
     """Every subtask that has a part in the checkpoint."""
-    problem: str | None = None
+    problem: CheckpointProblem | None = None
     """Why it could not be opened, if it could not."""
     files: dict[str, tuple[str, ...]] = {}
     """Subtask -> the state files of its part; subtasks without any are left out."""
+
+    def state_by_operator(self) -> Mapping[str, Mapping[str, list[Any]]]:
+        """Return operator -> key -> accumulator values over all subtasks, those without any key left out."""
+        merged: dict[str, dict[str, list[Any]]] = {}
+        for part in self.state:
+            if part.entries:
+                merged.setdefault(part.operator, {}).update(part.entries)
+        return merged
 
 
 class Transaction(msgspec.Struct, frozen=True):
@@ -100,12 +99,43 @@ class StorageView(msgspec.Struct, frozen=True):
 
     retained: tuple[int, ...] = ()
     """Retained checkpoints, oldest first."""
-    unreadable: tuple[str, ...] = ()
-    """Files that a retained checkpoint refers to and that are missing or corrupt, with the reason."""
+    unreadable: tuple[CheckpointProblem, ...] = ()
+    """Files that a retained checkpoint refers to and that are missing or corrupt."""
     orphans: tuple[str, ...] = ()
     """Files that no retained checkpoint and no committed output refers to."""
     transactions: tuple[Transaction, ...] = ()
     """What sinks had committed."""
+
+
+class OutputCounts(msgspec.Struct, frozen=True):
+    """How committed output compares with the input; the words are those of the checker ``exactly-once-output``."""
+
+    expected: int
+    committed: int
+    lost: int
+    duplicated: int
+    unexpected: int
+    wrong_key: int
+    wrong_count: int
+    wrong_sum: int
+
+    @property
+    def any_wrong(self) -> bool:
+        """Tell whether anything but the two totals was counted."""
+        totals = ("expected", "committed")
+        return any(getattr(self, name) for name in self.__struct_fields__ if name not in totals)
+
+
+class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a query over output and input says, where the rows are too many to be read one by one."""
+
+    counts: OutputCounts | None
+    """None if they could not be compared."""
+    examples: tuple[str, ...] = ()
+    problem: str = ""
+    """Why they could not, in words."""
+    checks: dict[str, dict[str, int]] = {}
+    """For people: each check, with the number of rows on one side only."""
 
 
 class End(StrEnum):
@@ -124,14 +154,28 @@ class End(StrEnum):
 class History(msgspec.Struct, frozen=True):
     """All that one trial left for judgement."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[Recorded[Operation], ...]
     end: End
-    end_reason: str
+    reason: Reason
+    """Why it ended so."""
+    detail: str
+    """The same in words."""
     output: tuple[Row, ...] | None
     """The committed output, read after the end; None if it is judged elsewhere (``output_query``)."""
     checkpoints: tuple[SnapshotView, ...] = ()
     storage: StorageView | None = None
     pending: tuple[str, ...] = ()
     """What a stuck job waits for."""
-    output_query: dict[str, Any] | None = None
+    output_query: OutputComparison | None = None
     """Result of the batch query over the same input (Spark world): counts of rows only on one side."""
+
+    def of(self, kind: type[KindT]) -> Iterator[Recorded[KindT]]:
+        """Yield the operations of one kind, in order."""
+        for line in self.operations:
+            if isinstance(line.operation, kind):
+                yield cast("Recorded[KindT]", line)
+
+    @property
+    def explanation(self) -> str:
+        """Return why it ended so, for people."""
+        return self.detail or self.reason.value

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import History, Operation, Outcome
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.operations import Restored
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 RECORD_VERSION = 1
@@ -38,6 +38,8 @@ class FaultRecord(msgspec.Struct, frozen=True):
     """The attempt that ran when it fired."""
     healed_at_ms: float | None = None
     """When it was undone, if it lasts for a time: after its duration, or at the end of the run."""
+    files: tuple[str, ...] = ()
+    """What was hit of durable storage, by the paths that the system's checkpoints have for it."""
     phase: str | None = None
     """The ``faults.vocabulary.Phase`` in which it fired; None if it did not, or in a record of older times."""
 
@@ -102,22 +104,21 @@ class RestoreRecord(msgspec.Struct, frozen=True):
     """Why it was not the local copy."""
 
 
-def restores_of(operations: Iterable[Operation]) -> tuple[RestoreRecord, ...]:
+def restores_of(history: History) -> tuple[RestoreRecord, ...]:
     """Return what a history says of restores, in its order; nothing for a system that does not tell."""
     return tuple(
         RestoreRecord(
-            attempt=operation.value["attempt"],
-            checkpoint=operation.value["checkpoint"],
-            subtask=operation.process,
-            at_ms=operation.time_ms,
-            first_key_group=file["key_groups"][0],
-            end_key_group=file["key_groups"][1],
-            served_by=file["served_by"],
-            reason=file["reason"],
+            attempt=restored.operation.attempt,
+            checkpoint=restored.operation.checkpoint,
+            subtask=restored.operation.subtask,
+            at_ms=restored.time_ms,
+            first_key_group=file.key_groups[0],
+            end_key_group=file.key_groups[1],
+            served_by=file.served_by.value,
+            reason=file.detail or (file.reason.value if file.reason is not None else ""),
         )
-        for operation in operations
-        if operation.operation == "restore" and operation.outcome is Outcome.OK
-        for file in operation.value["files"]
+        for restored in history.of(Restored)
+        for file in restored.operation.files
     )
 
 

@@ -48,6 +48,11 @@ class LocalCopies:
         )
         return f"local copies of {self.subtask}" + (f": {where}" if where else "")
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return nothing: durable storage was not hit."""
+        return ()
+
     def damage(self, damage: Damage) -> None:
         """Damage every sealed copy on every host."""
         found = [
@@ -81,7 +86,7 @@ class PrimaryCopies:
 
     subtask: SubtaskId
     storage: FileCheckpointStorage
-    files: FileSystem
+    disk: FileSystem
     root: str
     """Directory of checkpoint storage."""
     refuse: Callable[[int], None]
@@ -94,6 +99,11 @@ class PrimaryCopies:
         where = ", ".join(handle.path for handle in self._hit)
         return f"durable copy of {self.subtask}" + (f": {where}" if where else "")
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the state files that were hit."""
+        return tuple(handle.path for handle in self._hit)
+
     def damage(self, damage: Damage) -> None:
         """Damage the state files of the latest completed checkpoint."""
         completed = self.storage.completed()
@@ -103,7 +113,7 @@ class PrimaryCopies:
             raise TargetGone(f"no completed checkpoint has state files of {self.subtask}")
         self._hit = handles[-1:] if damage is Damage.PARTIAL else handles
         for handle in self._hit:
-            _damage_file(self.files, join(self.root, handle.path), damage)
+            _damage_file(self.disk, join(self.root, handle.path), damage)
 
     def is_damaged(self) -> bool:
         """Tell whether none of the files can be read any more."""

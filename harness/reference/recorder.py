@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-
-from barrier_tck.harness.record.history import Operation, Outcome, SnapshotView
+from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.history import Recorded, SnapshotView
+from barrier_tck.harness.record.operations import Operation
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.reference.reasons import reason_of
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
+    LocalCopyReport,
+    RestoredFile,
+    ServedBy,
     StateRestored,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
@@ -46,28 +51,25 @@ class RunRecorder:
     """Opens a checkpoint by its number: one that completed unseen, because the coordinator died over it."""
     epoch_ms: float = 0.0
     """The trial's start on the runtime's clock, in whose times metrics come."""
-    operations: list[Operation] = field(default_factory=list)
+    operations: list[Recorded[Operation]] = field(default_factory=list)
     views: list[SnapshotView] = field(default_factory=list)
     snapshots: list[SnapshotRecord] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    end_reason: Reason = Reason.UNSPECIFIED
+    """Why the job is over."""
     _attempts: list[_Attempt] = field(default_factory=list)
     _triggered: dict[int, tuple[int, float]] = field(default_factory=dict)
     _checkpoints: list[CheckpointRecord] = field(default_factory=list)
 
-    def note(
-        self, operation: str, outcome: Outcome, value: dict[str, Any], process: str = "coordinator"
-    ) -> None:
+    def note(self, operation: Operation, process: str = "coordinator") -> None:
         """Append an operation."""
-        self.operations.append(
-            Operation(len(self.operations), self.now_ms(), process, operation, outcome, value)
-        )
+        self.operations.append(Recorded(len(self.operations), self.now_ms(), process, operation))
 
     # --- CoordinatorObserver --------------------------------------------------------------------------------
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         """A deployment begins."""
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
-        self.note("attempt", Outcome.INVOKE, {"attempt": attempt, "restored_checkpoint": restored_checkpoint})
+        self.note(told.AttemptStarted(attempt, restored_checkpoint))
         seen = any(view.checkpoint == restored_checkpoint for view in self.views)
         if restored_checkpoint is not None and not seen and self.open_restored is not None:
             self.views.append(self.open_restored(restored_checkpoint))
@@ -75,60 +77,42 @@ class RunRecorder:
     def attempt_running(self, attempt: int) -> None:
         """Every subtask runs."""
         self._attempt(attempt).running_at_ms = self.now_ms()
-        self.note("attempt", Outcome.OK, {"attempt": attempt})
+        self.note(told.AttemptRunning(attempt))
 
-    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         """An attempt ended."""
         entry = self._attempt(attempt)
-        entry.ended_at_ms, entry.end, entry.reason = self.now_ms(), outcome, reason
-        if outcome != "finished":
-            self.note("attempt", Outcome.INFO, {"attempt": attempt, "reason": reason})
+        entry.ended_at_ms, entry.reason = self.now_ms(), reason
+        entry.end = "finished" if cause is Cause.FINISHED else "failed"
+        self.note(told.AttemptEnded(attempt, reason_of(cause), reason))
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """Where subtasks go; told with local recovery on."""
         self.note(
-            "placement",
-            Outcome.OK,
-            {
-                "attempt": attempt,
-                "hosts": {str(subtask): host for subtask, host in placement.hosts.items()},
-                "slots": dict(placement.capacity),
-                "homes": {str(subtask): list(hosts) for subtask, hosts in placement.homes.items()},
-            },
+            told.Placed(
+                attempt,
+                hosts={str(subtask): host for subtask, host in placement.hosts.items()},
+                slots=dict(placement.capacity),
+                homes={str(subtask): tuple(hosts) for subtask, hosts in placement.homes.items()},
+            )
         )
 
     def state_restored(self, message: StateRestored) -> None:
         """A subtask has its state, file by file (LOC-4)."""
-        files = [
-            {
-                "operator": file.operator,
-                "path": file.path,
-                "key_groups": [file.key_groups.start, file.key_groups.end],
-                "served_by": file.served_by.value,
-                "reason": file.reason,
-                "copy_of": file.copy_of,
-            }
-            for file in message.files
-        ]
-        value = {"attempt": message.attempt, "checkpoint": message.checkpoint, "files": files}
-        self.note("restore", Outcome.OK, value, process=str(message.subtask))
+        subtask = str(message.subtask)
+        files = tuple(_served(file) for file in message.files)
+        self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 
     def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
         """The sources are told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
-        self.note("checkpoint", Outcome.INVOKE, {"checkpoint": checkpoint, "attempt": attempt})
+        self.note(told.CheckpointTriggered(checkpoint, attempt))
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived."""
         metrics, subtask = message.metrics, str(message.subtask)
-        value: dict[str, Any] = {
-            "checkpoint": message.checkpoint,
-            "attempt": message.attempt,
-            "subtask": subtask,
-        }
-        if metrics.local is not None:
-            value["local"] = {**msgspec.structs.asdict(metrics.local), "held": list(metrics.local.held)}
-        self.note("ack", Outcome.OK, value)
+        local = _local_copy(metrics.local) if metrics.local is not None else None
+        self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local))
         self.snapshots.append(
             SnapshotRecord(
                 checkpoint=message.checkpoint,
@@ -146,30 +130,32 @@ class RunRecorder:
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         """The metadata is durable: open the checkpoint now."""
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
-        self.note("checkpoint", Outcome.OK, {"checkpoint": checkpoint, "attempt": attempt})
+        self.note(told.CheckpointCompleted(checkpoint, attempt))
         self._end_checkpoint(checkpoint, attempt, "completed", "")
         self.views.append(self.open_snapshot(completed))
 
-    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
-        self.note(
-            "checkpoint", Outcome.FAIL, {"checkpoint": checkpoint, "attempt": attempt, "reason": reason}
-        )
+        self.note(told.CheckpointAborted(checkpoint, attempt, reason_of(cause), reason))
         self._end_checkpoint(checkpoint, attempt, "aborted", reason)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""
-        value = {"subtask": str(subtask), "attempt": attempt, "checkpoint": checkpoint}
-        self.note("commit", Outcome.OK, value)
+        self.note(told.Committed(str(subtask), checkpoint, attempt))
 
     def discard_failed(self, what: str, reason: str) -> None:
-        """Garbage could not be removed."""
-        self.notes.append(f"{what} could not be discarded: {reason}")
+        """Garbage could not be removed: what it left is judged at the end, whatever the reason."""
 
-    def job_ended(self, state: JobState, reason: str) -> None:
+    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         """The job finished or failed."""
-        outcome = Outcome.OK if state is JobState.FINISHED else Outcome.FAIL
-        self.note("job", outcome, {"reason": reason})
+        self.end_reason = reason_of(cause)
+        finished = state is JobState.FINISHED
+        self.note(told.JobFinished() if finished else told.JobFailed(self.end_reason, reason))
+
+    def cut_off(self, reason: Reason, detail: str) -> None:
+        """The trial ended the job."""
+        self.end_reason = reason
+        self.note(told.JobCut(reason, detail))
 
     # --- results --------------------------------------------------------------------------------------------
 
@@ -204,3 +190,30 @@ class RunRecorder:
         self._checkpoints.append(
             CheckpointRecord(checkpoint, attempt, status, triggered, self.now_ms(), reason)
         )
+
+
+def _served(file: RestoredFile) -> told.ServedFile:
+    """Return what a subtask told of one state file that it restored."""
+    secondary = file.served_by is ServedBy.SECONDARY
+    reason = reason_of(file.cause) if file.cause is not None else Reason.NO_COPY
+    return told.ServedFile(
+        operator=file.operator,
+        path=file.path,
+        key_groups=(file.key_groups.start, file.key_groups.end),
+        served_by=told.ServedFrom(file.served_by.value),
+        copy_of=file.copy_of if secondary else None,
+        reason=None if secondary else reason,
+        detail=file.reason,
+    )
+
+
+def _local_copy(report: LocalCopyReport) -> told.LocalCopyTold:
+    """Return what a subtask told of its local copies; the runtime says 0 for a checkpoint that there is not."""
+    return told.LocalCopyTold(
+        kept=report.kept,
+        confirmed=report.confirmed or None,
+        held=report.held,
+        host=report.host,
+        reason=Reason.STORAGE_FAILED if report.problem else None,
+        detail=report.problem,
+    )

@@ -25,7 +25,16 @@ from barrier_tck.faults.injectors.injection import Heal, Injection
 from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.triggers import OccurrenceCounter, describe
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.record.history import Operation, Outcome
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import (
+    FaultFired,
+    FaultHealed,
+    FaultStarted,
+    FaultUnclear,
+    HealingStarted,
+    HealingUnclear,
+    Operation,
+)
 from barrier_tck.harness.record.records import FaultRecord
 
 RETRY_MS = 10.0
@@ -64,8 +73,9 @@ class _Entry:
     """Undoes it; None before it fired, if nothing of it can be undone, and once somebody undoes it."""
     heal_at_ms: float = 0.0
     healed_at_ms: float | None = None
-    booked: list[tuple[float, str, Outcome]] = field(default_factory=list)
-    """(time, ``fault`` or ``heal``, outcome)"""
+    files: tuple[str, ...] = ()
+    booked: list[tuple[float, Operation]] = field(default_factory=list)
+    """What is told of it, with its time."""
 
 
 class Nemesis:
@@ -155,21 +165,13 @@ class Nemesis:
         with self._lock:
             return tuple(_record(entry) for entry in self._entries)
 
-    def operations(self) -> tuple[Operation, ...]:
+    def operations(self) -> tuple[Recorded[Operation], ...]:
         """Return the history's lines of process ``nemesis``, by time; their index starts at 0."""
         with self._lock:
-            lines = [(entry, *line) for entry in self._entries for line in entry.booked]
-        lines.sort(key=lambda line: (line[1], line[0].index))
+            lines = [line for entry in self._entries for line in entry.booked]
+        lines.sort(key=lambda line: line[0])  # stable: at one time in the order of the plan
         return tuple(
-            Operation(
-                index=index,
-                time_ms=time_ms,
-                process="nemesis",
-                operation=operation,
-                outcome=outcome,
-                value={"fault": entry.index, "label": entry.planned.fault.told(), "target": entry.target},
-            )
-            for index, (entry, time_ms, operation, outcome) in enumerate(lines)
+            Recorded(index, time_ms, "nemesis", operation) for index, (time_ms, operation) in enumerate(lines)
         )
 
     def _carry_out(self, entry: _Entry, attempt: int | None, retry_ms: float = 0.0) -> None:
@@ -186,10 +188,12 @@ class Nemesis:
         except Exception as error:  # noqa: BLE001 - a broken injector must not take the record with it
             with self._lock:
                 entry.reason = f"the injector failed: {_last_line(error)}"
-                entry.booked += _booked("fault", started_ms, started_ms, Outcome.INFO)
+                entry.booked.append((started_ms, FaultStarted(entry.index)))
+                entry.booked.append((started_ms, FaultUnclear(entry.index, _last_line(error))))
             return
         with self._lock:
             entry.outcome, entry.target, entry.reason = injection.outcome, injection.target, injection.reason
+            entry.files = injection.files
             if injection.fired:
                 entry.fired_at_ms, entry.attempt = started_ms, attempt
                 fired_ms = self._now_ms()
@@ -197,7 +201,8 @@ class Nemesis:
                     injection.heal,
                     fired_ms + (entry.planned.fault.heals_after_ms or 0),
                 )
-                entry.booked += _booked("fault", started_ms, fired_ms, Outcome.OK)
+                entry.booked.append((started_ms, FaultStarted(entry.index)))
+                entry.booked.append((fired_ms, FaultFired(entry.index, injection.target, injection.files)))
                 if entry.tries > 1:
                     entry.reason = f"its target was not there before; fired at try {entry.tries}"
             else:
@@ -222,21 +227,17 @@ class Nemesis:
             except Exception as error:  # noqa: BLE001 - the other faults must be healed, and the record be kept
                 with self._lock:
                     entry.reason = f"it could not be healed: {_last_line(error)}"
-                    entry.booked += _booked("heal", started_ms, self._now_ms(), Outcome.INFO)
+                    entry.booked.append((started_ms, HealingStarted(entry.index)))
+                    entry.booked.append((self._now_ms(), HealingUnclear(entry.index, _last_line(error))))
                 continue
             with self._lock:
                 entry.healed_at_ms = self._now_ms()
-                entry.booked += _booked("heal", started_ms, entry.healed_at_ms, Outcome.OK)
+                entry.booked.append((started_ms, HealingStarted(entry.index)))
+                entry.booked.append((entry.healed_at_ms, FaultHealed(entry.index)))
 
 
 def _last_line(error: Exception) -> str:
     return traceback.format_exception_only(error)[-1].strip()
-
-
-def _booked(
-    operation: str, from_ms: float, to_ms: float, outcome: Outcome
-) -> list[tuple[float, str, Outcome]]:
-    return [(from_ms, operation, Outcome.INVOKE), (to_ms, operation, outcome)]
 
 
 def _entry(index: int, planned: ScheduledFault) -> _Entry:
@@ -271,6 +272,7 @@ def _record(entry: _Entry) -> FaultRecord:
         reason=entry.reason or ("" if entry.outcome == "fired" else _never_due(entry)),
         attempt=entry.attempt,
         healed_at_ms=entry.healed_at_ms,
+        files=entry.files,
     )
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from barrier_tck.harness.oracle.checker import Checker, TrialContext, compose
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
-from barrier_tck.harness.record.history import End, History, Operation
+from barrier_tck.harness.record.history import End, History, Recorded
+from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.phases import Course, with_phases
 from barrier_tck.harness.record.records import RECORD_VERSION, TrialRecord, TrialResult, restores_of
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -98,7 +99,7 @@ def _execute(
         verdict=verdict,
         findings=findings,
         end=history.end.value,
-        end_reason=history.end_reason,
+        end_reason=history.detail,
         started_at=started_at.isoformat(),
         wall_seconds=time.monotonic() - started,
         duration_ms=outcome.duration_ms,
@@ -106,7 +107,7 @@ def _execute(
         attempts=outcome.attempts,
         checkpoints=outcome.checkpoints,
         snapshots=outcome.snapshots,
-        restores=restores_of(history.operations),
+        restores=restores_of(history),
         subtasks=outcome.subtasks,
         trace_digest=digest(trace),
         environment=environment(),
@@ -139,23 +140,17 @@ def _context(
         plan=plan,
         history=history,
         faults=nemesis.records(),
-        attempts=outcome.attempts,
-        checkpoints=outcome.checkpoints,
-        snapshots=outcome.snapshots,
         subtasks=outcome.subtasks,
-        duration_ms=outcome.duration_ms,
         capabilities=frozenset(capability.name for capability in system.capabilities),
     )
 
 
-def _with_faults(history: History, faults: Sequence[Operation]) -> History:
+def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> History:
     """Merge the nemesis's lines into the history, by time, and number all lines anew."""
     if not faults:
         return history
-    merged = sorted((*history.operations, *faults), key=lambda operation: operation.time_ms)
-    numbered = tuple(
-        msgspec.structs.replace(operation, index=index) for index, operation in enumerate(merged)
-    )
+    merged = sorted((*history.operations, *faults), key=lambda line: line.time_ms)
+    numbered = tuple(msgspec.structs.replace(line, index=index) for index, line in enumerate(merged))
     return msgspec.structs.replace(history, operations=numbered)
 
 

@@ -31,6 +31,7 @@ from typing import ClassVar
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.admission import Admit, CheckpointAdmission, WaitUntil
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_commands import (
     CoordinatorCommand,
     DeployAttempt,
@@ -194,16 +195,17 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         reason = f"{event.subtask}: {event.reason}"
         if event.unreadable is not None:
             self._unreadable.setdefault(event.unreadable, reason)
-        return self._stop(now_ms, reason, event.subtask)
+            return self._stop(now_ms, Cause.CHECKPOINT_UNREADABLE, reason, event.subtask)
+        return self._stop(now_ms, Cause.SUBTASK_FAILED, reason, event.subtask)
 
     def _on_failed(self, event: AttemptFailed, now_ms: float) -> Commands:
-        return self._stop(now_ms, event.reason, event.subtask)
+        return self._stop(now_ms, event.cause, event.reason, event.subtask)
 
-    def _stop(self, now_ms: float, reason: str, failed: SubtaskId | None = None) -> Commands:
+    def _stop(self, now_ms: float, cause: Cause, reason: str, failed: SubtaskId | None = None) -> Commands:
         self.state = JobState.STOPPING
         self._failure = reason
         aborted = self.abort_on_failure(now_ms, f"attempt {self.attempt} failed: {reason}", failed)
-        return (*aborted, StopAttempt(self.attempt, reason))
+        return (*aborted, StopAttempt(self.attempt, cause, reason))
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
         """Abort every pending checkpoint of a failed attempt: an acknowledgement that is missing never comes.
@@ -211,7 +213,11 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         ``failed`` is the subtask that failed, where one is known.
         """
         doomed = [pending for pending in self.pending.values() if not pending.completing]
-        return tuple(command for pending in doomed for command in self._abort(pending, now_ms, reason))
+        return tuple(
+            command
+            for pending in doomed
+            for command in self._abort(pending, now_ms, Cause.ATTEMPT_FAILED, reason)
+        )
 
     def _on_stopped(self, event: AttemptStopped, now_ms: float) -> Commands:
         self._stopped = True
@@ -224,11 +230,11 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         problem = self._recovery().problem
         if problem is not None:
             self.state = JobState.FAILED
-            return (FailJob(problem),)
+            return (FailJob(Cause.CHECKPOINT_UNREADABLE, problem),)
         delay_ms = self._restart.next_delay_ms()
         if delay_ms is None:
             self.state = JobState.FAILED
-            return (FailJob(f"{self._failure}; {self._restart.describe()}"),)
+            return (FailJob(Cause.RESTARTS_USED_UP, f"{self._failure}; {self._restart.describe()}"),)
         self.state = JobState.BACKING_OFF
         return (SetTimer(RestartDue(), now_ms + delay_ms),)
 
@@ -319,30 +325,33 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         pending = self.pending.get(event.checkpoint)
         if pending is None or pending.completing:
             return ()
-        return self._fail_checkpoint(pending, now_ms, f"{event.subtask} declined: {event.reason}")
+        said = f"{event.subtask} declined: {event.reason}"
+        return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
 
     def _on_expired(self, event: CheckpointExpired, now_ms: float) -> Commands:
         pending = self.pending.get(event.checkpoint)
         if pending is None or pending.completing:
             return ()
-        return self._fail_checkpoint(pending, now_ms, "expired before completing")
+        return self._fail_checkpoint(pending, now_ms, Cause.EXPIRED, "expired before completing")
 
-    def _fail_checkpoint(self, pending: PendingCheckpoint, now_ms: float, reason: str) -> Commands:
+    def _fail_checkpoint(
+        self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str
+    ) -> Commands:
         assert self.config.checkpoints is not None
-        commands = self._abort(pending, now_ms, reason)
+        commands = self._abort(pending, now_ms, cause, reason)
         self._failures_in_row += 1
         if self._failures_in_row > self.config.checkpoints.tolerated_failures:
             tolerated = self.config.checkpoints.tolerated_failures
             why = f"checkpoint {pending.checkpoint} failed ({reason}) and {tolerated} failures in a row are tolerated"
-            return (*commands, *self._stop(now_ms, why))
+            return (*commands, *self._stop(now_ms, Cause.CHECKPOINTS_FAILED, why))
         return (*commands, *self._after_progress(now_ms))
 
-    def _abort(self, pending: PendingCheckpoint, now_ms: float, reason: str) -> Commands:
+    def _abort(self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str) -> Commands:
         del self.pending[pending.checkpoint]
         self._aborted = [*self._aborted, pending.checkpoint][-ABORTED_MAX:]
         self._last_end_ms = now_ms
         return (
-            NotifyAborted(pending.attempt, pending.checkpoint, reason),
+            NotifyAborted(pending.attempt, pending.checkpoint, cause, reason),
             DiscardCheckpoint(pending.checkpoint),
         )
 
@@ -364,11 +373,13 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
     def _on_metadata_failed(self, event: MetadataFailed, now_ms: float) -> Commands:
         pending = self._whose_metadata(event, event.checkpoint)
         pending.completing = False
-        return self._fail_checkpoint(pending, now_ms, f"metadata could not be written: {event.reason}")
+        said = f"metadata could not be written: {event.reason}"
+        return self._fail_checkpoint(pending, now_ms, Cause.STORAGE_FAILED, said)
 
     def _on_metadata_failed_while_stopping(self, event: MetadataFailed, now_ms: float) -> Commands:
         pending = self._whose_metadata(event, event.checkpoint)
-        return (*self._abort(pending, now_ms, event.reason), *self._restart_when_quiet(now_ms))
+        aborted = self._abort(pending, now_ms, Cause.STORAGE_FAILED, event.reason)
+        return (*aborted, *self._restart_when_quiet(now_ms))
 
     def _whose_metadata(self, event: CoordinatorEvent, checkpoint: CheckpointId) -> PendingCheckpoint:
         """Return the pending checkpoint whose metadata had an outcome; illegal if there is none."""
@@ -396,7 +407,8 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
             del self._unreadable[unreadable.checkpoint]
             commands.append(DiscardCheckpoint(unreadable.checkpoint))
         for older in [p for n, p in self.pending.items() if n < checkpoint and not p.completing]:
-            commands.extend(self._abort(older, now_ms, f"subsumed by checkpoint {checkpoint}"))
+            said = f"subsumed by checkpoint {checkpoint}"
+            commands.extend(self._abort(older, now_ms, Cause.SUBSUMED, said))
         self.completed.sort(key=lambda completed: completed.checkpoint)
         while len(self.completed) > self.config.checkpoints.retained:
             commands.append(DiscardCheckpoint(self.completed.pop(0).checkpoint))

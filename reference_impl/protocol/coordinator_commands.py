@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_events import TimerEvent
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
 
@@ -22,6 +23,7 @@ class StopAttempt(msgspec.Struct, frozen=True):
     """End every process of the attempt; answer AttemptStopped."""
 
     attempt: AttemptNumber
+    cause: Cause
     reason: str
 
 
@@ -51,6 +53,7 @@ class NotifyAborted(msgspec.Struct, frozen=True):
 
     attempt: AttemptNumber
     checkpoint: CheckpointId
+    cause: Cause
     reason: str
 
 
@@ -82,6 +85,7 @@ class FinishJob(msgspec.Struct, frozen=True):
 class FailJob(msgspec.Struct, frozen=True):
     """Give the job up."""
 
+    cause: Cause
     reason: str
 
 

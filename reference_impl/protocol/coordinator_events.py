@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
@@ -40,6 +41,7 @@ class AttemptFailed(msgspec.Struct, frozen=True):
     reason: str
     subtask: SubtaskId | None = None
     """The subtask that failed, where one is known."""
+    cause: Cause = Cause.PROCESS_LOST
 
 
 class AttemptStopped(msgspec.Struct, frozen=True):

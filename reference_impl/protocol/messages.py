@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.runtime_errors import StorageCause
 
 # --- elements of a data channel -----------------------------------------------------------------------------
 
@@ -133,7 +134,9 @@ class RestoredFile(msgspec.Struct, frozen=True):
     key_groups: KeyGroupRange
     served_by: ServedBy
     reason: str = ""
-    """Why the secondary did not serve it."""
+    """Why the secondary did not serve it, in words."""
+    cause: StorageCause | None = None
+    """What is the matter with the secondary; None if it served, or if there was none to look for."""
     copy_of: int = 0
     """The checkpoint that the secondary which served it says to be of; 0: the primary served."""
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_commands import (
     CoordinatorCommand,
@@ -70,8 +71,8 @@ class CoordinatorObserver(Protocol):
     def attempt_running(self, attempt: int) -> None:
         """Every subtask runs."""
 
-    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
-        """An attempt ended: ``failed`` or ``finished``."""
+    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
+        """An attempt ended; ``reason`` says it in words (empty if it finished)."""
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""
@@ -88,7 +89,7 @@ class CoordinatorObserver(Protocol):
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         """The metadata is durable, nothing has been discarded for it, and nobody was told."""
 
-    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
@@ -97,7 +98,7 @@ class CoordinatorObserver(Protocol):
     def discard_failed(self, what: str, reason: str) -> None:
         """Garbage could not be removed; the job goes on."""
 
-    def job_ended(self, state: JobState, reason: str) -> None:
+    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         """The job finished or failed."""
 
 
@@ -184,8 +185,12 @@ class CoordinatorDriver:
         self.feed(self._timers.pop(name))
 
     def on_attempt_failed(self, attempt: int, reason: str, subtask: SubtaskId | None = None) -> None:
-        """Learn that an attempt cannot go on; one that is over already is ignored."""
+        """Learn that a process of an attempt is lost; an attempt that is over already is ignored."""
         self.feed(AttemptFailed(AttemptNumber(attempt), reason, subtask))
+
+    def _cannot_reserve(self, attempt: AttemptNumber, what: str, error: RuntimeFailure) -> None:
+        why = f"the {what} could not be made durable: {error}"
+        self.feed(AttemptFailed(attempt, why, cause=Cause.STORAGE_FAILED))
 
     def on_attempt_stopped(self, attempt: int) -> None:
         """Learn that a stopped attempt is gone."""
@@ -203,14 +208,14 @@ class CoordinatorDriver:
         try:
             self.ports.storage.reserve(CheckpointId(command.last_checkpoint), command.attempt)
         except RuntimeFailure as error:
-            self.on_attempt_failed(command.attempt, f"the attempt number could not be made durable: {error}")
+            self._cannot_reserve(command.attempt, "attempt number", error)
             return
         self.ports.observer.attempt_started(command.attempt, restored)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_STARTED, attempt=command.attempt)
         self.ports.deployer.deploy(command.attempt, command.restore)
 
     def _stop(self, command: StopAttempt) -> None:
-        self.ports.observer.attempt_ended(command.attempt, "failed", command.reason)
+        self.ports.observer.attempt_ended(command.attempt, command.cause, command.reason)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_FAILED, attempt=command.attempt)
         self.ports.deployer.stop(command.attempt, command.reason)
 
@@ -218,7 +223,7 @@ class CoordinatorDriver:
         try:
             self.ports.storage.reserve(command.checkpoint, command.attempt)
         except RuntimeFailure as error:
-            self.on_attempt_failed(command.attempt, f"the checkpoint id could not be made durable: {error}")
+            self._cannot_reserve(command.attempt, "checkpoint id", error)
             return
         self.ports.observer.checkpoint_triggered(command.checkpoint, command.attempt)
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
@@ -248,7 +253,9 @@ class CoordinatorDriver:
         self._send(self._subtasks, NotifyCheckpointComplete(command.checkpoint))
 
     def _notify_aborted(self, command: NotifyAborted) -> None:
-        self.ports.observer.checkpoint_aborted(command.checkpoint, command.attempt, command.reason)
+        self.ports.observer.checkpoint_aborted(
+            command.checkpoint, command.attempt, command.cause, command.reason
+        )
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_ABORTED, command.checkpoint, attempt=command.attempt)
         self._send(self._subtasks, NotifyCheckpointAborted(command.checkpoint, command.reason))
 
@@ -270,12 +277,12 @@ class CoordinatorDriver:
 
     def _finish(self, command: FinishJob) -> None:
         self._send(self._subtasks, FinishSubtask())
-        self.ports.observer.attempt_ended(command.attempt, "finished", "")
-        self.ports.observer.job_ended(JobState.FINISHED, "")
+        self.ports.observer.attempt_ended(command.attempt, Cause.FINISHED, "")
+        self.ports.observer.job_ended(JobState.FINISHED, Cause.FINISHED, "")
 
     def _fail(self, command: FailJob) -> None:
         self.reason = command.reason
-        self.ports.observer.job_ended(JobState.FAILED, command.reason)
+        self.ports.observer.job_ended(JobState.FAILED, command.cause, command.reason)
 
     def _send(self, subtasks: tuple[SubtaskId, ...], message: ToSubtask) -> None:
         for subtask in subtasks:

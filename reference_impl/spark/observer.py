@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
@@ -50,8 +51,8 @@ class JobObserver:
     def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
         """A subtask finished the first batch of an attempt, at a time of the coordinator's clock."""
 
-    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
-        """An attempt ended: ``failed`` or ``finished``."""
+    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
+        """An attempt ended; ``reason`` says it in words (empty if it finished)."""
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
         """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""
@@ -68,7 +69,7 @@ class JobObserver:
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         """The metadata is durable, nothing has been discarded for it, and nobody was told."""
 
-    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
@@ -82,5 +83,5 @@ class JobObserver:
     ) -> None:
         """A subtask stands still at a watched point; or the coordinator (``subtask`` None) does, at any."""
 
-    def job_ended(self, state: JobState, reason: str) -> None:
+    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         """The job finished or failed."""

@@ -27,6 +27,7 @@ from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
     JobUsageError,
     SnapshotCancelled,
+    StorageCause,
     StorageError,
 )
 from barrier_tck.reference_impl.state.backend import StateWriter
@@ -133,10 +134,14 @@ class FileCheckpointStorage:
         path = join(self._root, handle.path)
         content = self._files.read(path)
         if len(content) != handle.size:
-            raise CorruptStateError(f"{path} has {len(content)} bytes, expected {handle.size}")
+            raise CorruptStateError(
+                f"{path} has {len(content)} bytes, expected {handle.size}", StorageCause.WRONG_SIZE
+            )
         found = metadata.checksum_text(zlib.crc32(content))
         if found != handle.checksum:
-            raise CorruptStateError(f"{path} has the checksum {found}, expected {handle.checksum}")
+            raise CorruptStateError(
+                f"{path} has the checksum {found}, expected {handle.checksum}", StorageCause.WRONG_CHECKSUM
+            )
         return content
 
     def publish(self, completed: CompletedCheckpoint) -> None:
@@ -159,7 +164,9 @@ class FileCheckpointStorage:
         path = self._metadata_path(checkpoint)
         completed = metadata.decode(self._files.read(path), path)
         if completed.checkpoint != checkpoint:
-            raise CorruptStateError(f"{path} is the metadata of checkpoint {completed.checkpoint}")
+            raise CorruptStateError(
+                f"{path} is the metadata of checkpoint {completed.checkpoint}", StorageCause.FOREIGN
+            )
         return completed
 
     def completed(self) -> tuple[CheckpointId, ...]:

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import IO, Protocol
 
-from barrier_tck.reference_impl.runtime_errors import StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 
 
 class OutputStream(Protocol):
@@ -150,7 +150,8 @@ class LocalFileSystem:
         try:
             return self._resolve(path).read_bytes()
         except OSError as error:
-            raise StorageError(f"cannot read {self._resolve(path)}: {error}") from error
+            cause = StorageCause.MISSING if isinstance(error, FileNotFoundError) else StorageCause.FAILED
+            raise StorageError(f"cannot read {self._resolve(path)}: {error}", cause) from error
 
     def rename(self, source: str, target: str) -> None:
         """Move a file atomically, replacing the target."""

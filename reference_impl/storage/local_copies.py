@@ -35,6 +35,7 @@ from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
     JobUsageError,
     RuntimeFailure,
+    StorageCause,
     StorageError,
 )
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
@@ -405,7 +406,9 @@ class TaskLocalStateStore:
         for name in ("job", "subtask", "attempt", "checkpoint", "key_groups"):
             found, expected = getattr(manifest, name), getattr(wanted, name)
             if found != expected:
-                raise CorruptStateError(f"{directory} is a copy of {name} {found}, expected {expected}")
+                raise CorruptStateError(
+                    f"{directory} is a copy of {name} {found}, expected {expected}", StorageCause.FOREIGN
+                )
         return directory, manifest
 
     def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
@@ -415,14 +418,18 @@ class TaskLocalStateStore:
         """
         entry = next((entry for entry in manifest.files if entry.primary == handle.path), None)
         if entry is None:
-            raise CorruptStateError(f"{directory} has no copy of {handle.path}")
+            raise CorruptStateError(f"{directory} has no copy of {handle.path}", StorageCause.MISSING)
         path = join(directory, entry.local)
         content = self.files.read(path)
         if len(content) != handle.size:
-            raise CorruptStateError(f"{path} has {len(content)} bytes, expected {handle.size}")
+            raise CorruptStateError(
+                f"{path} has {len(content)} bytes, expected {handle.size}", StorageCause.WRONG_SIZE
+            )
         found = metadata.checksum_of(content)
         if found != handle.checksum:
-            raise CorruptStateError(f"{path} has the checksum {found}, expected {handle.checksum}")
+            raise CorruptStateError(
+                f"{path} has the checksum {found}, expected {handle.checksum}", StorageCause.WRONG_CHECKSUM
+            )
         return path, content
 
     def invalidate(

@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
-from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageError
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageCause, StorageError
 
 FORMAT = "checkpoint-metadata"
 VERSION = 1
@@ -76,7 +76,9 @@ def unframe(format_name: str, version: int, content: bytes, source: str) -> byte
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptStateError(f"{source} does not begin with a header line: {error}") from error
     if header.format != format_name:
-        raise CorruptStateError(f"{source} is a {header.format!r} file, expected {format_name!r}")
+        raise CorruptStateError(
+            f"{source} is a {header.format!r} file, expected {format_name!r}", StorageCause.FOREIGN
+        )
     if header.version > version:
         raise StorageError(
             f"{source} has format version {header.version}, written by a newer release; this one reads up to "
@@ -87,11 +89,14 @@ def unframe(format_name: str, version: int, content: bytes, source: str) -> byte
     body = rest[:-1]
     if not newline or rest[-1:] != b"\n" or len(body) != header.size:
         raise CorruptStateError(
-            f"{source} is cut off: {len(body)} bytes after the header, expected {header.size}"
+            f"{source} is cut off: {len(body)} bytes after the header, expected {header.size}",
+            StorageCause.WRONG_SIZE,
         )
     found = checksum_text(zlib.crc32(body))
     if found != header.checksum:
-        raise CorruptStateError(f"{source} is damaged: checksum {found}, expected {header.checksum}")
+        raise CorruptStateError(
+            f"{source} is damaged: checksum {found}, expected {header.checksum}", StorageCause.WRONG_CHECKSUM
+        )
     return body
 
 

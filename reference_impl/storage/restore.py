@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from barrier_tck.reference_impl.ids import CheckpointId
@@ -12,7 +13,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateHandle,
     SubtaskSnapshot,
 )
-from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageError
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageCause, StorageError
 from barrier_tck.reference_impl.state.backend import StateReader
 from barrier_tck.reference_impl.storage.local_copies import (
     CopyManifest,
@@ -20,6 +21,24 @@ from barrier_tck.reference_impl.storage.local_copies import (
     TaskLocalStateStore,
     copy_directory,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Why a copy does not serve: in words, and what is the matter with it if something is."""
+
+    reason: str = ""
+    cause: StorageCause | None = None
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def _refused(error: RuntimeFailure) -> _Refused:
+    return _Refused(str(error), error.cause if isinstance(error, StorageError) else None)
+
+
+_SERVES = _Refused()
 
 
 class RestoreReader:
@@ -43,7 +62,7 @@ class RestoreReader:
             handle.path: part.operator for part in snapshot.operators for handle in part.handles
         }
         self._copy: tuple[str, CopyManifest] | None = None
-        self._no_copy = "local recovery is off"
+        self._no_copy = _Refused("local recovery is off")
         self._served: dict[str, RestoredFile] = {}
         self.unreadable: str | None = None
         """Why a file could be read from no copy; None as long as all could."""
@@ -51,7 +70,7 @@ class RestoreReader:
             try:
                 self._copy = local.find(checkpoint, snapshot.attempt)
             except RuntimeFailure as error:
-                self._no_copy = str(error)
+                self._no_copy = _refused(error)
                 local.invalidate(copy_directory(LocalCopy(snapshot.subtask, checkpoint, snapshot.attempt)))
 
     @property
@@ -85,7 +104,7 @@ class RestoreReader:
         self._note(handle, ServedBy.SECONDARY)
         return local.files.path_of(found[0])
 
-    def _from_copy(self, handle: StateHandle) -> tuple[str, bytes] | str:
+    def _from_copy(self, handle: StateHandle) -> tuple[str, bytes] | _Refused:
         """Return path and content, or why the copy does not serve."""
         if self._local is None or self._copy is None:
             return self._no_copy
@@ -94,12 +113,18 @@ class RestoreReader:
             return self._local.read(directory, manifest, handle)
         except RuntimeFailure as error:
             self._local.invalidate(directory, manifest, handle)
-            return str(error)
+            return _refused(error)
 
-    def _note(self, handle: StateHandle, served_by: ServedBy, reason: str = "") -> None:
+    def _note(self, handle: StateHandle, served_by: ServedBy, why: _Refused = _SERVES) -> None:
         operator = self._operators.get(handle.path, "")
         secondary = served_by is ServedBy.SECONDARY
         copy_of = self._copy[1].checkpoint if self._copy is not None and secondary else 0
         self._served[handle.path] = RestoredFile(
-            operator, handle.path, handle.key_groups, served_by, reason, copy_of
+            operator,
+            handle.path,
+            handle.key_groups,
+            served_by,
+            why.reason,
+            why.cause,
+            copy_of,
         )

@@ -21,6 +21,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import JobView
@@ -109,6 +110,10 @@ class FakeCopies:
         self.there = there
         self.stubborn = stubborn
         self.done: list[Damage | int] = []
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return ("a-file",) if self.done else ()
 
     def damage(self, damage: Damage) -> None:
         if not self.there:
@@ -227,7 +232,7 @@ class FakeSystem:
         if self.flaky:
             trace += (f"run {self.runs}",)
         verdict = self.behaviour(plan)
-        history = History((), End.FINISHED, "", output=({"verdict": verdict.value},))
+        history = History((), End.FINISHED, Reason.FINISHED, "", output=({"verdict": verdict.value},))
         return FakeOutcome(history, subtasks=self.job(plan).names, trace=trace)
 
     def _pass_points(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:

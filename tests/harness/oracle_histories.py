@@ -12,12 +12,22 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import End, History, Operation, Outcome, SnapshotView, StorageView
+from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.history import (
+    End,
+    History,
+    OutputComparison,
+    Recorded,
+    SnapshotView,
+    StateView,
+    StorageView,
+)
+from barrier_tck.harness.record.operations import Operation
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.workload_names import filled
 
 SUBTASKS = ("source[0]", "source[1]", "totals[0]", "totals[1]", "sink[0]")
-INVOKE, OK, FAIL, INFO = Outcome.INVOKE, Outcome.OK, Outcome.FAIL, Outcome.INFO
 
 KILL = ScheduledFault(KillExecutor("totals[0]"), At(10))
 CRASH = ScheduledFault(CrashCoordinator(), At(10))
@@ -41,45 +51,56 @@ class Book:
     """Writes operations, one a millisecond."""
 
     def __init__(self) -> None:
-        self.operations: list[Operation] = []
+        self.operations: list[Recorded[Operation]] = []
 
-    def write(self, operation: str, outcome: Outcome, process: str = "coordinator", **value: Any) -> Book:
+    def tell(self, operation: Operation, process: str = "coordinator") -> Book:
         index = len(self.operations)
-        self.operations.append(Operation(index, float(index), process, operation, outcome, value))
+        self.operations.append(Recorded(index, float(index), process, operation))
+        return self
+
+    def nothing(self, milliseconds: int) -> Book:
+        """Let time pass."""
+        for _ in range(milliseconds):
+            self.tell(told.Acknowledged(0, 0, "nobody[0]"))
         return self
 
     def attempt(self, number: int, restored: int | None = None) -> Book:
-        self.write("attempt", INVOKE, attempt=number, restored_checkpoint=restored)
-        return self.write("attempt", OK, attempt=number)
+        return self.started(number, restored).tell(told.AttemptRunning(number))
+
+    def started(self, number: int, restored: int | None = None) -> Book:
+        return self.tell(told.AttemptStarted(number, restored))
 
     def attempt_failed(self, number: int) -> Book:
-        return self.write("attempt", INFO, attempt=number, reason="a subtask was lost")
+        return self.tell(told.AttemptEnded(number, Reason.PROCESS_LOST, "a subtask was lost"))
 
     def triggered(self, checkpoint: int, attempt: int = 1) -> Book:
-        return self.write("checkpoint", INVOKE, checkpoint=checkpoint, attempt=attempt)
+        return self.tell(told.CheckpointTriggered(checkpoint, attempt))
 
     def acknowledged(self, checkpoint: int, attempt: int = 1, subtasks: tuple[str, ...] = SUBTASKS) -> Book:
         for subtask in subtasks:
-            self.write("ack", OK, checkpoint=checkpoint, attempt=attempt, subtask=subtask)
+            self.tell(told.Acknowledged(checkpoint, attempt, subtask))
         return self
 
     def completed(self, checkpoint: int, attempt: int = 1) -> Book:
-        return self.write("checkpoint", OK, checkpoint=checkpoint, attempt=attempt)
+        return self.tell(told.CheckpointCompleted(checkpoint, attempt))
 
     def aborted(self, checkpoint: int, attempt: int = 1) -> Book:
-        return self.write("checkpoint", FAIL, checkpoint=checkpoint, attempt=attempt, reason="expired")
+        return self.tell(told.CheckpointAborted(checkpoint, attempt, Reason.EXPIRED))
+
+    def committed(self, checkpoint: int | None, subtask: str = "sink[0]") -> Book:
+        return self.tell(told.Committed(subtask, checkpoint))
 
     def checkpoint(self, checkpoint: int, attempt: int = 1) -> Book:
         """A whole checkpoint, from trigger to commit."""
         self.triggered(checkpoint, attempt).acknowledged(checkpoint, attempt).completed(checkpoint, attempt)
-        return self.write("commit", OK, checkpoint=checkpoint, subtask="sink[0]")
+        return self.committed(checkpoint)
 
     def fault(self, position: int = 0) -> Book:
-        self.write("fault", INVOKE, "nemesis", fault=position, label="a fault")
-        return self.write("fault", OK, "nemesis", fault=position, label="a fault")
+        self.tell(told.FaultStarted(position), "nemesis")
+        return self.tell(told.FaultFired(position), "nemesis")
 
     def healing(self, position: int = 0) -> Book:
-        return self.write("heal", OK, "nemesis", fault=position, label="a fault")
+        return self.tell(told.FaultHealed(position), "nemesis")
 
 
 def a_context(
@@ -90,12 +111,14 @@ def a_context(
     views: tuple[SnapshotView, ...] = (),
     storage: StorageView | None = None,
     pending: tuple[str, ...] = (),
-    query: dict[str, Any] | None = None,
+    query: OutputComparison | None = None,
+    reason: Reason = Reason.UNSPECIFIED,
 ) -> TrialContext:
     history = History(
         operations=tuple(book.operations) if book is not None else (),
         end=end,
-        end_reason="so it went",
+        reason=reason,
+        detail="so it went",
         output=None if output is None else tuple(output),
         checkpoints=views,
         storage=storage,
@@ -119,7 +142,8 @@ def right_view(plan: TrialPlan, checkpoint: int, at: dict[str, int], **changes: 
         msgspec.json.encode(list(key)).decode(): list(values)
         for key, values in KeyedTotals.spec.fold(rows).items()
     }
-    view = SnapshotView(checkpoint, 1, at, {"totals-1": state}, SUBTASKS)
+    held = (StateView("totals-1", "totals[0]", "totals", state),)
+    view = SnapshotView(checkpoint, 1, at, held, SUBTASKS)
     return msgspec.structs.replace(view, **changes)
 
 

@@ -18,6 +18,7 @@ from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.run_directory import open_run_directory
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -130,12 +131,16 @@ def test_a_fault_that_did_not_fire_makes_its_trial_unknown(tmp_path: Path) -> No
     assert record.unknown > 0 and record.invalid == 0
 
 
+def finished(verdict: str) -> History:
+    return History((), End.FINISHED, Reason.FINISHED, "", output=({"verdict": verdict},))
+
+
 def test_composition_takes_the_worst_and_a_crashed_checker_is_unknown() -> None:
-    valid = TrialContext(TrialPlan(), History((), End.FINISHED, "", output=({"verdict": "valid"},)))
+    valid = TrialContext(TrialPlan(), finished("valid"))
     verdict, findings = compose((TableChecker(), CrashingChecker()), valid)
     assert verdict is Verdict.UNKNOWN and "nothing to divide by" in findings[1].summary
     assert "seed" in findings[1].details["plan"]
-    invalid = TrialContext(TrialPlan(), History((), End.FINISHED, "", output=({"verdict": "invalid"},)))
+    invalid = TrialContext(TrialPlan(), finished("invalid"))
     assert compose((CrashingChecker(), TableChecker()), invalid)[0] is Verdict.INVALID
     assert compose((), valid)[0] is Verdict.UNKNOWN
 

@@ -13,7 +13,7 @@ from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.record.history import Outcome
+from barrier_tck.harness.record.operations import FaultFired, FaultHealed, FaultStarted, HealingStarted
 from barrier_tck.harness.trial.nemesis import RETRIES_MAX, RETRY_MS, Nemesis
 from tests.harness.fake_system import FakeTargets
 
@@ -37,7 +37,10 @@ def test_an_aimed_fault_fires_at_its_occurrence_and_never_again() -> None:
     assert outcomes == ["not_fired", "fired", "fired", "fired"]
     (record,) = nemesis.records()
     assert (record.attempt, record.fired_at_ms, record.kind) == (1, 7.0, "kill_executor")
-    assert [operation.outcome for operation in nemesis.operations()] == [Outcome.INVOKE, Outcome.OK]
+    assert [line.operation for line in nemesis.operations()] == [
+        FaultStarted(0),
+        FaultFired(0, "executor of a[0]"),
+    ]
 
 
 def test_occurrences_are_counted_over_all_attempts_and_for_the_named_subtask_only() -> None:
@@ -162,12 +165,12 @@ def test_a_fault_that_lasts_is_healed_so_long_after_it_fired_even_if_no_attempt_
     assert nemesis.next_time_ms() is None
     (record,) = nemesis.records()
     assert (record.fired_at_ms, record.healed_at_ms) == (7.0, 57.0)
-    found = [(line.operation, line.outcome, line.time_ms) for line in nemesis.operations()]
+    found = [(type(line.operation), line.time_ms) for line in nemesis.operations()]
     assert found == [
-        ("fault", Outcome.INVOKE, 7.0),
-        ("fault", Outcome.OK, 7.0),
-        ("heal", Outcome.INVOKE, 57.0),
-        ("heal", Outcome.OK, 57.0),
+        (FaultStarted, 7.0),
+        (FaultFired, 7.0),
+        (HealingStarted, 57.0),
+        (FaultHealed, 57.0),
     ]
 
 

@@ -25,7 +25,8 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record.history import End, History, Operation, SnapshotView
+from barrier_tck.harness.record.history import End, History, Recorded, SnapshotView
+from barrier_tck.harness.record.operations import AttemptStarted, Operation
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.system_under_test import Capability
@@ -73,7 +74,7 @@ def rows(history: History) -> Output:
 
 
 def restored(history: History) -> list[SnapshotView]:
-    numbers = [o.value.get("restored_checkpoint") for o in history.operations if o.operation == "attempt"]
+    numbers = [line.operation.restored_checkpoint for line in history.of(AttemptStarted)]
     return [view for view in history.checkpoints if view.checkpoint in numbers]
 
 
@@ -111,9 +112,11 @@ def test_a_duplicate_before_every_restored_checkpoint_is_invalid(run: History) -
 
 
 def test_duplicates_without_any_recovery_are_invalid(run: History) -> None:
-    def from_the_beginning(operation: Operation) -> Operation:
-        value = {name: item for name, item in operation.value.items() if name != "restored_checkpoint"}
-        return msgspec.structs.replace(operation, value=value)
+    def from_the_beginning(line: Recorded[Operation]) -> Recorded[Operation]:
+        if not isinstance(line.operation, AttemptStarted):
+            return line
+        started = msgspec.structs.replace(line.operation, restored_checkpoint=None)
+        return msgspec.structs.replace(line, operation=started)
 
     never = msgspec.structs.replace(run, operations=tuple(map(from_the_beginning, run.operations)))
     finding = judge(never)
@@ -130,13 +133,12 @@ def test_more_duplicates_than_there_were_restores_are_invalid(run: History) -> N
 
 def test_a_surplus_in_a_restored_state_that_the_output_does_not_show_is_invalid(run: History) -> None:
     view = restored(run)[-1]
-    state = {name: dict(entries) for name, entries in view.state.items()}
-    entries = state[next(iter(state))]
-    key = next(iter(entries))
-    entries[key] = [entries[key][0] + 1, entries[key][1] + 7]
-    changed = msgspec.structs.replace(view, state=state)
-    views = tuple(changed if other is view else other for other in run.checkpoints)
-    history = msgspec.structs.replace(run, checkpoints=views)
+
+    def one_more(entries: dict[str, list[int]]) -> None:
+        key = next(iter(entries))
+        entries[key] = [entries[key][0] + 1, entries[key][1] + 7]
+
+    history = with_state(run, run.checkpoints.index(view), one_more)
     assert judge(history).verdict is Verdict.INVALID
     assert judge_snapshots(history).verdict is Verdict.INVALID
 
@@ -202,8 +204,12 @@ def test_losses_of_a_stuck_job_are_unknown_and_unexplained_duplicates_invalid(ru
 
 def with_state(run: History, index: int, change: Callable[[dict[str, list[int]]], None]) -> History:
     view = run.checkpoints[index]
-    state = {name: {key: list(values) for key, values in e.items()} for name, e in view.state.items()}
-    change(state[next(iter(state))])
+    part = next(part for part in view.state if part.entries)
+    entries = {key: list(values) for key, values in part.entries.items()}
+    change(entries)
+    state = tuple(
+        msgspec.structs.replace(part, entries=entries) if other is part else other for other in view.state
+    )
     changed = msgspec.structs.replace(view, state=state)
     return msgspec.structs.replace(
         run, checkpoints=tuple(changed if other is view else other for other in run.checkpoints)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from tests.harness.oracle_histories import CRASH, KILL, OK, SUBTASKS, Book, a_context, a_plan
+from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
 
 
 def judge(book: Book, *faults: object) -> Finding:
@@ -50,12 +50,7 @@ RIGHT = {
         Book().attempt(1).triggered(1).triggered(2).acknowledged(1).acknowledged(2).completed(2).completed(1)
     ),
     "a commit finished after a restore": (
-        Book()
-        .attempt(1)
-        .checkpoint(1)
-        .attempt_failed(1)
-        .attempt(2, 1)
-        .write("commit", OK, checkpoint=1, subtask="sink[0]")
+        Book().attempt(1).checkpoint(1).attempt_failed(1).attempt(2, 1).committed(1)
     ),
 }
 
@@ -71,7 +66,7 @@ WRONG = {
         "COO-4",
     ),
     "a commit before the checkpoint is durable": (
-        Book().attempt(1).triggered(1).acknowledged(1).write("commit", OK, checkpoint=1, subtask="sink[0]"),
+        Book().attempt(1).triggered(1).acknowledged(1).committed(1),
         "was not known to be complete and durable (COO-1)",
     ),
     "an id is reused": (Book().attempt(1).checkpoint(1).triggered(1), "COO-4"),
@@ -122,11 +117,11 @@ WRONG = {
     ),
     "a restore of an unknown checkpoint": (Book().attempt(1, 4), "was never triggered"),
     "a commit before completion": (
-        Book().attempt(1).triggered(1).write("commit", OK, checkpoint=1, subtask="sink[0]"),
+        Book().attempt(1).triggered(1).committed(1),
         "sink[0] committed",
     ),
     "a commit of an aborted checkpoint": (
-        Book().attempt(1).triggered(1).acknowledged(1).aborted(1).write("commit", OK, checkpoint=1),
+        Book().attempt(1).triggered(1).acknowledged(1).aborted(1).committed(1),
         "had been aborted",
     ),
     "a pending checkpoint outlives its attempt (CO-03)": (

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.history import End, OutputComparison, OutputCounts
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import KILL, Book, a_context, a_plan, input_of, restarts, right_output
@@ -185,29 +186,27 @@ def test_losses_of_a_job_that_gave_up_without_reason_are_unknown() -> None:
     assert judge(right_output(PLAN)[:5], book=book, end=End.FAILED).verdict is Verdict.UNKNOWN
 
 
-GOOD_QUERY = {"expected": 16, "committed": 16, "lost": 0, "duplicated": 0, "unexpected": 0} | {
-    "wrong_key": 0,
-    "wrong_count": 0,
-    "wrong_sum": 0,
-}
+GOOD_QUERY = OutputCounts(16, 16, 0, 0, 0, 0, 0, 0)
 
 
 def test_a_clean_batch_query_is_valid() -> None:
-    assert judge(None, query={"counts": GOOD_QUERY}).verdict is Verdict.VALID
+    assert judge(None, query=OutputComparison(GOOD_QUERY)).verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize(
     "kind", ["lost", "duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum"]
 )
 def test_each_count_of_a_batch_query_can_fail_the_trial(kind: str) -> None:
-    finding = judge(None, query={"counts": GOOD_QUERY | {kind: 1}, "examples": ["that row"]})
+    finding = judge(
+        None, query=OutputComparison(msgspec.structs.replace(GOOD_QUERY, **{kind: 1}), ("that row",))
+    )
     assert finding.verdict is Verdict.INVALID
     assert finding.examples == ("that row",)
 
 
-def test_a_batch_query_that_could_not_compare_is_invalid_and_half_a_result_is_unknown() -> None:
-    assert judge(None, query={"problem": "no column sum"}).verdict is Verdict.INVALID
-    assert judge(None, query={"counts": {"expected": 16}}).verdict is Verdict.UNKNOWN
+def test_a_batch_query_that_could_not_compare_is_invalid_and_no_result_is_unknown() -> None:
+    assert judge(None, query=OutputComparison(None, problem="no column sum")).verdict is Verdict.INVALID
+    assert judge(None, query=OutputComparison(None)).verdict is Verdict.UNKNOWN
 
 
 @st.composite

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from barrier_tck.faults.fault import Fault
@@ -15,43 +13,47 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery, own_key_groups
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    LocalCopyTold,
+    Placed,
+    Restored,
+    ServedFile,
+    ServedFrom,
+)
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
-from tests.harness.oracle_histories import OK, Book, a_context, a_plan
+from tests.harness.oracle_histories import Book, a_context, a_plan
 
 WHO, HOME, AWAY = "totals[0]", "host-0", "host-1"
 FILES = ("chk-1/state-0", "chk-1/state-1")
 
 
 def restored_file(
-    path: str, served_by: str = "secondary", groups: tuple[int, int] = (0, 8)
-) -> dict[str, Any]:
-    return {
-        "operator": "totals",
-        "path": path,
-        "key_groups": list(groups),
-        "served_by": served_by,
-        "reason": "" if served_by == "secondary" else "it is missing",
-    }
+    path: str, served_by: ServedFrom = ServedFrom.SECONDARY, groups: tuple[int, int] = (0, 8)
+) -> ServedFile:
+    reason = None if served_by is ServedFrom.SECONDARY else Reason.MISSING
+    return ServedFile("totals", path, groups, served_by, reason=reason)
 
 
 def judged(
-    files: list[dict[str, Any]] | None,
+    files: list[ServedFile] | None,
     *,
     placed: str = HOME,
     homes: tuple[str, ...] = (HOME,),
     fault: Fault | None = None,
     kept: bool = True,
     held: tuple[int, ...] = (1,),
-    confirmed: int = 0,
+    confirmed: int | None = None,
     fired: bool = True,
 ) -> Finding:
     """Judge one checkpoint, one failure, and one restore of it by one subtask."""
-    book = Book().write("placement", OK, attempt=1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={})
+    book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
-    report = {"kept": kept, "problem": "", "confirmed": confirmed, "held": list(held), "host": HOME}
-    book.write("ack", OK, checkpoint=1, attempt=1, subtask=WHO, local=report)
+    report = LocalCopyTold(kept, confirmed, held, HOME)
+    book.tell(Acknowledged(1, 1, WHO, report))
     book.completed(1).attempt_failed(1)
     faults: tuple[FaultRecord, ...] = ()
     plan = msgspec.structs.replace(a_plan(), local_recovery=True)
@@ -62,18 +64,12 @@ def judged(
         if fired:
             faults = (FaultRecord(0, "a fault", "kind", "then", None, "fired", float(len(book.operations))),)
         book.fault()
-    book.write(
-        "placement",
-        OK,
-        attempt=2,
-        hosts={WHO: placed},
-        slots={HOME: 2, AWAY: 2},
-        homes={WHO: list(homes)} if homes else {},
-    )
+    slots = {HOME: 2, AWAY: 2}
+    book.tell(Placed(2, hosts={WHO: placed}, slots=slots, homes={WHO: homes} if homes else {}))
     if files is not None:
-        book.write("restore", OK, WHO, attempt=2, checkpoint=1, files=files)
+        book.tell(Restored(WHO, 2, 1, tuple(files)), WHO)
     book.attempt(2, restored=1)
-    view = SnapshotView(1, 1, {}, {}, files={WHO: FILES})
+    view = SnapshotView(1, 1, {}, files={WHO: FILES})
     context = a_context(plan, book, views=(view,))
     return LocalRecovery().check(
         TrialContext(plan, context.history, faults=faults, subtasks=context.subtasks)
@@ -81,7 +77,7 @@ def judged(
 
 
 BOTH = [restored_file(path) for path in FILES]
-NEITHER = [restored_file(path, "primary") for path in FILES]
+NEITHER = [restored_file(path, ServedFrom.PRIMARY) for path in FILES]
 LOST = DamageLocalCopy(WHO, Damage.MISSING)
 
 
@@ -105,7 +101,7 @@ def test_a_fault_that_did_not_fire_excuses_nothing() -> None:
 
 def test_a_partial_copy_must_serve_a_part() -> None:
     partial = DamageLocalCopy(WHO, Damage.PARTIAL)
-    mixed = [restored_file(FILES[0]), restored_file(FILES[1], "primary")]
+    mixed = [restored_file(FILES[0]), restored_file(FILES[1], ServedFrom.PRIMARY)]
     found = judged(mixed, fault=partial)
     assert found.verdict is Verdict.VALID and "LOC-6" in found.clauses
     assert "LOC-6" in judged(NEITHER, fault=partial).summary

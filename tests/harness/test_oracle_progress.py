@@ -15,7 +15,9 @@ from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
-from barrier_tck.harness.record.history import End, Outcome
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.operations import JobCut, JobFinished
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import (
@@ -121,11 +123,8 @@ def test_a_job_that_the_bound_cut_off_is_stuck_unless_it_was_still_advancing(
 ) -> None:
     plan = a_plan()
     book = Book().attempt(1).checkpoint(1)
-    for _ in range(20):
-        book.write("point", Outcome.OK)
-    book.checkpoint(2)
-    cut_off: dict[str, Any] = {"bound_ms": 30} if bound else {}
-    book.write("job", Outcome.INFO, reason="no end", **cut_off)
+    book.nothing(20).checkpoint(2)
+    book.tell(JobCut(Reason.OUT_OF_TIME if bound else Reason.NOTHING_LEFT))
     views = tuple(right_view(plan, n, positions_at(plan, share)) for n, share in enumerate(shares, 1))
     finding = Progress(input_of(plan)).check(a_context(plan, book, End.STUCK, views=views))
     assert finding.verdict is verdict
@@ -176,7 +175,7 @@ CUT = ScheduledFault(CutChannel("source[0]", "totals[0]", 500), At(10))
 
 def test_a_job_must_go_on_within_the_bound_after_the_last_healing() -> None:
     book = Book().attempt(1).checkpoint(1).fault().attempt_failed(1).attempt(2, 1).healing()
-    book.checkpoint(2, 2).write("job", Outcome.OK)
+    book.checkpoint(2, 2).tell(JobFinished())
     assert judge(book, faults=(PAUSE,)).verdict is Verdict.VALID
     tight = LimitsPlan(progress_ms=3)
     finding = judge(book, faults=(PAUSE,), limits=tight)
@@ -184,7 +183,7 @@ def test_a_job_must_go_on_within_the_bound_after_the_last_healing() -> None:
 
 
 def test_a_job_that_ended_before_the_healing_has_nothing_to_prove() -> None:
-    book = Book().attempt(1).fault().checkpoint(1).write("job", Outcome.OK).healing()
+    book = Book().attempt(1).fault().checkpoint(1).tell(JobFinished()).healing()
     assert judge(book, faults=(PAUSE,), limits=LimitsPlan(progress_ms=1)).verdict is Verdict.VALID
 
 

@@ -7,8 +7,10 @@ from typing import Any
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.restorability import Restorability
+from barrier_tck.harness.record.operations import AttemptEnded
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from tests.harness.oracle_histories import INFO, INVOKE, KILL, OK, Book, a_context, a_plan
+from tests.harness.oracle_histories import KILL, Book, a_context, a_plan
 
 PAUSE = ScheduledFault(PauseExecutor("sink[0]", 500), At(10))
 
@@ -20,8 +22,8 @@ def judge(book: Book, **plan: Any) -> Finding:
 def failing(book: Book, *numbers: int, restored: int | None = 1) -> Book:
     """Attempts that end before they run."""
     for number in numbers:
-        book.write("attempt", INVOKE, attempt=number, restored_checkpoint=restored)
-        book.write("attempt", INFO, attempt=number, reason="the transaction is lost")
+        book.started(number, restored)
+        book.tell(AttemptEnded(number, Reason.SUBTASK_FAILED, "the transaction is lost"))
     return book
 
 
@@ -50,7 +52,7 @@ def test_attempts_from_different_checkpoints_or_from_none_are_no_row() -> None:
 def test_attempts_that_fail_while_a_fault_lasts_are_the_faults() -> None:
     book = failing(started(), 2, 3, 4, 5)
     assert judge(book, faults=(PAUSE,)).verdict is Verdict.VALID
-    healed = started().write("heal", OK, "nemesis", fault=0, label="a fault")
+    healed = started().healing()
     assert judge(failing(healed, 2, 3, 4, 5), faults=(PAUSE,)).verdict is Verdict.INVALID
 
 

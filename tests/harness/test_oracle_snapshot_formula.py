@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.history import CheckpointProblem, SnapshotView, StateView
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import (
@@ -34,7 +35,7 @@ def judge(*views: SnapshotView, plan: TrialPlan = PLAN, book: Book | None = None
 
 def with_state(change: Any) -> SnapshotView:
     view = right_view(PLAN, 1, HALF)
-    change(view.state["totals-1"])
+    change(view.state[0].entries)
     return view
 
 
@@ -47,9 +48,9 @@ def test_right_snapshots_are_valid() -> None:
 
 def test_a_snapshot_before_the_first_record_has_no_keys() -> None:
     empty = right_view(PLAN, 1, positions_at(PLAN, 0))
-    assert empty.state == {"totals-1": {}}
+    assert empty.state_by_operator() == {}
     assert judge(empty).verdict is Verdict.VALID
-    assert judge(msgspec.structs.replace(empty, state={})).verdict is Verdict.VALID
+    assert judge(msgspec.structs.replace(empty, state=())).verdict is Verdict.VALID
 
 
 def one_record_too_many(state: dict[str, list[Any]]) -> None:
@@ -119,9 +120,9 @@ def test_a_position_before_the_start_of_a_split_is_invalid_unless_it_is_zero() -
 
 
 def test_a_checkpoint_that_cannot_be_opened_is_invalid() -> None:
-    finding = judge(right_view(PLAN, 1, HALF, problem="file 7 is missing"))
+    finding = judge(right_view(PLAN, 1, HALF, problem=CheckpointProblem(1, Reason.MISSING, "file-7")))
     assert finding.verdict is Verdict.INVALID
-    assert "file 7 is missing" in finding.examples[0]
+    assert finding.examples[0] == "checkpoint 1: it could not be opened: file-7: missing"
 
 
 def test_one_wrong_checkpoint_among_right_ones_is_found() -> None:
@@ -145,8 +146,28 @@ def test_no_checkpoint_at_all_leaves_nothing_to_judge() -> None:
 
 def test_two_stateful_operators_cannot_be_told_apart_and_are_invalid() -> None:
     view = right_view(PLAN, 1, HALF)
-    view.state["other"] = {'["k0"]': [1, 1]}
-    assert judge(view).verdict is Verdict.INVALID
+    other = StateView("other", "totals[0]", "totals", {'["k0"]': [1, 1]})
+    finding = judge(msgspec.structs.replace(view, state=(*view.state, other)))
+    assert finding.verdict is Verdict.INVALID and "totals-1, other" in finding.examples[0]
+
+
+def test_a_key_in_the_parts_of_two_subtasks_is_invalid() -> None:
+    view = right_view(PLAN, 1, HALF)
+    again = msgspec.structs.replace(view.state[0], subtask="totals[1]")
+    finding = judge(msgspec.structs.replace(view, state=(*view.state, again)))
+    assert (
+        finding.verdict is Verdict.INVALID
+        and "in the parts of totals[0] and totals[1]" in finding.examples[0]
+    )
+    halves = [
+        msgspec.structs.replace(
+            view.state[0],
+            subtask=subtask,
+            entries={key: view.state[0].entries[key] for key in list(view.state[0].entries)[half]},
+        )
+        for subtask, half in (("totals[0]", slice(1)), ("totals[1]", slice(1, None)))
+    ]
+    assert judge(msgspec.structs.replace(view, state=tuple(halves))).verdict is Verdict.VALID
 
 
 def test_splits_may_be_shown_by_file_name() -> None:

@@ -13,7 +13,8 @@ from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.reachability import Reachability
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import End, StorageView
+from barrier_tck.harness.record.history import CheckpointProblem, End, StorageView
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import UsageError
@@ -70,25 +71,27 @@ def test_the_newest_completed_checkpoints_are_retained_as_many_as_configured() -
 
 
 @pytest.mark.parametrize(
-    ("target", "verdict"),
+    ("damaged", "unreadable", "verdict"),
     [
-        ("durable copy of totals[0]: job/chk-3/totals-0, job/chk-3/totals-1", Verdict.VALID),
-        ("durable copy of totals[0]: job/chk-3/totals", Verdict.INVALID),
-        ("durable copy of totals[0]: chk-3/totals-1", Verdict.VALID),
-        ("durable copy of totals[0]", Verdict.INVALID),
-        ("durable copy of totals[0]: ", Verdict.INVALID),
+        (("job/chk-3/totals-0", "job/chk-3/totals-1"), "job/chk-3/totals-1", Verdict.VALID),
+        (("job/chk-3/totals",), "job/chk-3/totals-1", Verdict.INVALID),
+        ((), "job/chk-3/totals-1", Verdict.INVALID),
+        (("job/chk-3/totals-1",), None, Verdict.INVALID),
     ],
-    ids=["the file", "another name", "below a root", "no file told", "nothing told"],
+    ids=["the file", "another name", "no file told", "no file blamed"],
 )
-def test_only_the_files_that_a_trial_damaged_may_be_unreadable(target: str, verdict: Verdict) -> None:
+def test_only_the_files_that_a_trial_damaged_may_be_unreadable(
+    damaged: tuple[str, ...], unreadable: str | None, verdict: Verdict
+) -> None:
     context = a_context(
         a_plan(faults=(ScheduledFault(DamagePrimary("totals[0]"), At(1)),)),
         storage=StorageView(
-            retained=(3,), unreadable=("checkpoint 3: job/chk-3/totals-1: it has 3 bytes, expected 9",)
+            retained=(3,),
+            unreadable=(CheckpointProblem(3, Reason.WRONG_SIZE, unreadable, "job/chk-3/totals-1"),),
         ),
     )
-    damaged = FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0, target)
-    assert Reachability().check(replace(context, faults=(damaged,))).verdict is verdict
+    record = FaultRecord(0, "damage", "damage_primary", "at 1 ms", None, "fired", 1.0, files=damaged)
+    assert Reachability().check(replace(context, faults=(record,))).verdict is verdict
 
 
 def test_what_an_unfinished_job_left_is_not_judged_as_garbage() -> None:
@@ -97,9 +100,8 @@ def test_what_an_unfinished_job_left_is_not_judged_as_garbage() -> None:
 
 @pytest.mark.parametrize("end", list(End))
 def test_an_unreadable_file_of_a_retained_checkpoint_is_invalid_at_any_end(end: End) -> None:
-    assert (
-        reachable(StorageView(retained=(4,), unreadable=("chk-4/state-1: missing",)), end) is Verdict.INVALID
-    )
+    gone = CheckpointProblem(4, Reason.MISSING, "chk-4/state-1")
+    assert reachable(StorageView(retained=(4,), unreadable=(gone,)), end) is Verdict.INVALID
     assert reachable(StorageView(retained=(4,)), end) is Verdict.VALID
 
 

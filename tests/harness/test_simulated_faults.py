@@ -23,6 +23,7 @@ from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Impai
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated import simulated_system as reference_simulated
@@ -80,9 +81,11 @@ def test_a_paused_process_takes_no_step_and_goes_on_in_the_middle_of_the_one_it_
     (paused,) = [index for index, (_, step) in enumerate(mine) if step == "paused"]
     assert mine[paused + 1][1] == "resumed"
     assert mine[paused + 1][0] == pytest.approx(mine[paused][0] + 60)
-    acks = [o for o in outcome.history.operations if o.operation == "ack" and o.value["checkpoint"] == 2]
-    late = [o for o in acks if o.value["subtask"] in ("totals[0]", "sink[0]")]
-    assert late and all(o.time_ms > mine[paused + 1][0] for o in late), "the barrier had not been forwarded"
+    acks = [line for line in outcome.history.of(Acknowledged) if line.operation.checkpoint == 2]
+    late = [line for line in acks if line.operation.subtask in ("totals[0]", "sink[0]")]
+    assert late and all(line.time_ms > mine[paused + 1][0] for line in late), (
+        "the barrier had not been forwarded"
+    )
     assert outcome.history.end is End.FINISHED
 
 

@@ -23,6 +23,8 @@ from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFau
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.operations import JobCut
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
@@ -69,7 +71,7 @@ def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(
     outcome = run(plan, tmp_path)
     assert outcome.history.end is End.FINISHED
     assert outcome.history.checkpoints and all(view.problem is None for view in outcome.history.checkpoints)
-    assert any(view.state["totals"] for view in outcome.history.checkpoints)
+    assert any(view.state_by_operator().get("totals") for view in outcome.history.checkpoints)
     assert run(plan, tmp_path).trace == outcome.trace
     assert _open_and_temporary() == before
 
@@ -307,7 +309,8 @@ def test_a_job_that_cannot_restart_fails_and_says_why(tmp_path: Path) -> None:
     plan = msgspec.structs.replace(PLAN, restart=msgspec.structs.replace(PLAN.restart, strategy="none"))
     history = run(plan, tmp_path).history
     assert history.end is End.FAILED
-    assert "restart strategy is none" in history.end_reason
+    assert history.reason is Reason.RESTARTS_USED_UP
+    assert "restart strategy is none" in history.detail
 
 
 def test_a_job_without_checkpoints_finishes_and_commits_at_the_end(tmp_path: Path) -> None:
@@ -321,10 +324,8 @@ def test_a_bound_that_comes_first_ends_in_stuck_with_what_is_pending(tmp_path: P
     limits = msgspec.structs.replace(TrialPlan().limits, virtual_ms=20)
     history = run(TrialPlan(limits=limits), tmp_path).history
     assert history.end is End.STUCK
-    assert history.end_reason == "no end within 20 ms"
-    assert [(o.time_ms, o.value["bound_ms"]) for o in history.operations if o.operation == "job"] == [
-        (20.0, 20)
-    ]
+    assert (history.reason, history.detail) == (Reason.OUT_OF_TIME, "no end within 20 ms")
+    assert [(cut.time_ms, cut.operation.reason) for cut in history.of(JobCut)] == [(20.0, Reason.OUT_OF_TIME)]
     assert any("input not consumed" in line or "not yet running" in line for line in history.pending)
 
 

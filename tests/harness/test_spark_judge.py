@@ -46,16 +46,18 @@ def input_and_output(directory: Path, left_out: int) -> tuple[Path, Path]:
 @pytest.mark.parametrize("left_out", [0, 2])
 def test_it_finds_what_is_lost_and_nothing_else(judge: SparkJudge, tmp_path: Path, left_out: int) -> None:
     inputs, outputs = input_and_output(tmp_path, left_out)
-    counts = judge.judge("keyed-totals", inputs, outputs, 0)["counts"]
-    assert (counts["expected"], counts["committed"], counts["lost"]) == (24, 24 - left_out, left_out)
-    assert counts["unexpected"] == counts["duplicated"] == 0
+    counts = judge.judge("keyed-totals", inputs, outputs, 0).counts
+    assert counts is not None
+    assert (counts.expected, counts.committed, counts.lost) == (24, 24 - left_out, left_out)
+    assert counts.unexpected == counts.duplicated == 0
 
 
 def test_what_it_cannot_read_is_no_verdict_and_it_goes_on(judge: SparkJudge, tmp_path: Path) -> None:
     inputs, outputs = input_and_output(tmp_path, 0)
     with pytest.raises(OperatingError, match=r"judge of the output could not judge: .*nowhere"):
         judge.judge("keyed-totals", tmp_path / "nowhere", outputs, 0)
-    assert judge.judge("keyed-totals", inputs, outputs, 0)["counts"]["lost"] == 0
+    counts = judge.judge("keyed-totals", inputs, outputs, 0).counts
+    assert counts is not None and counts.lost == 0
 
 
 def test_a_killed_judge_is_named(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.prefix import ParquetPrefix
 from barrier_tck.harness.oracle.spark_batch import judge_output
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import OutputComparison, OutputCounts
 from barrier_tck.harness.support.data_directory import DATA_VARIABLE, locked
 from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError
 from barrier_tck.harness.workloads import flights
@@ -161,17 +162,8 @@ def test_the_right_output_of_all_flights_is_exact(
     spark: SparkSession, prepared: Path, right_flights: Path
 ) -> None:
     result = judge_output(spark, Flights.spec, prepared, right_flights)
-    assert result["counts"] == {
-        "expected": FLIGHTS,
-        "committed": FLIGHTS,
-        "lost": 0,
-        "duplicated": 0,
-        "unexpected": 0,
-        "wrong_key": 0,
-        "wrong_count": 0,
-        "wrong_sum": 0,
-    }
-    assert result["examples"] == []
+    assert result.counts == OutputCounts(FLIGHTS, FLIGHTS, 0, 0, 0, 0, 0, 0)
+    assert result.examples == ()
 
 
 @pytest.mark.spark
@@ -193,7 +185,7 @@ def right_output() -> Output:
     return KeyedTotals.spec.running([row for split in KeyedTotals().splits(PLAN) for row in split.input])
 
 
-def judge_totals(spark: SparkSession, directory: Path, output: Output) -> dict[str, Any]:
+def judge_totals(spark: SparkSession, directory: Path, output: Output) -> OutputComparison:
     write_splits(KeyedTotals().splits(PLAN), directory / "input", {"source": SCHEMA})
     (directory / "output").mkdir()
     half = len(output) // 2
@@ -207,9 +199,8 @@ def judge_totals(spark: SparkSession, directory: Path, output: Output) -> dict[s
 
 @pytest.mark.spark
 def test_a_right_output_from_a_start_offset_is_exact(spark: SparkSession, tmp_path: Path) -> None:
-    counts = judge_totals(spark, tmp_path, right_output())["counts"]
-    assert counts.pop("expected") == counts.pop("committed") == 24
-    assert not any(counts.values())
+    counts = judge_totals(spark, tmp_path, right_output()).counts
+    assert counts == OutputCounts(24, 24, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.mark.spark
@@ -218,22 +209,22 @@ def test_start_offsets_can_be_given_by_split(spark: SparkSession, tmp_path: Path
     names = [split.name for split in KeyedTotals().splits(PLAN)]
     inputs, outputs = tmp_path / "input" / "source", tmp_path / "output"
     right = judge_output(spark, KeyedTotals.spec, inputs, outputs, dict.fromkeys(names, 2))
-    assert right["counts"]["lost"] == 0
+    assert right.counts is not None and right.counts.lost == 0
     wrong = judge_output(spark, KeyedTotals.spec, inputs, outputs, {names[0]: 2})
-    assert wrong["counts"]["lost"] == 2 * (len(names) - 1)
+    assert wrong.counts is not None and wrong.counts.lost == 2 * (len(names) - 1)
 
 
 @pytest.mark.spark
 def test_no_output_at_all_is_a_loss_of_everything(spark: SparkSession, tmp_path: Path) -> None:
-    counts = judge_totals(spark, tmp_path, [])["counts"]
-    assert counts["lost"] == counts["expected"] == 24
-    assert counts["wrong_sum"] == counts["wrong_count"] == 0
+    counts = judge_totals(spark, tmp_path, []).counts
+    assert counts is not None and counts.lost == counts.expected == 24
+    assert counts.wrong_sum == counts.wrong_count == 0
 
 
 @pytest.mark.spark
 def test_an_output_without_a_column_is_a_problem(spark: SparkSession, tmp_path: Path) -> None:
     output = [{key: value for key, value in row.items() if key != "sum"} for row in right_output()]
-    assert "no column sum" in judge_totals(spark, tmp_path, output)["problem"]
+    assert "no column sum" in judge_totals(spark, tmp_path, output).problem
 
 
 def lose(output: Output) -> None:
@@ -283,5 +274,5 @@ def test_the_batch_query_names_the_damage(
     output = right_output()
     damage(output)
     result = judge_totals(spark, tmp_path, output)
-    assert result["counts"][kind] == number
-    assert result["examples"]
+    assert getattr(result.counts, kind) == number
+    assert result.examples

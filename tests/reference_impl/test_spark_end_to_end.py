@@ -23,6 +23,7 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
@@ -102,7 +103,7 @@ class Killer(JobObserver):
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         self.attempts.append((attempt, restored_checkpoint))
 
-    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
+    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         self.reasons.append(reason)
 
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from barrier_tck.reference_impl.runtime_errors import StorageError
+from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 
 
 class _File:
@@ -112,7 +112,7 @@ class SimulatedFileSystem:
             raise StorageError(f"cannot read {path}: the storage does not answer")
         file = self._disk.files.get(path)
         if file is None:
-            raise StorageError(f"cannot read {path}: there is no such file")
+            raise StorageError(f"cannot read {path}: there is no such file", StorageCause.MISSING)
         return bytes(file.content)
 
     def rename(self, source: str, target: str) -> None:

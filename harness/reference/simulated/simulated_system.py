@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import End, History, Outcome, Row, SnapshotView
+from barrier_tck.harness.record.history import End, History, Row, SnapshotView
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -164,22 +165,22 @@ class _Recorder:
 def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> History:
     driver = world.coordinator.driver
     if driver.state is JobState.FINISHED:
-        end, reason = End.FINISHED, ""
+        end, detail = End.FINISHED, ""
     elif driver.state is JobState.FAILED:
-        end, reason = End.FAILED, driver.reason
+        end, detail = End.FAILED, driver.reason
+    elif world.scheduler.timed_out:
+        end, detail = End.STUCK, f"no end within {world.plan.limits.virtual_ms} ms"
     else:
-        end = End.STUCK
-        bound_ms = world.plan.limits.virtual_ms
-        reason = f"no end within {bound_ms} ms" if world.scheduler.timed_out else "nothing is left to do"
+        end, detail = End.STUCK, "nothing is left to do"
     if not in_time:
-        bound = {"bound_ms": bound_ms} if world.scheduler.timed_out else {}
-        books.note("job", Outcome.INFO, {"reason": reason, **bound})
+        books.cut_off(Reason.OUT_OF_TIME if world.scheduler.timed_out else Reason.NOTHING_LEFT, detail)
     files = world.read_only_files()
     storage = FileCheckpointStorage(files, world.graph.name, CHECKPOINTS)
     return History(
         operations=tuple(books.operations),
         end=end,
-        end_reason=reason or "; ".join(world.failures[-3:]),
+        reason=books.end_reason,
+        detail=detail or "; ".join(world.failures[-3:]),
         output=committed_rows(files),
         checkpoints=tuple(books.views),
         storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),

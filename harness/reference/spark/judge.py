@@ -17,10 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import msgspec
+
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.json_lines import JsonLines
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.spark_batch import judge_output
+from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.workloads.workload_names import workload_named
 
 if TYPE_CHECKING:
@@ -56,10 +59,10 @@ class SparkJudge:
 
     def judge(
         self, workload: str, input_dir: Path, output_dir: Path, offsets: Mapping[str, int] | int
-    ) -> dict[str, Any]:
+    ) -> OutputComparison:
         """Return what ``judge_output`` says of the workload's committed output.
 
-        Raises OperatingError if the judge is gone, takes longer than ``TIMEOUT_S``, or failed: no verdict then.
+        Raises RuntimeFailure if the judge is gone, takes longer than ``TIMEOUT_S``, or failed: no verdict then.
         """
         command = {
             "do": "judge",
@@ -68,8 +71,7 @@ class SparkJudge:
             "output": str(output_dir.absolute()),
             "offsets": offsets if isinstance(offsets, int) else dict(offsets),
         }
-        found: dict[str, Any] = self._lines.call(command, TIMEOUT_S)["found"]
-        return found
+        return msgspec.convert(self._lines.call(command, TIMEOUT_S)["found"], OutputComparison)
 
     @property
     def usable(self) -> bool:
@@ -85,7 +87,8 @@ def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
     try:
         spec = workload_named(command["workload"]).spec
         directories = Path(command["input"]), Path(command["output"])
-        return {"found": judge_output(spark, spec, *directories, command["offsets"])}
+        found = judge_output(spark, spec, *directories, command["offsets"])
+        return {"found": msgspec.to_builtins(found)}
     except Exception as error:  # noqa: BLE001 - whatever it is, the asking process reports it
         return {"error": f"{type(error).__name__}: {error}"}
 

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
@@ -24,7 +24,8 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.job_graph import SOURCE
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import End, History, Outcome, Row, SnapshotView
+from barrier_tck.harness.record.history import End, History, OutputComparison, Row, SnapshotView
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -50,6 +51,7 @@ from barrier_tck.harness.workloads.workload import Workload, read_splits, write_
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
@@ -143,8 +145,8 @@ class _Watcher(JobObserver):
         at_ms -= self.epoch_ms
         self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
 
-    def attempt_ended(self, attempt: int, outcome: str, reason: str) -> None:
-        self.books.attempt_ended(attempt, outcome, reason)
+    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
+        self.books.attempt_ended(attempt, cause, reason)
         if self.network is not None:
             self.network.attempt_over(attempt)
 
@@ -157,8 +159,8 @@ class _Watcher(JobObserver):
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
         self.books.checkpoint_completed(completed)
 
-    def checkpoint_aborted(self, checkpoint: int, attempt: int, reason: str) -> None:
-        self.books.checkpoint_aborted(checkpoint, attempt, reason)
+    def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
+        self.books.checkpoint_aborted(checkpoint, attempt, cause, reason)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         self.books.committed(subtask, attempt, checkpoint)
@@ -173,8 +175,8 @@ class _Watcher(JobObserver):
             name = str(subtask) if subtask is not None else None
             self.nemesis.point_reached(_FAULT_POINTS[point], name, attempt)
 
-    def job_ended(self, state: JobState, reason: str) -> None:
-        self.books.job_ended(state, reason)
+    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
+        self.books.job_ended(state, cause, reason)
 
     def kill_to_first_record_ms(self) -> list[float]:
         """Per kill: the time until a later attempt had processed its first batch."""
@@ -288,7 +290,7 @@ class ReferenceSpark:
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SparkOutcome:
         """Run one trial on the cluster.
 
-        Raises OperatingError if the cluster is not whole again in time: no verdict is possible then.
+        Raises RuntimeFailure if the cluster is not whole again in time: no verdict is possible then.
         """
         plan = filled(plan)
         spark = self.session()
@@ -356,20 +358,21 @@ class ReferenceSpark:
         watcher.nemesis, watcher.network = nemesis, network
         with runner:
             try:
-                end, reason, pending = _wait(runner, watcher, nemesis, plan)
+                end, detail, pending = _wait(runner, watcher, nemesis, plan)
             finally:
                 nemesis.heal_all()  # before the runner closes: what is stopped cannot leave
         disks.wipe_all()
         duration_ms = watcher.now_ms()
         books = watcher.books
         if end is End.STUCK:
-            books.note("job", Outcome.INFO, {"reason": reason, "bound_ms": plan.limits.wall_s * 1000})
+            books.cut_off(Reason.OUT_OF_TIME, detail)
         output, query = self._output(workload, plan, source, root / OUTPUT)
         recoveries = watcher.kill_to_first_record_ms()
         history = History(
             operations=tuple(books.operations),
             end=end,
-            end_reason=reason,
+            reason=books.end_reason,
+            detail=detail,
             output=output,
             checkpoints=tuple(books.views),
             storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
@@ -388,7 +391,7 @@ class ReferenceSpark:
 
     def _output(
         self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
-    ) -> tuple[tuple[Row, ...] | None, dict[str, Any] | None]:
+    ) -> tuple[tuple[Row, ...] | None, OutputComparison | None]:
         """Return the committed rows, or what a Spark batch query says of them.
 
         Exact running totals are judged by Spark. Duplicates can only be explained row by row, with what was

@@ -1,0 +1,250 @@
+"""The vocabulary of histories: one frozen struct per kind of operation, whichever system left it.
+
+An adapter emits those that its system has; an oracle asks for those that it knows, and reads their fields. Words
+are for people: ``detail`` is free text that no oracle reads. Nothing here assumes barriers or a fixed topology:
+subtasks are names, and what a system does not know is None.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from barrier_tck.harness.record.reasons import Reason
+
+
+def _tag(name: str) -> str:
+    """Return a class name as it stands in a file: ``AttemptStarted`` as ``attempt_started``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class _Kind(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=_tag):
+    """What all operations have in common: a tag that says which one a line is."""
+
+
+# --- attempts -----------------------------------------------------------------------------------------------
+
+
+class AttemptStarted(_Kind, frozen=True):
+    """A deployment of the dataflow begins."""
+
+    attempt: int
+    restored_checkpoint: int | None = None
+    """What it starts from; None: from the beginning of the input."""
+
+
+class AttemptRunning(_Kind, frozen=True):
+    """Every subtask of an attempt has its state and runs."""
+
+    attempt: int
+
+
+class AttemptEnded(_Kind, frozen=True):
+    """An attempt is over."""
+
+    attempt: int
+    reason: Reason
+    """``FINISHED``, or why it failed."""
+    detail: str = ""
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------
+
+
+class CheckpointTriggered(_Kind, frozen=True):
+    """A checkpoint of an attempt begins."""
+
+    checkpoint: int
+    attempt: int
+
+
+class LocalCopyTold(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a subtask tells of the copies on its own host (LOC-2, LOC-3)."""
+
+    kept: bool
+    """Whether the copy of the acknowledged checkpoint is whole."""
+    confirmed: int | None
+    """The newest checkpoint that the subtask knows to be complete; None: of none."""
+    held: tuple[int, ...]
+    """Checkpoints of which it has anything at all, ascending."""
+    host: str
+    reason: Reason | None = None
+    """Why it was not kept; None if it was, or if there was nothing to copy."""
+    detail: str = ""
+
+
+class Acknowledged(_Kind, frozen=True):
+    """A subtask's acknowledgement arrived, whether it counts or not."""
+
+    checkpoint: int
+    attempt: int
+    subtask: str
+    local: LocalCopyTold | None = None
+    """None without local recovery."""
+
+
+class CheckpointCompleted(_Kind, frozen=True):
+    """A checkpoint is complete and durable."""
+
+    checkpoint: int
+    attempt: int | None = None
+    """The attempt that took it; None: the system does not say."""
+
+
+class CheckpointAborted(_Kind, frozen=True):
+    """A checkpoint was given up."""
+
+    checkpoint: int
+    attempt: int | None
+    reason: Reason
+    detail: str = ""
+
+
+class Committed(_Kind, frozen=True):
+    """A sink made output visible."""
+
+    subtask: str
+    checkpoint: int | None = None
+    """The checkpoint, or the batch, that covers it; None: the system commits without any."""
+    attempt: int | None = None
+
+
+# --- placement and restores ---------------------------------------------------------------------------------
+
+
+class Placed(_Kind, frozen=True):
+    """Where the subtasks of an attempt go, and where they could have gone (LOC-9)."""
+
+    attempt: int
+    hosts: dict[str, str]
+    """Subtask -> its host."""
+    slots: dict[str, int]
+    """Host -> how many slots it offered."""
+    homes: dict[str, tuple[str, ...]]
+    """Subtask -> the hosts that hold a copy of what it restores; subtasks without any are left out."""
+
+
+class ServedFrom(StrEnum):
+    """Which copy of a state file a restore used."""
+
+    PRIMARY = "primary"
+    SECONDARY = "secondary"
+
+
+class ServedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One state file of a restore (LOC-4)."""
+
+    operator: str
+    path: str
+    """The file in durable storage, whichever copy was used."""
+    key_groups: tuple[int, int]
+    """The first one, and the first one beyond the range."""
+    served_by: ServedFrom
+    copy_of: int | None = None
+    """The checkpoint that the secondary says to be of; None: the primary served."""
+    reason: Reason | None = None
+    """Why the secondary did not serve it; None if it did."""
+    detail: str = ""
+
+
+class Restored(_Kind, frozen=True):
+    """A subtask has its state, and says from where."""
+
+    subtask: str
+    attempt: int
+    checkpoint: int
+    files: tuple[ServedFile, ...]
+
+
+# --- the job ------------------------------------------------------------------------------------------------
+
+
+class JobFinished(_Kind, frozen=True):
+    """All input was consumed and all output committed."""
+
+
+class JobFailed(_Kind, frozen=True):
+    """The job gave up."""
+
+    reason: Reason
+    detail: str = ""
+
+
+class JobCut(_Kind, frozen=True):
+    """The trial ended the job, which had not come to an end of its own."""
+
+    reason: Reason
+    """``OUT_OF_TIME`` or ``NOTHING_LEFT``."""
+    detail: str = ""
+
+
+# --- faults, told by the nemesis ----------------------------------------------------------------------------
+
+
+class FaultStarted(_Kind, frozen=True):
+    """The nemesis sets about a fault of the plan."""
+
+    fault: int
+    """Position in the plan's schedule; likewise below."""
+
+
+class FaultFired(_Kind, frozen=True):
+    """It is proved to have fired."""
+
+    fault: int
+    target: str = ""
+    """What was hit, in words."""
+    files: tuple[str, ...] = ()
+    """What was hit of durable storage, by the names that the system's own operations use."""
+
+
+class FaultUnclear(_Kind, frozen=True):
+    """The injector failed: nobody knows whether the fault fired."""
+
+    fault: int
+    detail: str = ""
+
+
+class HealingStarted(_Kind, frozen=True):
+    """The nemesis sets about undoing a fault."""
+
+    fault: int
+
+
+class FaultHealed(_Kind, frozen=True):
+    """A fault that lasts was undone."""
+
+    fault: int
+
+
+class HealingUnclear(_Kind, frozen=True):
+    """Undoing it failed: nobody knows whether it still lasts."""
+
+    fault: int
+    detail: str = ""
+
+
+Operation = (
+    AttemptStarted
+    | AttemptRunning
+    | AttemptEnded
+    | CheckpointTriggered
+    | Acknowledged
+    | CheckpointCompleted
+    | CheckpointAborted
+    | Committed
+    | Placed
+    | Restored
+    | JobFinished
+    | JobFailed
+    | JobCut
+    | FaultStarted
+    | FaultFired
+    | FaultUnclear
+    | HealingStarted
+    | FaultHealed
+    | HealingUnclear
+)
+"""Every operation there is."""
