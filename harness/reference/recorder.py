@@ -14,7 +14,7 @@ from barrier_tck.harness.record.history import Recorded, SnapshotView
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
-from barrier_tck.harness.reference.reasons import reason_of
+from barrier_tck.harness.reference.translated_reasons import reason_of
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState

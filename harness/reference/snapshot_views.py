@@ -15,7 +15,7 @@ from barrier_tck.harness.record.history import (
     Transaction,
 )
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.reference.reasons import reason_of_error
+from barrier_tck.harness.reference.translated_reasons import reason_of_error
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE, AggregateSpec
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator, decode_key
