@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from enum import Enum, StrEnum
+from typing import ClassVar, Protocol, runtime_checkable
 
 COORDINATOR = "coordinator"
 """Names the coordinator as a ``receiver``: the connection is then the subtask's control connection."""
@@ -119,25 +119,51 @@ class StorageUser(ProcessTarget, Protocol):
         """Let its successor's reads fail for so long after it starts."""
 
 
-class ImpairmentKind(StrEnum):
-    """What can be wrong with a connection."""
+class Loss(Enum):
+    """Why a message never arrives."""
 
-    DELAY = "delay"
-    THROTTLE = "throttle"
-    CUT = "cut"
-    BLACK_HOLE = "black_hole"
+    SWALLOWED = "it is gone, and the connection stays open"
+    CLOSED = "the connection closes in its place, once what was sent before has arrived"
 
 
 @dataclass(frozen=True, slots=True)
-class Impairment:
-    """What is done to a connection."""
+class PassingMessage:
+    """A message on a disturbed connection. Times in milliseconds."""
 
-    kind: ImpairmentKind
+    sent_ms: float
+    arrives_ms: float
+    """When it would arrive if nothing more were wrong."""
+    line_free_ms: float
+    """Until then the connection is busy with what was sent before."""
+    size: int
+    """Bytes."""
+    passed: int
+    """Bytes that the impairment let through this connection before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Impairment:
+    """What is done to a connection: for whoever carries it out message by message, and for whoever has Toxiproxy.
+
+    An impairment is in force on each of a pair's connections, those that are opened later included.
+    """
+
     direction: Direction = Direction.BOTH
-    """FORWARD: from the end that the target was asked for first. A cut is always both."""
-    latency_ms: int = 0
-    jitter_ms: int = 0
-    bytes_per_second: int = 0
+    """FORWARD: from the end that the target was asked for first."""
+    closes: ClassVar[bool] = False
+    """Whether open connections are closed at once, and none can be opened while it is in force; always both ways."""
+    swallows: ClassVar[bool] = False
+    """Whether connections that miss something are closed once it heals: a stream with a hole must not go on."""
+    toxic: ClassVar[str] = ""
+    """The type of toxic that does it; empty if it closes, for which a proxy stops to listen."""
+
+    def attributes(self) -> dict[str, int]:
+        """Return the attributes of the toxic."""
+        return {}
+
+    def fate(self, message: PassingMessage, draw: Callable[[], float]) -> float | Loss:
+        """Return when a message arrives, or why it does not; ``draw`` draws from 0 to 1."""
+        return message.arrives_ms
 
 
 @runtime_checkable

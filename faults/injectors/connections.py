@@ -8,9 +8,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from barrier_tck.faults.injectors.injection import Heal, Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind, LinkTarget, TargetGone
+from barrier_tck.faults.targets import Direction, Impairment, LinkTarget, Loss, PassingMessage, TargetGone
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlackHole(Impairment):
+    """Lets nothing through, and closes nothing before it heals."""
+
+    swallows: ClassVar[bool] = True
+    toxic: ClassVar[str] = "timeout"
+
+    def attributes(self) -> dict[str, int]:
+        """Return the toxic's attributes: with time 0 it closes nothing until it is removed."""
+        return {"timeout": 0}
+
+    def fate(self, message: PassingMessage, draw: Callable[[], float]) -> Loss:
+        """Swallow it."""
+        return Loss.SWALLOWED
 
 
 def disturb(
@@ -45,7 +63,7 @@ def partition(
         return skipped(what)
     if not links:
         return Injection("skipped", reason="there is no connection between the two sides")
-    return disturb(links, Impairment(ImpairmentKind.BLACK_HOLE, direction), wait)
+    return disturb(links, BlackHole(direction=direction), wait)
 
 
 def healing(links: Sequence[LinkTarget]) -> Heal:

@@ -8,7 +8,8 @@ from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.fields import Duration
-from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind
+from barrier_tck.faults.injectors.connections import BlackHole
+from barrier_tck.faults.targets import Direction
 
 
 class BlackHoleChannel(ChannelFault, frozen=True, tag="black_hole_channel"):
@@ -25,9 +26,9 @@ class BlackHoleChannel(ChannelFault, frozen=True, tag="black_hole_channel"):
     drawn_as = (DrawnAs("black-hole", package="partition", weight=1),)
     on_progress = OnProgress.STOPS
 
-    def impairment(self) -> Impairment:
+    def impairment(self) -> BlackHole:
         """Return what is done to the connection."""
-        return Impairment(ImpairmentKind.BLACK_HOLE, self.direction)
+        return BlackHole(direction=self.direction)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

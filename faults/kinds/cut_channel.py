@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.fields import Duration
-from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind
+from barrier_tck.faults.targets import Direction, Impairment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closure(Impairment):
+    """Closes connections, and lets none be opened."""
+
+    closes: ClassVar[bool] = True
 
 
 class CutChannel(ChannelFault, frozen=True, tag="cut_channel"):
@@ -24,9 +32,9 @@ class CutChannel(ChannelFault, frozen=True, tag="cut_channel"):
     drawn_as = (DrawnAs("cut", package="partition", weight=1),)
     on_progress = OnProgress.STOPS
 
-    def impairment(self) -> Impairment:
+    def impairment(self) -> Closure:
         """Return what is done to the connection."""
-        return Impairment(ImpairmentKind.CUT)
+        return Closure()
 
     def told(self) -> str:
         """Return the fault as a phrase."""

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.fields import Duration, MaybeDuration
-from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind
+from barrier_tck.faults.targets import Direction, Impairment, PassingMessage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency(Impairment):
+    """Makes everything late."""
+
+    latency_ms: int
+    jitter_ms: int = 0
+    toxic: ClassVar[str] = "latency"
+
+    def attributes(self) -> dict[str, int]:
+        """Return the toxic's attributes."""
+        return {"latency": self.latency_ms, "jitter": self.jitter_ms}
+
+    def fate(self, message: PassingMessage, draw: Callable[[], float]) -> float:
+        """Let it arrive so much later."""
+        return message.arrives_ms + self.latency_ms + (2.0 * draw() - 1.0) * self.jitter_ms
 
 
 class DelayChannel(ChannelFault, frozen=True, tag="delay_channel"):
@@ -27,11 +46,9 @@ class DelayChannel(ChannelFault, frozen=True, tag="delay_channel"):
     drawn_as = (DrawnAs("delay", package="delay", weight=1),)
     on_progress = OnProgress.SLOWS
 
-    def impairment(self) -> Impairment:
+    def impairment(self) -> Latency:
         """Return what is done to the connection."""
-        return Impairment(
-            ImpairmentKind.DELAY, self.direction, latency_ms=self.latency_ms, jitter_ms=self.jitter_ms
-        )
+        return Latency(latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, direction=self.direction)
 
     def problem(self) -> tuple[str, str] | None:
         """Refuse a jitter that lets things arrive before they were sent."""

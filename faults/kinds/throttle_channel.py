@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.fields import Bytes, Duration
-from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind
+from barrier_tck.faults.targets import Direction, Impairment, PassingMessage
+
+_BYTES_PER_RATE = 1_000
+"""Toxiproxy counts rates in so many bytes a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateLimit(Impairment):
+    """Lets no more than so many bytes a second through."""
+
+    bytes_per_second: int
+    toxic: ClassVar[str] = "bandwidth"
+
+    def attributes(self) -> dict[str, int]:
+        """Return the toxic's attributes: at least one unit, for rate 0 would be a hole."""
+        return {"rate": max(1, self.bytes_per_second // _BYTES_PER_RATE)}
+
+    def fate(self, message: PassingMessage, draw: Callable[[], float]) -> float:
+        """Let it arrive once the line had time to carry it."""
+        begins_ms = max(message.sent_ms, message.line_free_ms)
+        return max(message.arrives_ms, begins_ms + message.size / (self.bytes_per_second / 1000.0))
 
 
 class ThrottleChannel(ChannelFault, frozen=True, tag="throttle_channel"):
@@ -26,9 +48,9 @@ class ThrottleChannel(ChannelFault, frozen=True, tag="throttle_channel"):
     drawn_as = (DrawnAs("throttle", package="throttle", weight=1),)
     on_progress = OnProgress.STOPS
 
-    def impairment(self) -> Impairment:
+    def impairment(self) -> RateLimit:
         """Return what is done to the connection."""
-        return Impairment(ImpairmentKind.THROTTLE, self.direction, bytes_per_second=self.bytes_per_second)
+        return RateLimit(bytes_per_second=self.bytes_per_second, direction=self.direction)
 
     def told(self) -> str:
         """Return the fault as a phrase."""

@@ -12,12 +12,13 @@ from barrier_tck.faults.catalogue import BY_TAG, KINDS, PACKAGES
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends, Fault, tag_of
 from barrier_tck.faults.injectors import injection
+from barrier_tck.faults.injectors.connections import BlackHole
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
-from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.cut_channel import Closure, CutChannel
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
-from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
@@ -27,13 +28,12 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
+from barrier_tck.faults.kinds.throttle_channel import RateLimit, ThrottleChannel
 from barrier_tck.faults.targets import (
     COORDINATOR,
     Damage,
     Direction,
     Impairment,
-    ImpairmentKind,
     Peers,
     ProcessTarget,
 )
@@ -49,13 +49,16 @@ from tests.harness.fake_system import (
 KILLS: tuple[Fault, ...] = (KillExecutor("a[0]"), KillWorker("a[0]"), CrashCoordinator(), LoseHost("a[0]"))
 PAUSES: tuple[Fault, ...] = (PauseWorker("a[0]", 20), PauseExecutor("a[0]", 20))
 CHANNELS: tuple[tuple[Fault, Impairment], ...] = (
-    (DelayChannel("a[0]", "b[0]", 30, 20, 5), Impairment(ImpairmentKind.DELAY, Direction.FORWARD, 30, 5)),
+    (
+        DelayChannel("a[0]", "b[0]", 30, 20, 5),
+        Latency(latency_ms=30, jitter_ms=5, direction=Direction.FORWARD),
+    ),
     (
         ThrottleChannel("a[0]", COORDINATOR, 900, 20, Direction.BACKWARD),
-        Impairment(ImpairmentKind.THROTTLE, Direction.BACKWARD, bytes_per_second=900),
+        RateLimit(bytes_per_second=900, direction=Direction.BACKWARD),
     ),
-    (CutChannel("a[0]", "b[0]", 20), Impairment(ImpairmentKind.CUT)),
-    (BlackHoleChannel("a[0]", "b[0]", 20), Impairment(ImpairmentKind.BLACK_HOLE)),
+    (CutChannel("a[0]", "b[0]", 20), Closure()),
+    (BlackHoleChannel("a[0]", "b[0]", 20), BlackHole()),
 )
 PARTITIONS: tuple[Fault, ...] = (
     PartitionExecutor("a[0]", Peers.EXECUTORS, 20),
@@ -183,7 +186,7 @@ def test_a_partition_swallows_what_passes_on_every_connection(fault: Fault) -> N
     links = [FakeLink("a to b"), FakeLink("a to c")]
     found = fault.inject(OneTarget(links=links))
     assert found.fired and found.target == "a to b, a to c"
-    assert {link.impairment for link in links} == {Impairment(ImpairmentKind.BLACK_HOLE)}
+    assert {link.impairment for link in links} == {BlackHole()}
 
 
 def test_a_partition_of_which_one_connection_is_gone_did_not_fire_and_leaves_nothing() -> None:

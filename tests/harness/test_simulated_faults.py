@@ -11,15 +11,17 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.injectors.connections import BlackHole
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.cut_channel import CutChannel
-from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, ImpairmentKind, Peers, Targets
+from barrier_tck.faults.kinds.throttle_channel import RateLimit
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, Targets
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
@@ -201,8 +203,8 @@ def test_an_error_of_the_world_is_not_taken_for_one_of_the_process_that_stands_s
 # --- connections --------------------------------------------------------------------------------------------
 
 
-def disturbed(**what: Any) -> Disturbance:
-    return Disturbance(random.Random(5).random, **what)
+def disturbed(*impairments: Impairment) -> Disturbance:
+    return Disturbance(random.Random(5).random, impairments)
 
 
 def arrivals(channel: Link | DataChannel, scheduler: Scheduler, count: int = 20) -> list[tuple[float, int]]:
@@ -230,7 +232,7 @@ def link_on(scheduler: Scheduler) -> Link:
 def test_a_delayed_connection_is_late_by_its_latency_and_stays_in_order(make: Any) -> None:
     scheduler = Scheduler()
     connection = make(scheduler)
-    connection.disturbance = disturbed(latency_ms=40.0, jitter_ms=10.0)
+    connection.disturbance = disturbed(Latency(latency_ms=40, jitter_ms=10))
     found = arrivals(connection, scheduler)
     assert [number for _, number in found] == list(range(20))
     assert all(30.0 <= time <= 55.0 for time, _ in found)
@@ -241,7 +243,7 @@ def test_a_delayed_connection_is_late_by_its_latency_and_stays_in_order(make: An
 def test_a_throttled_connection_lets_its_rate_through_and_no_more(make: Any, size: int) -> None:
     scheduler = Scheduler()
     connection = make(scheduler)
-    connection.disturbance = disturbed(bytes_per_ms=2.0)
+    connection.disturbance = disturbed(RateLimit(bytes_per_second=2_000))
     found = arrivals(connection, scheduler)
     assert [number for _, number in found] == list(range(20))
     assert found[-1][0] == pytest.approx(20 * size / 2.0)
@@ -251,7 +253,7 @@ def test_a_throttled_connection_lets_its_rate_through_and_no_more(make: Any, siz
 def test_a_black_hole_swallows_and_remembers_that_it_did(make: Any) -> None:
     scheduler = Scheduler()
     connection = make(scheduler)
-    connection.disturbance = disturbed(hole=True)
+    connection.disturbance = disturbed(BlackHole())
     assert arrivals(connection, scheduler) == [] and connection.swallowed
     if isinstance(connection, DataChannel):
         assert connection.occupied == 0, "who reads and drops exerts no backpressure"
@@ -324,7 +326,7 @@ def test_an_impairment_seen_from_the_receiving_end_is_turned_round() -> None:
                 seen.append(impairment)
 
     link = _LinkTarget(World, "a", "b", from_receiver=True)  # type: ignore[arg-type]
-    link.impair(Impairment(ImpairmentKind.BLACK_HOLE, Direction.FORWARD))
+    link.impair(BlackHole(direction=Direction.FORWARD))
     assert [impairment.direction for impairment in seen] == [Direction.BACKWARD]
 
 

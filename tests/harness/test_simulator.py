@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.delay_channel import Latency
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
@@ -169,7 +170,7 @@ def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
         channel = DataChannel(name, scheduler, random.Random(seed), latency_ms=0.0, capacity=8)
         channel.receiver = process
         process.inputs.append(channel)
-    process.inputs[0].disturbance = Disturbance(lambda: 0.5, latency_ms=100.0)
+    process.inputs[0].disturbance = Disturbance(lambda: 0.5, [Latency(latency_ms=100)])
     return process, reader
 
 

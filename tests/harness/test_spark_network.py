@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from barrier_tck.faults.kinds.cut_channel import CutChannel
-from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.injectors.connections import BlackHole
+from barrier_tck.faults.kinds.cut_channel import Closure, CutChannel
+from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
 from barrier_tck.faults.kinds.kill_worker import KillWorker
-from barrier_tck.faults.targets import Direction, Impairment, ImpairmentKind, LinkTarget, Peers, TargetGone
+from barrier_tck.faults.kinds.throttle_channel import RateLimit
+from barrier_tck.faults.targets import Direction, LinkTarget, Peers, TargetGone
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer
 from barrier_tck.faults.vocabulary import At, ScheduledFault
@@ -25,8 +27,8 @@ from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
 SOURCE, TOTALS, SINK = SubtaskId("source", 0), SubtaskId("totals", 0), SubtaskId("sink", 0)
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 PLACES = {SOURCE: (HOSTS[0], 0), TOTALS: (HOSTS[1], 1), SINK: (HOSTS[1], 2)}
-BLACK_HOLE = Impairment(ImpairmentKind.BLACK_HOLE)
-CUT = Impairment(ImpairmentKind.CUT)
+BLACK_HOLE = BlackHole()
+CUT = Closure()
 
 
 @pytest.fixture(name="client")
@@ -107,7 +109,7 @@ def test_a_channel_alone_is_disturbed_and_healed(client: ToxiproxyClient, networ
     target = link(network, "source[0]", "totals[0]")
     assert isinstance(target, LinkTarget)
     assert not target.is_impaired()
-    target.impair(Impairment(ImpairmentKind.DELAY, Direction.FORWARD, latency_ms=5, jitter_ms=1))
+    target.impair(Latency(latency_ms=5, jitter_ms=1, direction=Direction.FORWARD))
     assert target.is_impaired()
     assert disturbed(client) == ["t-a1-source-0-totals-0"]
     assert client.state("t-a1-source-0-totals-0").toxics == ("fault1-upstream",)
@@ -132,7 +134,7 @@ def test_the_proof_is_the_servers_word(client: ToxiproxyClient, network: ProxyNe
 def test_forward_is_seen_from_the_end_that_was_named_first(
     client: ToxiproxyClient, network: ProxyNetwork
 ) -> None:
-    link(network, "totals[0]", "source[0]").impair(Impairment(ImpairmentKind.BLACK_HOLE, Direction.FORWARD))
+    link(network, "totals[0]", "source[0]").impair(BlackHole(direction=Direction.FORWARD))
     assert client.state("t-a1-source-0-totals-0").toxics == ("fault1-downstream",)
 
 
@@ -214,7 +216,7 @@ def test_what_is_not_connected_is_no_target(network: ProxyNetwork) -> None:
 
 
 def test_a_throttle_below_the_unit_of_the_server_is_no_hole() -> None:
-    slow = Impairment(ImpairmentKind.THROTTLE, Direction.BOTH, bytes_per_second=10)
+    slow = RateLimit(bytes_per_second=10)
     assert [toxic.attributes for toxic in toxics_of(slow, 1, True)] == [{"rate": 1}, {"rate": 1}]
 
 

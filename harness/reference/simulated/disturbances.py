@@ -6,17 +6,18 @@ included, and on every later one of the same pair. Pairs are (sender, receiver) 
 disturb.
 
 What breaks, and who notices, as on Spark: a cut connection ends at once, and cannot be opened again before it heals.
-A black hole ends nothing; but once it heals, a connection that misses something ends. The receiver of a data channel
+A black hole ends nothing; but once it heals, a connection that misses something ends. A connection that may carry no
+more ends once all that it carried has arrived. The receiver of a data channel
 that has ended fails, and so does its sender when it sends. A control connection that has ended is the loss of the
 subtask for the coordinator, and the end of its leash for the subtask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, ImpairmentKind
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment
 from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedSubtask
@@ -33,11 +34,11 @@ class ConnectedWorld(Protocol):
     def watch(self, process: SimulatedSubtask) -> None:
         """Look from now on whether the process is silent."""
 
-    def break_control(self, process: SimulatedSubtask) -> None:
-        """End a control connection."""
+    def break_control(self, process: SimulatedSubtask, arrived_ms: float = 0.0) -> None:
+        """End a control connection; both ends notice once what arrives until then has arrived."""
 
-    def break_channel(self, channel: DataChannel) -> None:
-        """End a data channel."""
+    def break_channel(self, channel: DataChannel, arrived_ms: float = 0.0) -> None:
+        """End a data channel; its receiver notices once what arrives until then has arrived."""
 
 
 class Disturbances:
@@ -53,7 +54,7 @@ class Disturbances:
         """Disturb a pair's connections from now on; a cut ends those that are open."""
         self._active.setdefault(pair, []).append(impairment)
         self._apply(pair)
-        if impairment.kind is ImpairmentKind.CUT:
+        if impairment.closes:
             self._break(pair, whole=True)
 
     def remove(self, pair: Pair, impairment: Impairment) -> None:
@@ -64,7 +65,7 @@ class Disturbances:
         else:
             self._active.pop(pair, None)
         self._apply(pair)
-        if impairment.kind is ImpairmentKind.BLACK_HOLE:
+        if impairment.swallows:
             self._break(pair, whole=False)
 
     def holds(self, pair: Pair, impairment: Impairment) -> bool:
@@ -77,7 +78,7 @@ class Disturbances:
 
     def is_cut(self, pair: Pair) -> bool:
         """Tell whether a connection of the pair cannot be opened now."""
-        return any(one.kind is ImpairmentKind.CUT for one in self._active.get(pair, ()))
+        return any(one.closes for one in self._active.get(pair, ()))
 
     def disturb_new(self, process: SimulatedSubtask) -> None:
         """Disturb the control connection and the outgoing channels of a process that was just connected."""
@@ -85,37 +86,38 @@ class Disturbances:
             self._apply_control(process)
             for channel in process.outputs:
                 assert channel.receiver is not None
-                channel.disturbance = self._of((process.text, channel.receiver.text), Direction.FORWARD)
+                self._apply_to(channel, (process.text, channel.receiver.text))
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _of(self, pair: Pair, direction: Direction) -> Disturbance | None:
+    def _of(
+        self, pair: Pair, direction: Direction, close: Callable[[], None], before: Disturbance | None
+    ) -> Disturbance | None:
         active = [one for one in self._active.get(pair, ()) if one.direction in (direction, Direction.BOTH)]
-        if not active:
-            return None
-        rates = [one.bytes_per_second / 1000.0 for one in active if one.bytes_per_second]
-        return Disturbance(
-            self._draw,
-            latency_ms=float(sum(one.latency_ms for one in active)),
-            jitter_ms=float(sum(one.jitter_ms for one in active)),
-            bytes_per_ms=min(rates, default=None),
-            hole=any(one.kind is ImpairmentKind.BLACK_HOLE for one in active),
-        )
+        return Disturbance(self._draw, active, close, before) if active else None
 
     def _apply(self, pair: Pair) -> None:
         if pair[1] == COORDINATOR:
             for process in self._world.living(pair[0]):
                 self._apply_control(process)
         else:
-            disturbance = self._of(pair, Direction.FORWARD)
             for channel in self._channels(pair):
-                channel.disturbance = disturbance
+                self._apply_to(channel, pair)
+
+    def _apply_to(self, channel: DataChannel, pair: Pair) -> None:
+        def close() -> None:
+            self._world.break_channel(channel, channel.last_arrival_ms)
+
+        channel.disturbance = self._of(pair, Direction.FORWARD, close, channel.disturbance)
 
     def _apply_control(self, process: SimulatedSubtask) -> None:
         pair = (process.text, COORDINATOR)
-        to_coordinator, from_coordinator = _links(process)
-        to_coordinator.disturbance = self._of(pair, Direction.FORWARD)
-        from_coordinator.disturbance = self._of(pair, Direction.BACKWARD)
+        for direction, link in zip((Direction.FORWARD, Direction.BACKWARD), _links(process), strict=True):
+
+            def close(link: Link = link) -> None:
+                self._world.break_control(process, link.last_arrival_ms)
+
+            link.disturbance = self._of(pair, direction, close, link.disturbance)
         if pair in self._active:
             self._world.watch(process)
 

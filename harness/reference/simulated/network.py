@@ -4,7 +4,7 @@ Ordering contract: what is sent on one channel or link arrives in the order of s
 there is no order. A data channel counts what is on its way and what waits; a sender whose channel is full is
 not scheduled until its receiver takes something. Control elements are not counted: they must not deadlock.
 
-A disturbance (``disturbances``) changes when a message arrives, or swallows it; the order stays.
+A disturbance (``disturbances``) changes when a message arrives, swallows it, or ends the connection; the order stays.
 What is swallowed does not fill the channel: a proxy that lets nothing through still reads. A broken channel is
 noticed by its receiver, and by its sender when it sends.
 """
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from barrier_tck.faults.targets import Impairment, Loss, PassingMessage
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 
@@ -28,27 +29,53 @@ class ChannelBroken(RuntimeFailure):
     """A data channel ended before its sender had said so."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class _InForce:
+    """An impairment on one connection, and how many bytes it let through there."""
+
+    impairment: Impairment
+    passed: int = 0
+
+
 class Disturbance:
-    """All that is wrong with one direction of a connection at a time."""
+    """All that is wrong with one direction of one connection at a time, in the order in which it began."""
 
-    draw: Callable[[], float]
-    """Draws from 0 to 1, from a stream that nothing else draws from."""
-    latency_ms: float = 0.0
-    jitter_ms: float = 0.0
-    bytes_per_ms: float | None = None
-    hole: bool = False
-    """Whether nothing passes."""
+    __slots__ = ("_draw", "close", "in_force")
 
-    def arrival(self, sent: float, arrival: float, free: float, size: int) -> float:
-        """Return when a message arrives that undisturbed would at ``arrival``; ``free``: the line is busy until then.
+    def __init__(
+        self,
+        draw: Callable[[], float],
+        impairments: Iterable[Impairment],
+        close: Callable[[], None] = lambda: None,
+        before: Disturbance | None = None,
+    ) -> None:
+        """Draw from 0 to 1 from a stream that nothing else draws from.
 
-        ``size`` in bytes, times in milliseconds.
+        ``close`` ends the connection, once what was sent on it has arrived. ``before`` is what was wrong until now:
+        an impairment that goes on goes on counting.
         """
-        late = self.latency_ms + (2.0 * self.draw() - 1.0) * self.jitter_ms if self.latency_ms else 0.0
-        if self.bytes_per_ms is not None:
-            arrival = max(arrival, max(sent, free) + size / self.bytes_per_ms)
-        return arrival + late
+        self._draw = draw
+        known = [] if before is None else before.in_force
+        self.in_force: list[_InForce] = [
+            next((one for one in known if one.impairment is impairment), None) or _InForce(impairment)
+            for impairment in impairments
+        ]
+        self.close = close
+
+    def fate(self, sent_ms: float, arrives_ms: float, line_free_ms: float, size: int) -> float | Loss:
+        """Return when a message arrives, or why it does not, that undisturbed would at ``arrives_ms``.
+
+        ``size`` in bytes, times in milliseconds; the line is busy until ``line_free_ms``.
+        """
+        for one in self.in_force:
+            message = PassingMessage(sent_ms, arrives_ms, line_free_ms, size, one.passed)
+            outcome = one.impairment.fate(message, self._draw)
+            if isinstance(outcome, Loss):
+                return outcome
+            arrives_ms = outcome
+        for one in self.in_force:
+            one.passed += size
+        return arrives_ms
 
 
 class Link:
@@ -92,14 +119,23 @@ class Link:
             return
         disturbance = self.disturbance
         if disturbance is not None:
-            if disturbance.hole:
-                self.swallowed = True
+            outcome = disturbance.fate(scheduler.now, arrival, self._last, MESSAGE_BYTES)
+            if isinstance(outcome, Loss):
+                if outcome is Loss.CLOSED:
+                    disturbance.close()
+                else:
+                    self.swallowed = True
                 return
-            arrival = disturbance.arrival(scheduler.now, arrival, self._last, MESSAGE_BYTES)
+            arrival = outcome
         if arrival < self._last:
             arrival = self._last
         self._last = arrival
         scheduler.at(arrival, deliver or self._deliver, message)
+
+    @property
+    def last_arrival_ms(self) -> float:
+        """Return when what was sent last arrives."""
+        return self._last
 
 
 class ChannelEnd(Protocol):
@@ -199,11 +235,20 @@ class DataChannel:
         if self.broken:
             raise ChannelBroken(f"{self.name}: cannot send: the connection is broken")
         assert self.disturbance is not None
-        if self.disturbance.hole:
-            self.swallowed = True
-            return None
         size = MESSAGE_BYTES * (len(element) if is_data else 1)
-        return self.disturbance.arrival(self._scheduler.now, arrival, self._last, size)
+        outcome = self.disturbance.fate(self._scheduler.now, arrival, self._last, size)
+        if not isinstance(outcome, Loss):
+            return outcome
+        if outcome is Loss.CLOSED:
+            self.disturbance.close()
+        else:
+            self.swallowed = True
+        return None
+
+    @property
+    def last_arrival_ms(self) -> float:
+        """Return when what was sent last arrives."""
+        return self._last
 
     def take(self) -> tuple[bool, Any]:
         """Read the oldest element, which has arrived."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
@@ -128,13 +129,7 @@ class _LinkTarget:
 
     def impair(self, impairment: Impairment) -> None:
         direction = _FLIPPED[impairment.direction] if self._from_receiver else impairment.direction
-        self._impairment = Impairment(
-            impairment.kind,
-            direction,
-            impairment.latency_ms,
-            impairment.jitter_ms,
-            impairment.bytes_per_second,
-        )
+        self._impairment = replace(impairment, direction=direction)
         self._world.disturbances.add(self._pair, self._impairment)
 
     def is_impaired(self) -> bool:

@@ -24,10 +24,12 @@ class Surroundings:
     network_random: random.Random
     storage_random: random.Random
 
-    def after_latency(self, action: Callable[..., None], argument: Any = None) -> None:
-        """Run ``action(argument)`` when a message that is sent now would have arrived."""
+    def after_latency(
+        self, action: Callable[..., None], argument: Any = None, not_before_ms: float = 0.0
+    ) -> None:
+        """Run ``action(argument)`` when a message that is sent now, or at ``not_before_ms``, would have arrived."""
         delay = self.network_random.random() * self.latency_ms
-        self.scheduler.at(self.scheduler.now + delay, action, argument)
+        self.scheduler.at(max(self.scheduler.now, not_before_ms) + delay, action, argument)
 
 
 class TaskOwner(Protocol):

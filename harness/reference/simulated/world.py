@@ -13,6 +13,7 @@ heals and breaks; on Spark it ends itself after a while.
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -379,21 +380,28 @@ class SimulatedWorld:
         for process in executor.subtasks:
             process.resume()
 
-    def break_control(self, process: SimulatedSubtask) -> None:
-        """End a control connection: to the coordinator the subtask is lost, and the subtask must not go on."""
+    def break_control(self, process: SimulatedSubtask, arrived_ms: float = 0.0) -> None:
+        """End a control connection: to the coordinator the subtask is lost, and the subtask must not go on.
+
+        Both notice after ``arrived_ms``: what was sent before comes first.
+        """
         self.trace.add((self.scheduler.now, process.name, "broken", COORDINATOR))
         assert process.to_coordinator is not None and process.from_coordinator is not None
         process.to_coordinator.broken = process.from_coordinator.broken = True
-        self._after_latency(lambda: process.coordinator.lost(process, "lost its control connection"))
-        self._after_latency(process.orphan)
+        lost = functools.partial(process.coordinator.lost, process, "lost its control connection")
+        self._after_latency(lost, arrived_ms)
+        self._after_latency(process.orphan, arrived_ms)
 
-    def break_channel(self, channel: DataChannel) -> None:
-        """End a data channel: its receiver notices, and its sender when it sends or as it waits to."""
+    def break_channel(self, channel: DataChannel, arrived_ms: float = 0.0) -> None:
+        """End a data channel: its receiver notices, and its sender when it sends or as it waits to.
+
+        The receiver notices after ``arrived_ms``: what was sent before comes first.
+        """
         self.trace.add((self.scheduler.now, channel.name, "broken", None))
         channel.broken = True
         sender, receiver = channel.sender, channel.receiver
         assert sender is not None and receiver is not None
-        self._after_latency(lambda: receiver.channel_ended(channel))
+        self._after_latency(lambda: receiver.channel_ended(channel), arrived_ms)
         if channel.full:
             self._after_latency(lambda: sender.channel_ended(channel))
 
@@ -422,8 +430,8 @@ class SimulatedWorld:
         else:
             link.send(None, lambda _: news())
 
-    def _after_latency(self, action: Callable[[], None]) -> None:
-        self.surroundings.after_latency(lambda _: action())
+    def _after_latency(self, action: Callable[[], None], not_before_ms: float = 0.0) -> None:
+        self.surroundings.after_latency(lambda _: action(), not_before_ms=not_before_ms)
 
     def read_only_files(self) -> SimulatedFileSystem:
         """Return a view of the disk for final reads."""

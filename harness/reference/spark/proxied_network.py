@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, ImpairmentKind, Peers, TargetGone
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
@@ -25,8 +25,6 @@ from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
 
 _NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
-_BYTES_PER_RATE = 1_000
-"""Toxiproxy counts rates in so many bytes a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,54 +248,46 @@ class ProxyNetwork:
                 del self._proxies[proxied.name]
 
     def _do(self, proxied: Proxied, serial: int, impairment: Impairment, seen: bool) -> None:
-        if impairment.kind is ImpairmentKind.CUT:
+        if impairment.closes:
             self._client.set_enabled(proxied.name, False)
         for toxic in toxics_of(impairment, serial, seen):
             self._client.add_toxic(proxied.name, toxic)
 
     def _undo(self, proxied: Proxied, serial: int, impairment: Impairment) -> None:
-        if impairment.kind is ImpairmentKind.CUT and not self._cut_by_another(proxied, serial):
+        if impairment.closes and not self._cut_by_another(proxied, serial):
             self._client.set_enabled(proxied.name, True)
         for toxic in toxics_of(impairment, serial, True) + toxics_of(impairment, serial, False):
             self._client.remove_toxic(proxied.name, toxic.name)
 
     def _cut_by_another(self, proxied: Proxied, serial: int) -> bool:
         return any(
-            other != serial and impairment.kind is ImpairmentKind.CUT and link.matches(proxied) is not None
+            other != serial and impairment.closes and link.matches(proxied) is not None
             for other, (link, impairment) in self._disturbed.items()
         )
 
     def _in_force(self, proxied: Proxied, serial: int, impairment: Impairment, seen: bool) -> bool:
         state = self._client.state(proxied.name)
         wanted = [toxic.name for toxic in toxics_of(impairment, serial, seen)]
-        cut = impairment.kind is ImpairmentKind.CUT
-        return not state.enabled if cut else all(name in state.toxics for name in wanted)
+        return not state.enabled if impairment.closes else all(name in state.toxics for name in wanted)
 
 
 def toxics_of(impairment: Impairment, serial: int, seen_from_client: bool) -> list[Toxic]:
-    """Return the toxics that carry a disturbance out; none for a cut, which is a proxy that does not listen.
+    """Return the toxics that carry a disturbance out; none if it closes, which is a proxy that does not listen.
 
     ``seen_from_client``: whether FORWARD is from the proxy's client to its server, Toxiproxy's "upstream".
     """
-    match impairment.kind:
-        case ImpairmentKind.CUT:
-            return []
-        case ImpairmentKind.DELAY:
-            kind = "latency"
-            attributes = {"latency": impairment.latency_ms, "jitter": impairment.jitter_ms}
-        case ImpairmentKind.THROTTLE:
-            # At least one unit: rate 0 would be a hole.
-            kind, attributes = "bandwidth", {"rate": max(1, impairment.bytes_per_second // _BYTES_PER_RATE)}
-        case ImpairmentKind.BLACK_HOLE:
-            # With time 0 it is never closed, until the toxic is removed.
-            kind, attributes = "timeout", {"timeout": 0}
+    if impairment.closes:
+        return []
     forward, backward = (UPSTREAM, DOWNSTREAM) if seen_from_client else (DOWNSTREAM, UPSTREAM)
     streams = {
         Direction.FORWARD: [forward],
         Direction.BACKWARD: [backward],
         Direction.BOTH: [UPSTREAM, DOWNSTREAM],
     }[impairment.direction]
-    return [Toxic(kind, f"fault{serial}-{stream}", stream, attributes=attributes) for stream in streams]
+    return [
+        Toxic(impairment.toxic, f"fault{serial}-{stream}", stream, attributes=impairment.attributes())
+        for stream in streams
+    ]
 
 
 def _between(proxied: Proxied, pair: tuple[str, str]) -> bool | None:
