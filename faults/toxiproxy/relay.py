@@ -41,6 +41,10 @@ def _end(connection: socket.socket, reset: bool = False) -> None:
     connection.close()
 
 
+class _LimitReached(OSError):
+    """A stream has carried all that it may."""
+
+
 class _Stream:
     """One direction of one connection."""
 
@@ -52,6 +56,8 @@ class _Stream:
         self._queued = 0
         self._ended = False
         self._toxics: tuple[Toxic, ...] = ()
+        self._limited = 0
+        """Bytes that were let through since there is a limit."""
         self._changed = asyncio.Event()
         """Set whenever the writer or the reader has something to look at."""
         self._room = asyncio.Event()
@@ -59,7 +65,10 @@ class _Stream:
     def set_toxics(self, toxics: Sequence[Toxic]) -> bool:
         """Make these toxics count from now on, for what is held back too; tell whether a black hole was removed."""
         was_hole = self._toxic("timeout") is not None
+        had_limit = self._toxic("limit_data") is not None
         self._toxics = tuple(toxics)
+        if not had_limit:
+            self._limited = 0
         self._changed.set()
         return was_hole and self._toxic("timeout") is None
 
@@ -124,7 +133,16 @@ class _Stream:
             await self._wait(due - loop.time())
             if self._toxic("latency") is None:
                 due = None
+        limit = self._toxic("limit_data")
+        if limit is None:
+            await self._send(data)
+            return
+        most = limit.number("bytes")
+        data = data[: max(0, most - self._limited)]
         await self._send(data)
+        self._limited += len(data)
+        if self._limited >= most:
+            raise _LimitReached(f"{most} bytes are through")
 
     def _due(self, arrived: float) -> float | None:
         latency = self._toxic("latency")

@@ -16,8 +16,9 @@ _ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "timeout": ("timeout",),
     "reset_peer": ("timeout",),
     "slow_close": ("delay",),
+    "limit_data": ("bytes",),
 }
-"""Type -> its attributes, all of them numbers: milliseconds, and for ``rate`` 1,000 bytes a second."""
+"""Type -> its attributes, all of them numbers: milliseconds, bytes, and for ``rate`` 1,000 bytes a second."""
 
 
 class InvalidToxic(ValueError):

@@ -193,6 +193,44 @@ def test_a_black_hole_in_one_direction_lets_the_other_pass(client: ToxiproxyClie
             client.delete("one-way")
 
 
+def test_a_limit_lets_so_many_bytes_of_each_connection_through_and_closes_it(
+    client: ToxiproxyClient, proxied: Callable[[], socket.socket]
+) -> None:
+    with proxied() as connection:
+        _exchange(connection, b"before the limit")
+        client.add_toxic("p", _toxic("limit_data", DOWNSTREAM, bytes=10))
+        _exchange(connection, b"0123456")
+        connection.sendall(b"789 and more")
+        assert _all_of(connection) == b"789"
+    with proxied() as later:
+        later.sendall(b"abcdefghijklmnop")
+        assert _all_of(later) == b"abcdefghij", "each connection has the whole limit"
+    client.remove_toxic("p", "limit_data_downstream")
+    with proxied() as connection:
+        _exchange(connection, b"healed, and as long as one likes")
+
+
+def test_a_limit_that_is_removed_in_time_closes_nothing_and_begins_anew(
+    client: ToxiproxyClient, proxied: Callable[[], socket.socket]
+) -> None:
+    with proxied() as connection:
+        for _ in range(2):
+            client.add_toxic("p", _toxic("limit_data", bytes=10))
+            _exchange(connection, b"sevenly")
+            client.remove_toxic("p", "limit_data_upstream")
+        _exchange(connection, b"more than ten bytes")
+
+
+def _all_of(connection: socket.socket) -> bytes:
+    """Return what comes until the connection ends."""
+    got = b""
+    connection.settimeout(5)
+    with contextlib.suppress(ConnectionError):
+        while more := connection.recv(64):
+            got += more
+    return got
+
+
 def test_a_disabled_proxy_closes_its_connections_and_takes_none_until_it_is_enabled(
     client: ToxiproxyClient, proxied: Callable[[], socket.socket]
 ) -> None:
