@@ -7,20 +7,9 @@ early; a restore of n replays them, and they are counted twice (ALO-2). Records 
 whatever the order in which channels deliver: nothing is lost.
 
 As no channel is held, barriers of later checkpoints arrive while earlier ones are still being counted, so there
-is no single current checkpoint as in ``alignment``, but a row of them. For each checkpoint n on its own:
-
-====================  ====================================  ==================================================
-n is                  BarrierArrived(n)                     CheckpointAborted(n)
-====================  ====================================  ==================================================
-unknown               begin to count; complete if the       remember n, so that its barriers are ignored
-                      channel was the only one missing
-counted               mark the channel; if it was the last  forget what was counted, remember n
-                      one: complete n, and give up every
-                      older one, since a channel skipped
-                      it or delivers it too late
-obsolete              ignored                               ignored if a snapshot of n or of a later one was
-                                                            due; else remembered already
-====================  ====================================  ==================================================
+is no single current checkpoint as in ``alignment``, but a row of them, and ``TABLE`` is that of each one on its own.
+When n completes, every older one that is still counted is given up, since a channel skipped it or delivers it too
+late.
 
 A checkpoint is obsolete if its snapshot, or a later one's, was due here already, or if it was aborted. A channel
 that delivers the same barrier twice breaks BAR-2 and raises. Memory is bounded: beyond ``TRACKED_MAX``
@@ -30,15 +19,25 @@ counts as obsolete.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.alignment import (
-    AlignmentAbandoned,
-    AlignmentCompleted,
-    AlignmentOutcome,
-    AlignmentPhase,
-    AlignmentStarted,
+from barrier_tck.reference_impl.protocol.alignment import AlignmentCommands
+from barrier_tck.reference_impl.protocol.alignment_states import TrackingState
+from barrier_tck.reference_impl.protocol.messages import NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.subtask_commands import (
+    AlignmentCommand,
+    NoteAlignmentStarted,
+    SendDecline,
+    TakeSnapshot,
 )
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.subtask_events import (
+    AlignmentEvent,
+    BarrierArrived,
+    SnapshotFailed,
+    SnapshotTaken,
+)
+from barrier_tck.reference_impl.protocol.table import IGNORED, TableMachine, leads
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 TRACKED_MAX = 64
@@ -55,14 +54,15 @@ class _Counted:
         self.missing = channels
 
 
-class BarrierTracker:
-    """The tracker of an at-least-once subtask, with the interface of ``BarrierAligner``.
+class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
+    """The tracker of an at-least-once subtask; takes the place of a ``BarrierAligner``.
 
-    ``blocked[channel]`` is False for every channel, always.
+    ``blocked[channel]`` is False for every channel, always. The states are those of single checkpoints.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, subtask: str = "a subtask") -> None:
         """Start with nothing to count for ``channels`` (1 or more) input channels."""
+        super().__init__(f"the tracker of {subtask}", TrackingState.UNKNOWN)
         if channels < 1:
             raise ProtocolError("a subtask that tracks barriers needs at least one input channel")
         self.blocked = [False] * channels
@@ -70,81 +70,107 @@ class BarrierTracker:
         self._last: int = 0
         self._aborted: list[int] = []
 
-    @property
-    def phase(self) -> AlignmentPhase:
-        """Return ALIGNING while any checkpoint is being counted."""
-        return AlignmentPhase.ALIGNING if self._counted else AlignmentPhase.IDLE
+    def handle(self, event: AlignmentEvent) -> AlignmentCommands:
+        """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
+        return self._take(event)
 
-    @property
-    def current(self) -> CheckpointId | None:
-        """Return the oldest checkpoint that is being counted, if any."""
-        return min(self._counted, default=None)
+    def state_for(self, event: AlignmentEvent) -> TrackingState:
+        """The table is that of the one checkpoint which an event is about."""
+        checkpoint = (
+            event.barrier.checkpoint
+            if isinstance(event, BarrierArrived | SnapshotTaken)
+            else event.checkpoint
+        )
+        if checkpoint in self._counted:
+            return TrackingState.COUNTED
+        return TrackingState.OBSOLETE if self.is_obsolete(checkpoint) else TrackingState.UNKNOWN
 
     @property
     def tracked(self) -> tuple[CheckpointId, ...]:
         """Return the checkpoints that are being counted, oldest first."""
         return tuple(sorted(self._counted))
 
-    def barrier_arrived(self, channel: int, barrier: CheckpointBarrier) -> tuple[AlignmentOutcome, ...]:
-        """Take a barrier that was read from a channel."""
-        checkpoint = barrier.checkpoint
-        if self.is_obsolete(checkpoint):
-            return ()
-        counted = self._counted.get(checkpoint)
-        if counted is None:
-            counted = self._counted[checkpoint] = _Counted(len(self.blocked))
-        if counted.received[channel]:
-            raise ProtocolError(
-                f"channel {channel} delivered barrier {checkpoint} twice; received so far: {counted.received}"
-            )
-        counted.received[channel] = True
-        counted.missing -= 1
-        if self.snapshot_due(counted.missing):
-            return self._complete(barrier)
-        first = counted.missing == len(self.blocked) - 1
-        outcomes: tuple[AlignmentOutcome, ...] = (AlignmentStarted(barrier),) if first else ()
-        return outcomes + self._give_up_beyond_bound()
+    def _on_first_barrier(self, event: BarrierArrived) -> AlignmentCommands:
+        checkpoint = event.barrier.checkpoint
+        self._counted[checkpoint] = _Counted(len(self.blocked))
+        counted = self._count(event)
+        if checkpoint not in self._counted:
+            return counted
+        return (*counted, NoteAlignmentStarted(checkpoint), *self._give_up_beyond_bound())
 
-    def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint was aborted: stop counting it, ignore what still comes of it."""
-        self._counted.pop(checkpoint, None)
-        if checkpoint <= self._last or checkpoint in self._aborted:
-            return
-        self._aborted.append(checkpoint)
+    def _on_next_barrier(self, event: BarrierArrived) -> AlignmentCommands:
+        self._check_first(event)
+        return self._count(event)
+
+    def _check_first(self, event: BarrierArrived) -> None:
+        """A channel delivers the barrier of a checkpoint once: a second one is illegal (BAR-2)."""
+        received = self._counted[event.barrier.checkpoint].received
+        if received[event.channel]:
+            twice = f"channel {event.channel} delivered barrier {event.barrier.checkpoint} twice"
+            raise self.illegal(event, f"{twice}; received so far: {received}")
+
+    def _count(self, event: BarrierArrived) -> AlignmentCommands:
+        counted = self._counted[event.barrier.checkpoint]
+        counted.received[event.channel] = True
+        counted.missing -= 1
+        if not self.snapshot_due(counted.missing):
+            return ()
+        checkpoint = event.barrier.checkpoint
+        given_up = tuple(
+            SendDecline(older, f"checkpoint {checkpoint} overtook it")
+            for older in self.tracked
+            if older < checkpoint
+        )
+        self._last = checkpoint
+        self._forget_obsolete()
+        return (*given_up, TakeSnapshot(event.barrier))
+
+    def _on_aborted(self, event: NotifyCheckpointAborted) -> AlignmentCommands:
+        self._counted.pop(event.checkpoint, None)
+        self._aborted.append(event.checkpoint)
         if len(self._aborted) > TRACKED_MAX:
             # What is older than the oldest abort still remembered was aborted or overtaken long ago.
             self._last = max(self._last, min(self._aborted))
             self._forget_obsolete()
+        return ()
 
     def is_obsolete(self, checkpoint: CheckpointId) -> bool:
-        """Tell whether barriers of this checkpoint are to be ignored."""
+        """Barriers of a checkpoint are ignored if a snapshot of it or of a later one was due, or if it was aborted."""
         return checkpoint <= self._last or checkpoint in self._aborted
-
-    def release(self) -> None:
-        """Do nothing: no channel is ever held back."""
 
     def snapshot_due(self, missing: int) -> bool:
         """Tell whether the snapshot is due with so many channels missing."""
         return missing == 0
 
-    def _complete(self, barrier: CheckpointBarrier) -> tuple[AlignmentOutcome, ...]:
-        given_up = tuple(
-            AlignmentAbandoned(older, f"checkpoint {barrier.checkpoint} overtook it")
-            for older in self.tracked
-            if older < barrier.checkpoint
-        )
-        self._last = barrier.checkpoint
-        self._forget_obsolete()
-        return (*given_up, AlignmentCompleted(barrier))
-
-    def _give_up_beyond_bound(self) -> tuple[AlignmentOutcome, ...]:
+    def _give_up_beyond_bound(self) -> AlignmentCommands:
+        """Give the oldest checkpoint up where more than ``TRACKED_MAX`` are counted: memory is bounded."""
         if len(self._counted) <= TRACKED_MAX:
             return ()
         oldest = min(self._counted)
         self._last = max(self._last, oldest)
         self._forget_obsolete()
-        return (AlignmentAbandoned(oldest, f"more than {TRACKED_MAX} checkpoints were being counted"),)
+        return (SendDecline(oldest, f"more than {TRACKED_MAX} checkpoints were being counted"),)
 
     def _forget_obsolete(self) -> None:
         self._counted = {n: counted for n, counted in self._counted.items() if n > self._last}
         self._aborted = [n for n in self._aborted if n > self._last]
+
+    RULES: ClassVar = (state_for, is_obsolete, _check_first, _give_up_beyond_bound)
+
+    TABLE: ClassVar = {
+        TrackingState.UNKNOWN: {
+            BarrierArrived: leads(_on_first_barrier, TrackingState.COUNTED, TrackingState.OBSOLETE),
+            NotifyCheckpointAborted: leads(_on_aborted, TrackingState.OBSOLETE),
+        },
+        TrackingState.COUNTED: {
+            BarrierArrived: leads(_on_next_barrier, TrackingState.OBSOLETE),
+            NotifyCheckpointAborted: leads(_on_aborted, TrackingState.OBSOLETE),
+        },
+        TrackingState.OBSOLETE: {
+            BarrierArrived: IGNORED,
+            NotifyCheckpointAborted: IGNORED,
+            # No channel is held, so none is released.
+            SnapshotTaken: IGNORED,
+            SnapshotFailed: IGNORED,
+        },
+    }

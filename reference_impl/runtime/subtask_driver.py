@@ -34,27 +34,26 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
-from barrier_tck.reference_impl.protocol.subtask import (
-    Abort,
-    AbortReceived,
-    BarrierArrived,
+from barrier_tck.reference_impl.protocol.subtask_commands import (
     CancelSnapshot,
-    Complete,
-    CompletionReceived,
     EndInput,
     ForwardBarrier,
-    InputEnded,
     NoteAlignmentStarted,
+    NotifyOperatorsAborted,
+    NotifyOperatorsComplete,
     SendAcknowledge,
     SendDecline,
+    StoreSnapshot,
+    SubtaskCommand,
+    TakeSnapshot,
+)
+from barrier_tck.reference_impl.protocol.subtask_events import (
+    BarrierArrived,
+    InputEnded,
     SnapshotFailed,
     SnapshotStored,
     SnapshotTaken,
-    StoreSnapshot,
-    SubtaskCommand,
     SubtaskEvent,
-    TakeSnapshot,
-    TriggerReceived,
 )
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.kept_promises import Promises
@@ -184,13 +183,11 @@ class SubtaskDriver:
     def on_message(self, message: ToSubtask) -> None:
         """Take a message of the coordinator."""
         match message:
-            case TriggerCheckpoint(checkpoint=checkpoint, timestamp_ms=timestamp_ms):
+            case TriggerCheckpoint(checkpoint=checkpoint):
                 self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, checkpoint)
-                self.feed(TriggerReceived(CheckpointBarrier(checkpoint, timestamp_ms)))
-            case NotifyCheckpointComplete(checkpoint=checkpoint):
-                self.feed(CompletionReceived(checkpoint))
-            case NotifyCheckpointAborted(checkpoint=checkpoint):
-                self.feed(AbortReceived(checkpoint))
+                self.feed(message)
+            case NotifyCheckpointComplete() | NotifyCheckpointAborted():
+                self.feed(message)
             case FinishSubtask():
                 self.finished = True
                 self.copies.finish()
@@ -349,7 +346,7 @@ class SubtaskDriver:
             DeclineCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, command.reason)
         )
 
-    def _complete(self, command: Complete) -> None:
+    def _notify_complete(self, command: NotifyOperatorsComplete) -> None:
         self.ports.probe.reach(RuntimePoint.COMPLETION_NOTIFIED, command.checkpoint)
         self._promises.completed(command.checkpoint)
         for operator in self.operators:
@@ -362,7 +359,7 @@ class SubtaskDriver:
                 TransactionsCommitted(deployment.attempt, deployment.subtask, command.checkpoint)
             )
 
-    def _abort(self, command: Abort) -> None:
+    def _notify_aborted(self, command: NotifyOperatorsAborted) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
         self._promises.aborted(command.checkpoint)
         for operator in self.operators:
@@ -392,7 +389,7 @@ class SubtaskDriver:
         CancelSnapshot: _cancel_snapshot,
         SendAcknowledge: _acknowledge,
         SendDecline: _decline,
-        Complete: _complete,
-        Abort: _abort,
+        NotifyOperatorsComplete: _notify_complete,
+        NotifyOperatorsAborted: _notify_aborted,
         EndInput: _end_input,
     }

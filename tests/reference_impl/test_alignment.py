@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.alignment import (
-    AlignmentAbandoned,
-    AlignmentCompleted,
-    AlignmentPhase,
-    AlignmentStarted,
-    BarrierAligner,
+from barrier_tck.reference_impl.protocol.alignment import AlignmentCommands, BarrierAligner
+from barrier_tck.reference_impl.protocol.alignment_states import AlignmentState
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.subtask_commands import (
+    NoteAlignmentStarted,
+    SendDecline,
+    TakeSnapshot,
 )
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.subtask_events import BarrierArrived, SnapshotTaken
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 
@@ -22,56 +23,72 @@ def barrier(checkpoint: int) -> CheckpointBarrier:
     return CheckpointBarrier(CheckpointId(checkpoint), timestamp_ms=0)
 
 
+def started(checkpoint: int) -> NoteAlignmentStarted:
+    return NoteAlignmentStarted(CheckpointId(checkpoint))
+
+
+def due(checkpoint: int) -> TakeSnapshot:
+    return TakeSnapshot(barrier(checkpoint))
+
+
+def arrive(aligner: BarrierAligner, channel: int, checkpoint: int) -> AlignmentCommands:
+    return aligner.handle(BarrierArrived(channel, barrier(checkpoint)))
+
+
+def abort(aligner: BarrierAligner, checkpoint: int) -> AlignmentCommands:
+    return aligner.handle(NotifyCheckpointAborted(CheckpointId(checkpoint), "expired"))
+
+
 def test_a_barrier_blocks_its_channel_until_the_snapshot_is_taken() -> None:
     aligner = BarrierAligner(2)
-    assert aligner.barrier_arrived(0, barrier(1)) == (AlignmentStarted(barrier(1)),)
+    assert arrive(aligner, 0, 1) == (started(1),)
     assert aligner.blocked == [True, False]
-    assert aligner.barrier_arrived(1, barrier(1)) == (AlignmentCompleted(barrier(1)),)
+    assert arrive(aligner, 1, 1) == (due(1),)
     assert aligner.blocked == [True, True], "released only when the synchronous part has ended"
-    aligner.release()
+    aligner.handle(SnapshotTaken(barrier(1)))
     assert aligner.blocked == [False, False]
 
 
 def test_one_channel_aligns_at_once() -> None:
-    assert BarrierAligner(1).barrier_arrived(0, barrier(4)) == (AlignmentCompleted(barrier(4)),)
+    assert arrive(BarrierAligner(1), 0, 4) == (due(4),)
 
 
 def test_a_newer_barrier_gives_up_the_alignment_that_it_skipped() -> None:
     aligner = BarrierAligner(3)
-    aligner.barrier_arrived(0, barrier(1))
-    abandoned, started = aligner.barrier_arrived(1, barrier(2))
-    assert isinstance(abandoned, AlignmentAbandoned) and abandoned.checkpoint == 1
-    assert started == AlignmentStarted(barrier(2))
+    arrive(aligner, 0, 1)
+    abandoned, begun = arrive(aligner, 1, 2)
+    assert isinstance(abandoned, SendDecline) and abandoned.checkpoint == 1
+    assert begun == started(2)
     assert aligner.blocked == [False, True, False]
 
 
 def test_barriers_of_an_aborted_checkpoint_are_ignored_before_and_after_they_came() -> None:
     aligner = BarrierAligner(2)
-    aligner.checkpoint_aborted(CheckpointId(1))
-    assert aligner.barrier_arrived(0, barrier(1)) == ()
+    abort(aligner, 1)
+    assert arrive(aligner, 0, 1) == ()
     assert aligner.blocked == [False, False]
-    aligner.barrier_arrived(0, barrier(2))
-    aligner.checkpoint_aborted(CheckpointId(2))
-    assert aligner.phase is AlignmentPhase.IDLE and aligner.blocked == [False, False]
-    assert aligner.barrier_arrived(1, barrier(2)) == ()
+    arrive(aligner, 0, 2)
+    abort(aligner, 2)
+    assert aligner.state is AlignmentState.IDLE and aligner.blocked == [False, False]
+    assert arrive(aligner, 1, 2) == ()
 
 
 def test_an_abort_of_a_later_checkpoint_leaves_the_current_alignment_alone() -> None:
     aligner = BarrierAligner(2)
-    aligner.barrier_arrived(0, barrier(1))
-    aligner.checkpoint_aborted(CheckpointId(2))
+    arrive(aligner, 0, 1)
+    abort(aligner, 2)
     assert aligner.current == 1
-    assert aligner.barrier_arrived(1, barrier(1)) == (AlignmentCompleted(barrier(1)),)
-    aligner.release()
-    assert aligner.barrier_arrived(0, barrier(2)) == ()
+    assert arrive(aligner, 1, 1) == (due(1),)
+    aligner.handle(SnapshotTaken(barrier(1)))
+    assert arrive(aligner, 0, 2) == ()
 
 
 def test_the_same_barrier_twice_on_a_channel_raises_and_changes_nothing() -> None:
     aligner = BarrierAligner(2)
-    aligner.barrier_arrived(0, barrier(1))
+    arrive(aligner, 0, 1)
     with pytest.raises(ProtocolError, match="channel 0 delivered barrier 1 twice"):
-        aligner.barrier_arrived(0, barrier(1))
-    assert aligner.barrier_arrived(1, barrier(1)) == (AlignmentCompleted(barrier(1)),)
+        arrive(aligner, 0, 1)
+    assert arrive(aligner, 1, 1) == (due(1),)
 
 
 @given(
@@ -88,11 +105,11 @@ def test_every_interleaving_of_fifo_channels_aligns_every_checkpoint_once_in_ord
         ready = [c for c in range(channels) if queues[c] and not aligner.blocked[c]]
         assert ready, "an alignment that waits for a held channel would never end"
         channel = random.choice(ready)  # type: ignore[attr-defined]
-        for outcome in aligner.barrier_arrived(channel, barrier(queues[channel].pop(0))):
-            if isinstance(outcome, AlignmentCompleted):
+        for outcome in arrive(aligner, channel, queues[channel].pop(0)):
+            if isinstance(outcome, TakeSnapshot):
                 completed.append(outcome.barrier.checkpoint)
-                aligner.release()
+                aligner.handle(SnapshotTaken(outcome.barrier))
             else:
-                assert isinstance(outcome, AlignmentStarted)
+                assert isinstance(outcome, NoteAlignmentStarted)
     assert completed == ids
     assert not any(aligner.blocked)

@@ -15,24 +15,39 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
+from barrier_tck.reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
+from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import FENCED, CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
+    CheckpointBarrier,
     CompletedCheckpoint,
     DeclineCheckpoint,
     InputConsumed,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     SnapshotMetrics,
     SubtaskFailed,
     SubtaskRunning,
     SubtaskSnapshot,
     TransactionsCommitted,
+    TriggerCheckpoint,
+)
+from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask_commands import CancelSnapshot, StoreSnapshot, TakeSnapshot
+from barrier_tck.reference_impl.protocol.subtask_events import (
+    BarrierArrived,
+    InputEnded,
+    SnapshotFailed,
+    SnapshotStored,
+    SnapshotTaken,
 )
 from barrier_tck.reference_impl.protocol.table import IGNORED, STORY_MAX, Leads, TableMachine, leads
+from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 SUBTASKS = (SubtaskId("source", 0), SubtaskId("count", 0))
@@ -120,43 +135,43 @@ def test_the_story_is_bounded() -> None:
 
 
 class Walk:
-    """Drives one machine: events that are due come in any order, and what the machine asks for is answered sometime."""
+    """Drives one machine at random, as its surroundings could."""
 
-    def __init__(self, chance: random.Random) -> None:
-        self.chance = chance
-        self.machine, self.due = self.begin()
-        self.now = 0.0
+    machine: Any
 
-    def begin(self) -> tuple[Any, list[Any]]:
+    def choose(self) -> Any:
+        """Return an event that may come now, or None at the end of the walk."""
         raise NotImplementedError
 
-    def tell(self, event: Any) -> tuple[Any, ...]:
+    def tell(self, event: Any) -> None:
+        """Give the machine an event, and let what it asks for be answered sometime."""
         raise NotImplementedError
 
-    def answers(self, command: Any) -> list[Any]:
-        raise NotImplementedError
-
-    def step(self) -> Any:
-        """Let one event come that is due, and return it."""
-        event = self.due.pop(self.chance.randrange(len(self.due)))
-        for command in self.tell(event):
-            self.due += self.answers(command)
+    @staticmethod
+    def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
+        """Return an event like this one that the table of this state decides on."""
         return event
 
 
 class JobWalk(Walk):
-    """The life of a job of two subtasks."""
+    """The life of a job of two subtasks: what is due comes in any order."""
 
-    def begin(self) -> tuple[Any, list[Any]]:
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
         checkpoints = CheckpointConfig(interval_ms=10, timeout_ms=50, tolerated_failures=1, max_concurrent=2)
-        without = self.chance.random() < 0.2
+        without = chance.random() < 0.2
         config = JobConfig(None if without else checkpoints, RestartConfig(attempts_max=2, delay_ms=7))
-        return CoordinatorMachine(config, SUBTASKS, SUBTASKS[1:]), [ev.JobStarted((), 0, 0)]
+        self.machine = CoordinatorMachine(config, SUBTASKS, SUBTASKS[1:])
+        self.due: list[Any] = [ev.JobStarted((), 0, 0)]
+        self.now = 0.0
 
-    def tell(self, event: Any) -> tuple[Any, ...]:
+    def choose(self) -> Any:
+        return self.due.pop(self.chance.randrange(len(self.due))) if self.due else None
+
+    def tell(self, event: Any) -> None:
         self.now += 10 * self.chance.random()
-        commands: tuple[Any, ...] = self.machine.handle(event, self.now)
-        return commands
+        for command in self.machine.handle(event, self.now):
+            self.due += self.answers(command)
 
     def answers(self, command: Any) -> list[Any]:
         chance = self.chance.random
@@ -186,6 +201,10 @@ class JobWalk(Walk):
                 return [timer]
         return []
 
+    @staticmethod
+    def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
+        return msgspec.structs.replace(event, attempt=machine.attempt) if isinstance(event, FENCED) else event
+
 
 def acknowledged(
     attempt: AttemptNumber, checkpoint: CheckpointId, subtask: SubtaskId
@@ -194,7 +213,107 @@ def acknowledged(
     return AcknowledgeCheckpoint(attempt, checkpoint, subtask, part, SnapshotMetrics())
 
 
-WALKS: dict[type[TableMachine[Any, Any]], type[Walk]] = {CoordinatorMachine: JobWalk}
+class ChannelWalk(Walk):
+    """FIFO channels, which may skip a barrier. The synchronous part of a snapshot ends before anything else comes."""
+
+    def __init__(self, chance: random.Random, channels: int) -> None:
+        self.chance = chance
+        self.queues: list[list[Any]] = []
+        for channel in range(channels):
+            numbers = [n for n in range(1, 6) if chance.random() < 0.85]
+            self.queues.append([BarrierArrived(channel, barrier(n)) for n in numbers])
+        self.aborts: list[Any] = [
+            NotifyCheckpointAborted(CheckpointId(n), "late") for n in range(1, 6) if chance.random() < 0.3
+        ]
+        self.urgent: Any = None
+
+    def blocked(self, channel: int) -> bool:
+        held: bool = self.machine.blocked[channel]
+        return held
+
+    def choose(self) -> Any:
+        if self.urgent is not None:
+            urgent, self.urgent = self.urgent, None
+            return urgent
+        queues = [queue for channel, queue in enumerate(self.queues) if queue and not self.blocked(channel)]
+        queues += [self.aborts] if self.aborts else []
+        return self.chance.choice(queues).pop(0) if queues else None
+
+    def tell(self, event: Any) -> None:
+        for command in self.machine.handle(event):
+            if isinstance(command, TakeSnapshot):
+                failed = SnapshotFailed(command.barrier.checkpoint, "disk")
+                self.urgent = failed if self.chance.random() < 0.3 else SnapshotTaken(command.barrier)
+
+
+def barrier(checkpoint: int) -> CheckpointBarrier:
+    return CheckpointBarrier(CheckpointId(checkpoint), 0)
+
+
+class AlignerWalk(ChannelWalk):
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance, chance.randint(1, 3))
+        self.machine = BarrierAligner(len(self.queues))
+
+
+class TrackerWalk(ChannelWalk):
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__(chance, chance.randint(1, 3))
+        self.machine = BarrierTracker(len(self.queues))
+
+    @staticmethod
+    def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
+        probes = (NotifyCheckpointAborted(CheckpointId(n), "") for n in range(1, 99))
+        n = next(probe.checkpoint for probe in probes if machine.state_for(probe) is state)
+        if isinstance(event, BarrierArrived | SnapshotTaken):
+            return msgspec.structs.replace(event, barrier=barrier(n))
+        return msgspec.structs.replace(event, checkpoint=n)
+
+
+class SubtaskWalk(ChannelWalk):
+    """A source or another subtask; its inputs end somewhere between the barriers."""
+
+    def __init__(self, chance: random.Random) -> None:
+        channels = chance.randint(0, 2)
+        super().__init__(chance, channels)
+        self.machine = SubtaskMachine("totals[0]", channels, chance.choice(list(CheckpointMode)))
+        if not channels:
+            self.queues = [[TriggerCheckpoint(CheckpointId(n), 0) for n in (1, 3, 2, 4)]]
+        for channel, queue in enumerate(self.queues):
+            queue.insert(chance.randint(0, len(queue)), InputEnded(channel))
+        self.outcomes: list[Any] = [NotifyCheckpointComplete(CheckpointId(1))]
+
+    def blocked(self, channel: int) -> bool:
+        return bool(self.machine.blocked) and super().blocked(channel)
+
+    def choose(self) -> Any:
+        if self.urgent is None and self.outcomes and self.chance.random() < 0.3:
+            return self.outcomes.pop(self.chance.randrange(len(self.outcomes)))
+        return super().choose()
+
+    def tell(self, event: Any) -> None:
+        for command in self.machine.handle(event):
+            match command:
+                case TakeSnapshot(barrier=taken):
+                    failed = SnapshotFailed(taken.checkpoint, "disk")
+                    self.urgent = failed if self.chance.random() < 0.3 else SnapshotTaken(taken)
+                case StoreSnapshot(checkpoint=checkpoint):
+                    failed = SnapshotFailed(checkpoint, "disk")
+                    self.outcomes.append(failed if self.chance.random() < 0.3 else SnapshotStored(checkpoint))
+                case CancelSnapshot(checkpoint=checkpoint):
+                    self.outcomes = [one for one in self.outcomes if not self.ends(one, checkpoint)]
+
+    @staticmethod
+    def ends(outcome: Any, checkpoint: CheckpointId) -> bool:
+        return isinstance(outcome, SnapshotStored | SnapshotFailed) and outcome.checkpoint == checkpoint
+
+
+WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
+    CoordinatorMachine: JobWalk,
+    SubtaskMachine: SubtaskWalk,
+    BarrierAligner: AlignerWalk,
+    BarrierTracker: TrackerWalk,
+}
 
 
 @dataclass
@@ -208,32 +327,33 @@ class Walked:
     """An event of each type."""
 
 
-_walked: dict[type[Walk], Walked] = {}
+_walked: dict[type[TableMachine[Any, Any]], Walked] = {}
 
 
-def walked(walk: type[Walk]) -> Walked:
+def walked(machine: type[TableMachine[Any, Any]]) -> Walked:
     """Walk often enough, once."""
-    if walk not in _walked:
-        found = _walked[walk] = Walked()
+    if machine not in _walked:
+        found = _walked[machine] = Walked()
         for seed in range(1500):
-            going = walk(random.Random(seed))
+            going: Walk = WALKS[machine](random.Random(seed))
             for _ in range(60):
-                before = going.machine.state
+                event = going.choose()
+                if event is None:
+                    break
+                before = going.machine.state_for(event)
                 if before not in found.machines:
                     found.machines[before] = copy.deepcopy(going.machine)
-                if not going.due:
-                    break
-                event = going.step()
+                going.tell(event)
                 found.events[type(event)] = event
-                found.seen.add((before, type(event), going.machine.state))
-    return _walked[walk]
+                found.seen.add((before, type(event), going.machine.state_for(event)))
+    return _walked[machine]
 
 
 @pytest.mark.parametrize("machine", WALKS, ids=lambda machine: machine.__name__)
 def test_whatever_a_table_handles_happens_and_leads_wherever_the_table_says(
     machine: type[TableMachine[Any, Any]],
 ) -> None:
-    seen, machines = walked(WALKS[machine]).seen, walked(WALKS[machine]).machines
+    seen, machines = walked(machine).seen, walked(machine).machines
     assert sorted(machines) == sorted(machine.TABLE), "every state is reached"
     for state, row in machine.TABLE.items():
         for event, entry in row.items():
@@ -253,21 +373,16 @@ def test_whatever_a_table_handles_happens_and_leads_wherever_the_table_says(
 def test_an_event_without_an_entry_is_illegal_and_leaves_the_machine_unchanged(
     machine: type[TableMachine[Any, Any]], state: StrEnum
 ) -> None:
-    stands, events = walked(WALKS[machine]).machines[state], walked(WALKS[machine]).events
+    stands, events = walked(machine).machines[state], walked(machine).events
     every = {event for row in machine.TABLE.values() for event in row}
     absent = [event for event in events.values() if type(event) not in machine.TABLE[state]]
     assert len(absent) == len(every) - len(machine.TABLE[state])
     before = plain(stands)
     for event in absent:
-        if isinstance(event, FENCED):
-            event = msgspec.structs.replace(event, attempt=stands.attempt)
+        fitted = WALKS[machine].fitted(stands, state, event)
         with pytest.raises(ProtocolError, match=f"illegal in state {state.value} .*no entry"):
-            walk_door(stands, event)
+            stands.handle(fitted, *([0.0] if machine is CoordinatorMachine else []))
         assert plain(stands) == before
-
-
-def walk_door(machine: Any, event: Any) -> None:
-    machine.handle(event, *([0.0] if isinstance(machine, CoordinatorMachine) else []))
 
 
 def plain(value: Any) -> Any:
@@ -285,7 +400,7 @@ def plain(value: Any) -> Any:
 def test_an_outcome_of_metadata_that_nobody_wrote_is_illegal_and_leaves_the_job_unchanged(
     state: JobState,
 ) -> None:
-    machine = walked(JobWalk).machines[state]
+    machine = walked(CoordinatorMachine).machines[state]
     nothing = CompletedCheckpoint(CheckpointId(99), AttemptNumber(1), 0, 0, ())
     before = plain(machine)
     for event in (ev.MetadataWritten(nothing), ev.MetadataFailed(nothing.checkpoint, "disk")):
@@ -295,9 +410,9 @@ def test_an_outcome_of_metadata_that_nobody_wrote_is_illegal_and_leaves_the_job_
 
 
 def test_what_another_attempt_sends_is_ignored_in_every_state() -> None:
-    for machine in walked(JobWalk).machines.values():
+    for machine in walked(CoordinatorMachine).machines.values():
         before = plain(machine)
-        for event in walked(JobWalk).events.values():
+        for event in walked(CoordinatorMachine).events.values():
             if isinstance(event, FENCED):
                 stale = msgspec.structs.replace(event, attempt=machine.attempt + 1)
                 assert machine.handle(stale, 0.0) == ()

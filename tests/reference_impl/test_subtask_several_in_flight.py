@@ -10,20 +10,25 @@ from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
-from barrier_tck.reference_impl.protocol.subtask import (
-    AbortReceived,
-    BarrierArrived,
+from barrier_tck.reference_impl.protocol.messages import (
+    CheckpointBarrier,
+    NotifyCheckpointAborted,
+    TriggerCheckpoint,
+)
+from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask_commands import (
     CancelSnapshot,
     SendAcknowledge,
     SendDecline,
-    SnapshotStored,
-    SnapshotTaken,
     StoreSnapshot,
     SubtaskCommand,
-    SubtaskMachine,
     TakeSnapshot,
-    TriggerReceived,
+)
+from barrier_tck.reference_impl.protocol.subtask_events import (
+    BarrierArrived,
+    SnapshotStored,
+    SnapshotTaken,
+    SubtaskEvent,
 )
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
@@ -45,8 +50,8 @@ class Subtask:
         self.acknowledged: list[int] = []
         self.declined: list[int] = []
 
-    def feed(self, event: object) -> None:
-        for command in self.machine.handle(event):  # type: ignore[arg-type]
+    def feed(self, event: SubtaskEvent) -> None:
+        for command in self.machine.handle(event):
             self._carry_out(command)
 
     def _carry_out(self, command: SubtaskCommand) -> None:
@@ -116,7 +121,7 @@ def test_stores_overlap_and_end_in_any_order(mode: CheckpointMode) -> None:
     assert subtask.storing == [1, 2, 3]
     for number in (3, 1):
         subtask.feed(SnapshotStored(CheckpointId(number)))
-    subtask.feed(AbortReceived(CheckpointId(2)))
+    subtask.feed(NotifyCheckpointAborted(CheckpointId(2), "expired"))
     assert subtask.acknowledged == [3, 1] and 2 not in subtask.storing
     with pytest.raises(ProtocolError, match="snapshots being stored"):
         subtask.feed(SnapshotStored(CheckpointId(2)))
@@ -141,6 +146,6 @@ def test_a_checkpoint_that_a_channel_skipped_is_declined(mode: CheckpointMode) -
 @pytest.mark.parametrize("mode", list(CheckpointMode))
 def test_a_source_ignores_a_trigger_that_was_overtaken(mode: CheckpointMode) -> None:
     source = Subtask(0, mode)
-    source.feed(TriggerReceived(barrier(2)))
-    source.feed(TriggerReceived(barrier(1)))
+    source.feed(TriggerCheckpoint(CheckpointId(2), 0))
+    source.feed(TriggerCheckpoint(CheckpointId(1), 0))
     assert source.storing == [2]

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.alignment import (
-    AlignmentAbandoned,
-    AlignmentCompleted,
-    AlignmentPhase,
-    AlignmentStarted,
+from barrier_tck.reference_impl.protocol.alignment import AlignmentCommands
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.subtask_commands import (
+    NoteAlignmentStarted,
+    SendDecline,
+    TakeSnapshot,
 )
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.subtask_events import BarrierArrived
 from barrier_tck.reference_impl.protocol.tracking import TRACKED_MAX, BarrierTracker
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
@@ -24,71 +25,87 @@ def barrier(checkpoint: int) -> CheckpointBarrier:
     return CheckpointBarrier(CheckpointId(checkpoint), timestamp_ms=0)
 
 
+def started(checkpoint: int) -> NoteAlignmentStarted:
+    return NoteAlignmentStarted(CheckpointId(checkpoint))
+
+
+def due(checkpoint: int) -> TakeSnapshot:
+    return TakeSnapshot(barrier(checkpoint))
+
+
+def arrive(tracker: BarrierTracker, channel: int, checkpoint: int) -> AlignmentCommands:
+    return tracker.handle(BarrierArrived(channel, barrier(checkpoint)))
+
+
+def abort(tracker: BarrierTracker, checkpoint: int) -> AlignmentCommands:
+    return tracker.handle(NotifyCheckpointAborted(CheckpointId(checkpoint), "expired"))
+
+
 def test_no_channel_is_held_back_and_the_snapshot_is_due_with_the_last_barrier() -> None:
     tracker = BarrierTracker(2)
-    assert tracker.barrier_arrived(0, barrier(1)) == (AlignmentStarted(barrier(1)),)
+    assert arrive(tracker, 0, 1) == (started(1),)
     assert tracker.blocked == [False, False]
-    assert tracker.barrier_arrived(1, barrier(1)) == (AlignmentCompleted(barrier(1)),)
+    assert arrive(tracker, 1, 1) == (due(1),)
     assert tracker.blocked == [False, False]
-    assert tracker.phase is AlignmentPhase.IDLE
+    assert tracker.tracked == ()
 
 
 def test_one_channel_completes_at_once() -> None:
-    assert BarrierTracker(1).barrier_arrived(0, barrier(4)) == (AlignmentCompleted(barrier(4)),)
+    assert arrive(BarrierTracker(1), 0, 4) == (due(4),)
 
 
 def test_several_checkpoints_are_counted_at_once() -> None:
     tracker = BarrierTracker(2)
     for checkpoint in (1, 2, 3):
-        assert tracker.barrier_arrived(0, barrier(checkpoint)) == (AlignmentStarted(barrier(checkpoint)),)
-    assert tracker.tracked == (1, 2, 3) and tracker.current == 1
+        assert arrive(tracker, 0, checkpoint) == (started(checkpoint),)
+    assert tracker.tracked == (1, 2, 3)
     for checkpoint in (1, 2, 3):
-        assert tracker.barrier_arrived(1, barrier(checkpoint)) == (AlignmentCompleted(barrier(checkpoint)),)
+        assert arrive(tracker, 1, checkpoint) == (due(checkpoint),)
     assert not tracker.tracked
 
 
 def test_a_newer_checkpoint_that_completes_gives_up_the_older_ones_that_a_channel_skipped() -> None:
     tracker = BarrierTracker(2)
-    tracker.barrier_arrived(0, barrier(1))
-    tracker.barrier_arrived(0, barrier(2))
-    abandoned, completed = tracker.barrier_arrived(1, barrier(2))
-    assert isinstance(abandoned, AlignmentAbandoned) and abandoned.checkpoint == 1
-    assert completed == AlignmentCompleted(barrier(2))
-    assert tracker.barrier_arrived(1, barrier(1)) == (), "it comes too late and is ignored"
+    arrive(tracker, 0, 1)
+    arrive(tracker, 0, 2)
+    abandoned, completed = arrive(tracker, 1, 2)
+    assert isinstance(abandoned, SendDecline) and abandoned.checkpoint == 1
+    assert completed == due(2)
+    assert arrive(tracker, 1, 1) == (), "it comes too late and is ignored"
 
 
 def test_a_newer_barrier_alone_gives_nothing_up() -> None:
     tracker = BarrierTracker(3)
-    tracker.barrier_arrived(0, barrier(1))
-    assert tracker.barrier_arrived(1, barrier(2)) == (AlignmentStarted(barrier(2)),)
+    arrive(tracker, 0, 1)
+    assert arrive(tracker, 1, 2) == (started(2),)
     assert tracker.tracked == (1, 2)
 
 
 def test_barriers_of_an_aborted_checkpoint_are_ignored_before_and_after_they_came() -> None:
     tracker = BarrierTracker(2)
-    tracker.checkpoint_aborted(CheckpointId(1))
-    assert tracker.barrier_arrived(0, barrier(1)) == ()
-    tracker.barrier_arrived(0, barrier(2))
-    tracker.checkpoint_aborted(CheckpointId(2))
-    assert tracker.phase is AlignmentPhase.IDLE
-    assert tracker.barrier_arrived(1, barrier(2)) == ()
-    assert tracker.barrier_arrived(0, barrier(3)) == (AlignmentStarted(barrier(3)),)
+    abort(tracker, 1)
+    assert arrive(tracker, 0, 1) == ()
+    arrive(tracker, 0, 2)
+    abort(tracker, 2)
+    assert tracker.tracked == ()
+    assert arrive(tracker, 1, 2) == ()
+    assert arrive(tracker, 0, 3) == (started(3),)
 
 
 def test_the_same_barrier_twice_on_a_channel_raises_and_changes_nothing() -> None:
     tracker = BarrierTracker(2)
-    tracker.barrier_arrived(0, barrier(1))
+    arrive(tracker, 0, 1)
     with pytest.raises(ProtocolError, match="channel 0 delivered barrier 1 twice"):
-        tracker.barrier_arrived(0, barrier(1))
-    assert tracker.barrier_arrived(1, barrier(1)) == (AlignmentCompleted(barrier(1)),)
+        arrive(tracker, 0, 1)
+    assert arrive(tracker, 1, 1) == (due(1),)
 
 
 def test_memory_is_bounded_and_what_is_given_up_is_said() -> None:
     tracker = BarrierTracker(2)
     for checkpoint in range(1, TRACKED_MAX + 1):
-        tracker.barrier_arrived(0, barrier(checkpoint))
-    outcomes = tracker.barrier_arrived(0, barrier(TRACKED_MAX + 1))
-    assert [o.checkpoint for o in outcomes if isinstance(o, AlignmentAbandoned)] == [1]
+        arrive(tracker, 0, checkpoint)
+    outcomes = arrive(tracker, 0, TRACKED_MAX + 1)
+    assert [o.checkpoint for o in outcomes if isinstance(o, SendDecline)] == [1]
     assert len(tracker.tracked) == TRACKED_MAX
     assert tracker.is_obsolete(CheckpointId(1)) and not tracker.is_obsolete(CheckpointId(2))
 
@@ -96,7 +113,7 @@ def test_memory_is_bounded_and_what_is_given_up_is_said() -> None:
 def test_remembered_aborts_are_bounded_and_old_ones_stay_obsolete() -> None:
     tracker = BarrierTracker(2)
     for checkpoint in range(1, 3 * TRACKED_MAX):
-        tracker.checkpoint_aborted(CheckpointId(checkpoint))
+        abort(tracker, checkpoint)
     assert all(tracker.is_obsolete(CheckpointId(n)) for n in range(1, 3 * TRACKED_MAX))
     assert not tracker.is_obsolete(CheckpointId(3 * TRACKED_MAX))
 
@@ -119,9 +136,9 @@ def test_every_interleaving_of_fifo_channels_completes_every_checkpoint_once_in_
     completed: list[int] = []
     while any(queues):
         channel = order.choice([c for c in range(channels) if queues[c]])
-        for outcome in tracker.barrier_arrived(channel, barrier(queues[channel].pop(0))):
-            assert not isinstance(outcome, AlignmentAbandoned)
-            if isinstance(outcome, AlignmentCompleted):
+        for outcome in arrive(tracker, channel, queues[channel].pop(0)):
+            assert not isinstance(outcome, SendDecline)
+            if isinstance(outcome, TakeSnapshot):
                 completed.append(outcome.barrier.checkpoint)
         assert not any(tracker.blocked)
     assert completed == ids
@@ -152,18 +169,18 @@ def test_a_snapshot_is_due_only_after_every_channel_delivered_and_nothing_aborte
     while any(queues) or aborts:
         if aborts and (order.random() < 0.3 or not any(queues)):
             gone.append(aborts.pop())
-            tracker.checkpoint_aborted(CheckpointId(gone[-1]))
+            abort(tracker, gone[-1])
             continue
         channel = order.choice([c for c in range(channels) if queues[c]])
         checkpoint = queues[channel].pop(0)
         delivered.append((channel, checkpoint))
-        for outcome in tracker.barrier_arrived(channel, barrier(checkpoint)):
-            if isinstance(outcome, AlignmentCompleted):
+        for outcome in arrive(tracker, channel, checkpoint):
+            if isinstance(outcome, TakeSnapshot):
                 assert checkpoint not in gone
                 assert all((c, checkpoint) in delivered for c in range(channels))
                 assert not ended or checkpoint > max(ended)
                 ended.append(checkpoint)
-            elif isinstance(outcome, AlignmentAbandoned):
+            elif isinstance(outcome, SendDecline):
                 assert outcome.checkpoint < checkpoint
                 assert outcome.checkpoint not in ended
     everywhere = [n for n in range(1, checkpoints + 1) if all((c, n) not in skipped for c in range(channels))]

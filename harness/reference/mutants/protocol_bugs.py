@@ -31,7 +31,8 @@ from barrier_tck.reference_impl.protocol.messages import (
     TriggerCheckpoint,
 )
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
-from barrier_tck.reference_impl.protocol.subtask import ForwardBarrier, SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask_commands import ForwardBarrier
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -68,7 +69,7 @@ class ReadsBehindTheBarrier(SubtaskDriver):
         if channel in self._late:
             self._late.remove(channel)
             aligner = self.machine.aligner
-            self.blocked[channel] = aligner is not None and aligner.current is not None
+            self.blocked[channel] = isinstance(aligner, BarrierAligner) and aligner.current is not None
 
 
 class PutsBatchesAside(SubtaskDriver):
@@ -287,5 +288,5 @@ class SnapshotsAtTheFirstBarrier(SubtaskMachine):
     def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
         """Return a tracker that is too quick."""
         if mode is CheckpointMode.AT_LEAST_ONCE:
-            return _FirstBarrierTracker(channels)
+            return _FirstBarrierTracker(channels, self.name)
         return super().new_aligner(channels, mode)
