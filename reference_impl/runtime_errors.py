@@ -56,5 +56,9 @@ class JobUsageError(Exception):
     """The caller's mistake; the message says what to change."""
 
 
+class IncompatibleState(JobUsageError):
+    """A job was started from stored state that does not fit it; nothing in storage was changed."""
+
+
 class ProtocolError(Exception):
     """An illegal event reached a state machine; its state is unchanged and the message tells the story."""

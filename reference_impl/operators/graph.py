@@ -9,6 +9,7 @@ from typing import Protocol
 
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
+from barrier_tck.reference_impl.protocol.messages import JobShape, VertexShape
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -66,6 +67,12 @@ class Vertex:
     def source_uid(self) -> str:
         """Return the name under which a snapshot has the positions of the vertex's source."""
         return f"{self.name}.source"
+
+    @property
+    def stateful_uids(self) -> tuple[str, ...]:
+        """Return the names under which checkpoints hold something of the vertex, upstream first."""
+        source = (self.source_uid,) if self.source is not None else ()
+        return (*source, *(operator.uid for operator in self.operators if operator.keeps_state))
 
 
 @dataclass(frozen=True)
@@ -232,6 +239,16 @@ class JobGraph:
     def output_edges_of(self, vertex: str) -> tuple[Edge, ...]:
         """Return a vertex's output edges, in the order in which ``outputs_of`` lists their channels."""
         return tuple(edge for edge in self.edges if edge.source == vertex)
+
+    @cached_property
+    def shape(self) -> JobShape:
+        """What a checkpoint says of the job that took it."""
+        return JobShape(
+            self.max_parallelism,
+            tuple(
+                VertexShape(vertex.name, vertex.parallelism, vertex.stateful_uids) for vertex in self.vertices
+            ),
+        )
 
     def key_groups_of(self, subtask: SubtaskId) -> KeyGroupRange:
         """Return the key groups that a subtask owns."""

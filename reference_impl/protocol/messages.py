@@ -155,6 +155,23 @@ class SnapshotMetrics(msgspec.Struct, frozen=True):
     """The secondary copy; None without local recovery."""
 
 
+class VertexShape(msgspec.Struct, frozen=True):
+    """How one vertex was run."""
+
+    name: str
+    parallelism: int
+    stateful: tuple[str, ...]
+    """Uids of its operators that checkpoints hold something of: positions, keyed state, transactions."""
+
+
+class JobShape(msgspec.Struct, frozen=True):
+    """What a job must still be for its checkpoints to fit it, as long as they cannot be redistributed (RSC-2)."""
+
+    max_parallelism: int
+    vertices: tuple[VertexShape, ...]
+    """In the job's order."""
+
+
 class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint whose metadata is durable: what a recovery starts from (COO-1, STA-3)."""
 
@@ -164,6 +181,8 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
     completed_at_ms: int
     snapshots: tuple[SubtaskSnapshot, ...]
     """One per subtask of the job, in the job's order."""
+    job: JobShape | None = None
+    """The job that took it. None before it is written, and in metadata of version 1."""
 
     def snapshot_of(self, subtask: SubtaskId) -> SubtaskSnapshot | None:
         """Return the subtask's part, or None if the checkpoint has none (which COO-1 forbids)."""

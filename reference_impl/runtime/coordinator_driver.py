@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from msgspec.structs import replace
+
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
@@ -48,6 +50,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TriggerCheckpoint,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
+from barrier_tck.reference_impl.runtime.compatibility import require_fitting
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import (
     BackgroundExecutor,
@@ -124,6 +127,7 @@ class CoordinatorDriver:
     ) -> None:
         """Build the machine; nothing happens before ``start``."""
         self.ports = ports
+        self._graph = graph
         self._sources = graph.source_subtasks
         self._subtasks = graph.subtasks
         sending = [edge.source for edge in graph.edges]
@@ -148,10 +152,12 @@ class CoordinatorDriver:
     def start(self) -> None:
         """Load what durable storage holds and deploy the first attempt (COO-6).
 
-        Raises StorageError if storage cannot be read at all; nothing is deleted then.
+        Raises StorageError if storage cannot be read at all, and IncompatibleState if the job does not fit a
+        checkpoint in it (RSC-2); nothing is written or deleted then.
         """
         storage = self.ports.storage
         completed = tuple(storage.load(checkpoint) for checkpoint in storage.completed())
+        require_fitting(self._graph, completed)
         last_checkpoint, last_attempt = storage.reserved()
         incomplete = storage.incomplete()
         self.feed(JobStarted(completed, last_checkpoint, last_attempt, incomplete))
@@ -230,7 +236,7 @@ class CoordinatorDriver:
         self._send(self._sources, TriggerCheckpoint(command.checkpoint, command.timestamp_ms))
 
     def _write_metadata(self, command: WriteMetadata) -> None:
-        completed = command.completed
+        completed = replace(command.completed, job=self._graph.shape)
         self.ports.probe.reach(RuntimePoint.ALL_ACKNOWLEDGED, completed.checkpoint, attempt=completed.attempt)
         self.ports.background.submit(
             lambda: self.ports.storage.publish(completed),

@@ -34,7 +34,7 @@ from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, pl
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
-from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError, StorageError
 from barrier_tck.reference_impl.spark.coordinator_service import CoordinatorService, SlotConnection
 from barrier_tck.reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
 from barrier_tck.reference_impl.spark.handshake import new_secret
@@ -171,12 +171,13 @@ class SparkJobRunner:
     def wait(self, timeout_s: float | None = None) -> JobEnd | None:
         """Wait for the job's end and return it, or None at the timeout.
 
-        Raises StorageError if checkpoint storage cannot be read at the start, and RuntimeError from whatever
-        else crashed the coordinator (an observer that raised, or a bug): that is no failure of the job.
+        Raises StorageError if checkpoint storage cannot be read at the start, IncompatibleState if the job does
+        not fit what is stored of it, and RuntimeError from whatever else crashed the coordinator (an observer that
+        raised, or a bug): that is no failure of the job.
         """
         if not self._ended.wait(timeout_s):
             return None
-        if isinstance(self._crash, StorageError):
+        if isinstance(self._crash, StorageError | IncompatibleState):
             raise self._crash
         if self._crash is not None:
             raise RuntimeError(f"the coordinator crashed: {self._crash!r}") from self._crash
@@ -458,7 +459,10 @@ class SparkJobRunner:
             self._cancel_stage(self._attempt)
 
     def _crashed(self, error: BaseException) -> None:
-        _log.error("the coordinator crashed", exc_info=error)
+        if isinstance(error, IncompatibleState):
+            _log.error("%s", error)
+        else:
+            _log.error("the coordinator crashed", exc_info=error)
         if self._crash is None:
             self._crash = error
             self._required_service().close_attempt()

@@ -2,12 +2,15 @@
 
 A framed file is two lines of JSON. The first says what the second is::
 
-    {"format": "checkpoint-metadata", "version": 1, "size": 412, "checksum": "crc32:89abcdef"}
+    {"format": "checkpoint-metadata", "version": 2, "size": 412, "checksum": "crc32:89abcdef"}
     {"checkpoint": 7, "attempt": 2, ..., "snapshots": [{"subtask": {"vertex": "count", "index": 0}, ...}]}
 
 ``size`` (bytes) and ``checksum`` are those of the second line, its newline left out. The body of the metadata
 is the ``CompletedCheckpoint`` itself, field by field in the order of declaration: each source's positions,
 and for each state file its path, size and checksum. Equal checkpoints give equal bytes, in every process.
+
+Version 2 added ``job``: the maximum parallelism, and of each vertex how parallel it was and which operators keep
+state. Metadata of version 1 can still be read; a job is not started from it (``runtime.compatibility``).
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageCause, StorageError
 
 FORMAT = "checkpoint-metadata"
-VERSION = 1
+VERSION = 2
 
 BodyT = TypeVar("BodyT")
 
@@ -55,7 +58,7 @@ def encode(completed: CompletedCheckpoint) -> bytes:
 
 
 def decode(content: bytes, source: str = "the metadata") -> CompletedCheckpoint:
-    """Read a metadata file; ``source`` names it in errors.
+    """Read a metadata file; ``source`` names it in errors. Of version 1, it has no ``job``.
 
     Raises CorruptStateError if the content is damaged, StorageError if a newer release wrote it.
     """

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState
 from barrier_tck.reference_impl.spark import deployment
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 
@@ -43,6 +44,21 @@ def test_the_coordinator_is_asked_on_its_own_thread(running: tuple[SparkJobRunne
     runner, machine = running
     assert runner.waiting_for() == ("the end of the input",)
     assert machine.asked_on == ["coordinator"]
+
+
+def test_a_job_that_does_not_fit_its_stored_state_is_no_crash_of_the_coordinator(
+    running: tuple[SparkJobRunner, Machine],
+) -> None:
+    runner, _ = running
+    service: Any = SimpleNamespace(close_attempt=lambda: None)
+    runner._service = service
+
+    def refuse() -> None:
+        raise IncompatibleState("vertex 'totals' has parallelism 3")
+
+    runner._loop.post(refuse)
+    with pytest.raises(IncompatibleState, match="parallelism 3"):
+        runner.wait(5.0)
 
 
 def test_a_coordinator_that_does_not_answer_is_what_the_job_waits_for(

@@ -69,8 +69,9 @@ class SimulatedWorld:
         components: Components,
         observer: CoordinatorObserver,
         nemesis: NemesisHooks,
+        disk: SimulatedDisk | None = None,
     ) -> None:
-        """Set up executors and storage; ``run`` starts the coordinator."""
+        """Set up executors and storage; ``run`` starts the coordinator. ``disk``: what an earlier world left."""
         self.plan = plan
         self.graph = graph
         self.config = config
@@ -89,7 +90,7 @@ class SimulatedWorld:
             storage_random=stream(plan.seed, "storage"),
         )
         self._choices = stream(plan.seed, "choices")
-        self.disk = SimulatedDisk()
+        self.disk = disk if disk is not None else SimulatedDisk()
         self.primary_failures = planned_failures(plan)
         """Which writes of primaries fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self, plan.seed)

@@ -1,0 +1,59 @@
+"""Whether a job fits the checkpoints that are stored of it.
+
+Every subtask is given the part of a checkpoint that the subtask of its name wrote. Of a vertex that is wider now, some
+subtasks would begin empty; of one that is narrower, some parts would be given to nobody; and with another maximum
+parallelism, keys belong to other key groups. The job would run on and be wrong. Until state can be redistributed
+(RSC-2), it is refused instead, before anything in storage is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, JobShape
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState
+
+
+def require_fitting(graph: JobGraph, completed: Iterable[CompletedCheckpoint]) -> None:
+    """Raise IncompatibleState, saying all that is wrong, unless the job can start from every one of the checkpoints."""
+    for checkpoint in sorted(completed, key=lambda one: -one.checkpoint):
+        where = f"checkpoint {checkpoint.checkpoint}"
+        if checkpoint.job is None:
+            raise IncompatibleState(
+                f"job {graph.name!r} cannot start from its stored state, and nothing was changed: {where} was "
+                "written by an older release and does not say how parallel the job was, so some of its state "
+                "might be left behind. Resume with the release that wrote it, or begin anew under another job name"
+            )
+        problems = list(_misfits(checkpoint.job, graph.shape, where))
+        if problems:
+            raise IncompatibleState(
+                f"job {graph.name!r} cannot start from its stored state, and nothing was changed: "
+                f"{'; '.join(problems)}. State cannot be redistributed yet: run the job as it was, or begin anew "
+                "under another job name"
+            )
+
+
+def _misfits(stored: JobShape, present: JobShape, where: str) -> Iterator[str]:
+    if present.max_parallelism != stored.max_parallelism:
+        yield (
+            f"its maximum parallelism is {present.max_parallelism}, and {where} has keyed state in "
+            f"{stored.max_parallelism} key groups"
+        )
+    vertex_of = {uid: vertex for vertex in present.vertices for uid in vertex.stateful}
+    for before in stored.vertices:
+        for uid in before.stateful:
+            what = f"{where} has state of operator {uid!r} in vertex {before.name!r}"
+            now = vertex_of.get(uid)
+            if now is None:
+                yield f"{what}, and the job has no such operator that keeps state"
+            elif now.name != before.name:
+                yield f"{what}, and the operator is in vertex {now.name!r} now"
+        if not before.stateful:
+            continue
+        now = next((vertex for vertex in present.vertices if vertex.name == before.name), None)
+        if now is not None and now.parallelism != before.parallelism:
+            yield (
+                f"vertex {before.name!r} has parallelism {now.parallelism}, and {where} has its state "
+                f"({', '.join(before.stateful)}) in {before.parallelism} subtasks"
+            )

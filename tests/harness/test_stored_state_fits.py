@@ -1,0 +1,227 @@
+"""A job that is started from stored state which does not fit it is refused, by name, and nothing stored is touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ScheduledFault
+from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TrialPlan
+from barrier_tck.harness.reference.jobs import CHECKPOINTS, job_config
+from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
+from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
+from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.trial.nemesis import Nemesis
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.functions import Count, Emission, Row, Sum
+from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
+from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.rows import RowPlane
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import CollectionSource
+from barrier_tck.reference_impl.operators.stateless import Map
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.runtime import coordinator_driver
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState
+from barrier_tck.reference_impl.spark.observer import JobObserver
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+
+KEYS = 8
+"""An even number, so that all records of a key are in one of two splits, in order."""
+ROWS = [{"id": number, "k": number % KEYS} for number in range(120)]
+
+
+def job(sources: int = 2, steps: int = 2, keyed: int = 2, sinks: int = 1, groups: int = 16) -> JobGraph:
+    splits = tuple((f"split-{number}", tuple(ROWS[number::2])) for number in range(2))
+    return (
+        StreamJob("totals", max_parallelism=groups)
+        .source(CollectionSource(splits, 3, 300), sources, "source")
+        .map(dict, name="steps", parallelism=steps)
+        .key_by("k")
+        .aggregate(
+            {"n": Count(), "s": Sum("id")},
+            emit=Emission.EACH_RECORD,
+            carry=("id",),
+            parallelism=keyed,
+            name="totals",
+        )
+        .sink(FileSink("output", "out"), parallelism=sinks, name="sink", chain=False)
+        .build()
+    )
+
+
+def expected() -> list[Row]:
+    """The running count of its key for every record, in the order of ids."""
+    return [{**row, "n": row["id"] // KEYS + 1} for row in ROWS]
+
+
+def run(graph: JobGraph, disk: SimulatedDisk, stop_after: int | None = None) -> JobState:
+    """Run the job from what is on the disk; it is stopped by a failure once so many checkpoints are complete."""
+    kill = ScheduledFault(
+        KillWorker("source[0]"), After(FaultPoint.CHECKPOINT_COMPLETED, None, stop_after or 1)
+    )
+    plan = TrialPlan(
+        checkpoints=CheckpointPlan(interval_ms=25),
+        restart=RestartPlan(strategy="none"),
+        faults=(kill,) if stop_after is not None else (),
+    )
+    nemesis = Nemesis(plan.faults)
+    world = SimulatedWorld(
+        plan, graph, job_config(plan), RowPlane(), Components(), JobObserver(), nemesis, disk
+    )
+    try:
+        assert world.run(SimulatedTargets(world))
+        return world.coordinator.driver.state
+    finally:
+        world.release()
+
+
+def everything_on(disk: SimulatedDisk) -> dict[str, bytes]:
+    files = disk.host()
+    return {path: files.read(path) for path in files.list_files("")}
+
+
+def committed(disk: SimulatedDisk) -> list[Row]:
+    files = disk.host()
+    paths = [path for path in files.list_files("output") if path.startswith("output/part-")]
+    rows = [msgspec.json.decode(line) for path in paths for line in files.read(path).splitlines()]
+    return sorted(rows, key=lambda row: row["id"])
+
+
+@pytest.fixture(name="stopped")
+def _stopped() -> SimulatedDisk:
+    """What a job with two keyed subtasks left that stopped after its third checkpoint."""
+    disk = SimulatedDisk()
+    assert run(job(), disk, stop_after=3) is JobState.FAILED
+    storage = FileCheckpointStorage(disk.host(), "totals", CHECKPOINTS)
+    assert storage.completed()[-1] == 3
+    assert 0 < len(committed(disk)) < len(ROWS)
+    return disk
+
+
+MISFITS = [
+    (
+        job(keyed=3),
+        r"vertex 'totals' has parallelism 3, and checkpoint 3 has its state \(totals\) in 2 subtasks",
+    ),
+    (job(keyed=1), "vertex 'totals' has parallelism 1, .* in 2 subtasks"),
+    (job(sinks=2), r"vertex 'sink' has parallelism 2, .* its state \(out\) in 1 subtasks"),
+    (job(sources=1), r"vertex 'source' has parallelism 1, .* \(source.source\) in 2 subtasks"),
+    (job(groups=32), "maximum parallelism is 32, and checkpoint 3 has keyed state in 16 key groups"),
+    (job(sources=3, keyed=4), "vertex 'source' has parallelism 3, .*; vertex 'totals' has parallelism 4"),
+]
+
+
+@pytest.mark.parametrize(
+    ("graph", "match"), MISFITS, ids=lambda value: "" if isinstance(value, str) else None
+)
+def test_another_width_of_what_keeps_state_is_refused_and_nothing_is_changed(
+    stopped: SimulatedDisk, graph: JobGraph, match: str
+) -> None:
+    before = everything_on(stopped)
+    with pytest.raises(IncompatibleState, match=match):
+        run(graph, stopped)
+    assert everything_on(stopped) == before
+    assert run(job(), stopped) is JobState.FINISHED, "and the job as it was goes on from there"
+    assert [{column: row[column] for column in ("id", "k", "n")} for row in committed(stopped)] == expected()
+
+
+def test_a_vertex_without_state_may_have_another_width(stopped: SimulatedDisk) -> None:
+    assert run(job(steps=3), stopped) is JobState.FINISHED
+    assert sorted(row["id"] for row in committed(stopped)) == list(range(len(ROWS)))
+
+
+def test_what_is_refused_would_have_finished_with_wrong_rows(
+    stopped: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Why it is refused: without the check, a subtask begins without the state of its keys, and nobody notices."""
+    monkeypatch.setattr(coordinator_driver, "require_fitting", lambda *_: None)
+    assert run(job(keyed=3), stopped) is JobState.FINISHED
+    found = [{column: row[column] for column in ("id", "k", "n")} for row in committed(stopped)]
+    assert len(found) == len(ROWS)
+    assert found != expected()
+
+
+def with_operators(vertex: str, *specs: Any) -> JobGraph:
+    graph = job()
+    vertices = [replace(one, operators=tuple(specs)) if one.name == vertex else one for one in graph.vertices]
+    return replace(graph, vertices=tuple(vertices))
+
+
+def test_a_stateful_operator_that_is_gone_or_elsewhere_is_refused(stopped: SimulatedDisk) -> None:
+    before = everything_on(stopped)
+    with pytest.raises(
+        IncompatibleState, match="state of operator 'totals' in vertex 'totals', and the job has no"
+    ):
+        run(with_operators("totals", Map("totals", dict)), stopped)
+    graph = job()
+    moved = JobGraph(
+        graph.name,
+        tuple(replace(one, name=_moved(one.name)) for one in graph.vertices),
+        tuple(replace(one, source=_moved(one.source), target=_moved(one.target)) for one in graph.edges),
+        graph.max_parallelism,
+    )
+    with pytest.raises(
+        IncompatibleState, match="'totals' in vertex 'totals', and the operator is in vertex 'counts'"
+    ):
+        run(moved, stopped)
+    assert everything_on(stopped) == before
+
+
+def _moved(vertex: str) -> str:
+    return "counts" if vertex == "totals" else vertex
+
+
+def test_an_operator_that_is_new_begins_empty(stopped: SimulatedDisk) -> None:
+    graph = job()
+    more = JobGraph(
+        graph.name,
+        (*graph.vertices, Vertex("also", 3, None, (FileSink("also", "also"),))),
+        (*graph.edges, Edge("totals", "also", Partitioning.REBALANCE)),
+        graph.max_parallelism,
+    )
+    assert run(more, stopped) is JobState.FINISHED
+    assert [row["id"] for row in committed(stopped)] == list(range(len(ROWS)))
+
+
+def test_metadata_of_an_older_release_can_be_read_but_no_job_starts_from_it(stopped: SimulatedDisk) -> None:
+    files = stopped.host()
+    for checkpoint in FileCheckpointStorage(files, "totals", CHECKPOINTS).completed():
+        path = f"{CHECKPOINTS}/totals/chk-{checkpoint}/_metadata"
+        body = msgspec.json.decode(metadata.unframe(metadata.FORMAT, 2, files.read(path), path))
+        assert body.pop("job")["max_parallelism"] == 16
+        _write(files, path, metadata.frame(metadata.FORMAT, 1, msgspec.json.encode(body)))
+    old = FileCheckpointStorage(files, "totals", CHECKPOINTS).load(CheckpointId(3))
+    assert old.job is None and len(old.snapshots) == len(job().subtasks)
+    before = everything_on(stopped)
+    with pytest.raises(IncompatibleState, match="checkpoint 3 was written by an older release"):
+        run(job(), stopped)
+    assert everything_on(stopped) == before
+
+
+def _write(files: Any, path: str, content: bytes) -> None:
+    files.delete(path)
+    stream = files.create(path)
+    stream.write(content)
+    stream.sync()
+    stream.close()
+
+
+def test_a_checkpoint_says_of_every_vertex_how_parallel_it_was_and_what_keeps_state(
+    stopped: SimulatedDisk,
+) -> None:
+    shape = FileCheckpointStorage(stopped.host(), "totals", CHECKPOINTS).load(CheckpointId(3)).job
+    assert shape is not None and shape.max_parallelism == 16
+    assert [(vertex.name, vertex.parallelism, vertex.stateful) for vertex in shape.vertices] == [
+        ("source", 2, ("source.source",)),
+        ("steps", 2, ()),
+        ("totals", 2, ("totals",)),
+        ("sink", 1, ("out",)),
+    ]
