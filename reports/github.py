@@ -10,7 +10,7 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.loading import ReportedRun
 from barrier_tck.reports.matrix import FaultMatrix, clause_matrix, phase_fault_matrix, unchecked_clauses
 from barrier_tck.reports.ranking import RankedFinding, ranked_findings
-from barrier_tck.reports.wording import MEANING, SYMBOL, duration, one_line, plural
+from barrier_tck.reports.wording import MEANING, SYMBOL, duration, fault_name, one_line, plural
 
 ANNOTATIONS_MAX = 10
 """GitHub shows ten errors of a step and drops the others."""
@@ -104,7 +104,7 @@ def _phases(matrix: FaultMatrix) -> list[str]:
         [_text(row.replace("_", " ")), *(_cell(matrix, row, kind) for kind in matrix.kinds)]
         for row in matrix.rows
     ]
-    head = ["phase", *(_text(kind.replace("_", " ")) for kind in matrix.kinds)]
+    head = ["phase", *(_text(fault_name(kind)) for kind in matrix.kinds)]
     lines = [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows]]
     return [f"### Faults by phase: {matrix.fired} of {matrix.possible} cells hit", "\n".join(lines)]
 

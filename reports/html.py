@@ -273,6 +273,8 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["fault_colour"] = wording.fault_colour
+    environment.filters["fault_name"] = wording.fault_name
     environment.filters["duration"] = wording.duration
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
     environment.filters["printable"] = wording.printable

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from barrier_tck.faults.catalogue import BY_TAG
 from barrier_tck.harness.record.verdict import Verdict
 
 MEANING = {
@@ -38,6 +39,18 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Return printable text without line breaks."""
     return " ".join(printable(text).split())
+
+
+def fault_name(tag: str) -> str:
+    """Return what a kind of fault is called; of one that this version does not know, its tag."""
+    known = BY_TAG.get(tag)
+    return tag.replace("_", " ") if known is None else known.label
+
+
+def fault_colour(tag: str) -> str:
+    """Return the colour of a kind of fault; of one that this version does not know, none."""
+    known = BY_TAG.get(tag)
+    return "transparent" if known is None else known.colour
 
 
 def _spelled(character: str) -> str:

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from barrier_tck.faults.catalogue import FAULTS
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports import html
@@ -153,6 +154,16 @@ def test_the_table_of_trials_says_what_each_is_for_and_what_it_was_run_with(tmp_
     told = Page(html.render(load_run(write_run(tmp_path / "told", [changed]))))
     assert "1 / 1 in the middle of an alignment kill executor" in plain.text
     assert "1 / 1 in the middle of an alignment at-least-once, rocksdb, local recovery kill" in told.text
+
+
+def test_each_kind_of_fault_has_its_name_and_its_colour_in_matrix_and_legend(page: Page) -> None:
+    planned = {type(scheduled.fault) for trial in range(12) for scheduled in plan_of(trial).faults}
+    heads = [
+        fault for fault in FAULTS if f"border-bottom: 3px solid {fault.colour}" in page.attributes("style")
+    ]
+    assert set(heads) == planned and all(fault.label in page.text for fault in planned)
+    legend = [fault for fault in FAULTS if f"color: {fault.colour}" in page.attributes("style")]
+    assert legend and set(legend) < planned, "one of them struck in no trial that is drawn"
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:

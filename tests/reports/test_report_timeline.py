@@ -15,7 +15,7 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.record.records import RestoreRecord, TrialRecord
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.intervals import Series, recoveries, series_of
-from barrier_tck.reports.timeline import COORDINATOR_LANE, FAULT_LANE, timeline
+from barrier_tck.reports.timeline import COORDINATOR_LANE, FAULT_LANE, legend, timeline
 from tests.reports.synthetic_run import SUBTASKS, record_of
 
 TWO_FAULTS = record_of(2)
@@ -162,6 +162,17 @@ def test_what_lasts_is_a_span_from_fired_to_healed_in_the_lanes_of_who_was_hit()
     names = figure["layout"]["yaxis"]["ticktext"]
     assert [names[round(y)] for y in hit["y"]] == ["flights[0]", "totals[1]"]
     assert not trace(figure, "paused", "bar")["x"]
+
+
+def test_a_fault_has_its_own_colour_wherever_it_is_drawn() -> None:
+    record = lasting(PauseWorker("totals[0]", duration_ms=900), healed_at_ms=None)
+    figure = timeline(record)
+    for shown, kind in (("paused", "bar"), ("paused: who was hit", "bar"), ("fault", "scatter")):
+        assert trace(figure, shown, kind)["marker"]["color"] == [PauseWorker.colour]
+    (line,) = (shape["line"] for shape in figure["layout"]["shapes"] if shape["type"] == "line")
+    assert line["color"] == PauseWorker.colour
+    assert ("✦", PauseWorker.colour, "pause worker") in legend([record])
+    assert not [name for _, _, name in legend([]) if name == "pause worker"]
 
 
 def test_what_was_never_healed_lasts_to_the_end() -> None:

@@ -72,3 +72,12 @@ def test_a_percentile_is_one_of_the_values(values: list[float], share: float) ->
     found = wording.percentile(values, share)
     assert found in values
     assert sum(value <= found for value in values) >= share * len(values) - 1e-6
+
+
+def test_a_kind_of_fault_that_this_version_does_not_know_is_shown_by_its_tag() -> None:
+    assert (wording.fault_name("kill_worker"), wording.fault_colour("kill_worker")) == (
+        "kill worker",
+        "#d9730d",
+    )
+    assert wording.fault_name("fill_disk_of_tomorrow") == "fill disk of tomorrow"
+    assert wording.fault_colour("fill_disk_of_tomorrow") == "transparent"
