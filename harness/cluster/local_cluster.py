@@ -61,10 +61,9 @@ from barrier_tck.harness.cluster.process_identity import (
 from barrier_tck.harness.cluster.settings import (
     CLUSTER_LOG4J2,
     MASTER_HOST,
+    application_conf,
     bind_problem,
     daemon_environment,
-    driver_conf,
-    java_options,
     write_properties,
 )
 from barrier_tck.harness.support.errors import (
@@ -232,42 +231,11 @@ class LocalCluster:
     def spark_conf(self) -> dict[str, str]:
         """The settings that a driver needs against this cluster.
 
-        They hold the cluster's secret: hand them over in a file of mode 0600 or inside a process, never on
-        a command line. `barrier_tck.harness.cluster.spark_session.spark_session` does that.
+        How Spark recovers from a failure is not among them: that is for whoever runs on the cluster to say. They
+        hold the cluster's secret: hand them over in a file of mode 0600 or inside a process, never on a command
+        line. `barrier_tck.harness.cluster.spark_session.spark_session` does that.
         """
-        config = self.config
-        return {
-            "spark.master": self.master_url,
-            **driver_conf(config.driver_memory_mb, self.directory / "driver" / "local"),
-            "spark.authenticate": "true",
-            "spark.authenticate.secret": self._secret,
-            "spark.executor.memory": f"{config.executor_mb}m",
-            **(self.classes.settings if self.classes is not None else {}),
-            "spark.executor.defaultJavaOptions": java_options(
-                self.directory / "tmp", config.quick_start, self.classes
-            ),
-            # One executor a worker, all of them from the start and for as long as the application runs.
-            "spark.executor.cores": str(config.cores_per_worker),
-            "spark.cores.max": str(config.cores_per_worker * config.workers),
-            "spark.dynamicAllocation.enabled": "false",
-            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-            "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
-            # Recovery belongs to the system under test: Spark shall report a failure and try nothing.
-            "spark.task.maxFailures": "1",
-            "spark.stage.maxConsecutiveAttempts": "1",
-            "spark.excludeOnFailure.enabled": "false",
-            # How long a Python worker may go on once Spark has noticed that its task was cancelled (by
-            # itself Spark gives it 2 s more); its slot is free after that.
-            "spark.python.task.killTimeout": "100ms",
-            # A barrier stage submitted while an executor is being replaced waits for its slots.
-            "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
-            "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "600",
-            # A killed executor is seen at once by its closed connection; these bound a frozen one.
-            "spark.executor.heartbeatInterval": "2s",
-            "spark.network.timeout": "20s",
-            "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
-            "spark.network.timeoutInterval": "2s",
-        }
+        return application_conf(self.config, self.directory, self.master_url, self._secret, self.classes)
 
     def executors(self) -> tuple[ExecutorProcess, ...]:
         """The executor JVMs that run now, in order of worker and pid.

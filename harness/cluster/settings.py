@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from barrier_tck.harness.cluster.class_archive import SharedClasses
+from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 
 #: The address of master and driver; workers have one each, from 127.0.0.2 on.
@@ -40,11 +41,40 @@ def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
         "spark.local.dir": str(local_directory),
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
-        "spark.python.worker.reuse": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(local_directory / "warehouse"),
+    }
+
+
+def application_conf(
+    config: LocalClusterConfig,
+    directory: Path,
+    master_url: str,
+    secret: str,
+    classes: SharedClasses | None,
+) -> dict[str, str]:
+    """Settings that every driver needs against the cluster in `directory`; they hold its secret."""
+    return {
+        "spark.master": master_url,
+        **driver_conf(config.driver_memory_mb, directory / "driver" / "local"),
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.executor.memory": f"{config.executor_mb}m",
+        **(classes.settings if classes is not None else {}),
+        "spark.executor.defaultJavaOptions": java_options(directory / "tmp", config.quick_start, classes),
+        # One executor a worker, all of them from the start and for as long as the application runs.
+        "spark.executor.cores": str(config.cores_per_worker),
+        "spark.cores.max": str(config.cores_per_worker * config.workers),
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
+        # A killed executor is seen at once by its closed connection; these bound a frozen one.
+        "spark.executor.heartbeatInterval": "2s",
+        "spark.network.timeout": "20s",
+        "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
+        "spark.network.timeoutInterval": "2s",
     }
 
 

@@ -54,6 +54,7 @@ def session_settings(warm_daemon: bool = True) -> dict[str, str]:
         # An attempt is ours to repeat, from a checkpoint: Spark must not run a task or a stage of it again.
         "spark.task.maxFailures": "1",
         "spark.stage.maxConsecutiveAttempts": "1",
+        "spark.excludeOnFailure.enabled": "false",
         # A barrier stage that finds too few executors is looked at again after this; Spark's default is 15 s.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
         "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "600",
@@ -62,7 +63,8 @@ def session_settings(warm_daemon: bool = True) -> dict[str, str]:
         "spark.scheduler.revive.interval": "50ms",
         "spark.locality.wait": "0s",
         "spark.python.worker.reuse": "true",
-        # A stopped subtask has this long to leave by itself before Spark kills its Python worker.
+        # A stopped subtask has this long to leave by itself before Spark kills its Python worker (by itself Spark
+        # gives it 2 s); its slot is free after that.
         "spark.python.task.killTimeout": "1s",
     }
     if warm_daemon:

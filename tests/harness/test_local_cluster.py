@@ -17,12 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
+from barrier_tck.harness.cluster.class_archive import SharedClasses
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
 from barrier_tck.harness.cluster.process_identity import command_line, marked_processes
-from barrier_tck.harness.cluster.settings import bind_problem, write_properties
+from barrier_tck.harness.cluster.settings import application_conf, bind_problem, write_properties
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
+from barrier_tck.reference_impl.spark.spark_options import session_settings
 
 SMALL = LocalClusterConfig(
     workers=2, cores_per_worker=1, memory_per_worker_mb=512, startup_timeout_s=120, quick_start=True
@@ -74,6 +76,12 @@ def test_executor_gets_its_workers_memory_unless_told_otherwise() -> None:
 def test_cluster_that_is_not_running_says_how_to_run_one() -> None:
     with pytest.raises(UsageError, match="with LocalCluster"):
         LocalCluster().spark_conf()
+
+
+def test_a_setting_of_spark_is_the_clusters_or_the_runtimes(tmp_path: Path) -> None:
+    classes = SharedClasses(tmp_path / "archive", "first.jar")
+    of_cluster = application_conf(SMALL, tmp_path, "spark://127.0.0.1:7077", "secret", classes)
+    assert not of_cluster.keys() & session_settings().keys()
 
 
 def test_master_port_in_use_is_named_before_anything_starts() -> None:
@@ -149,7 +157,7 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
         pids = {cluster.master_pid(), cluster.worker_pid(0), cluster.worker_pid(1)}
         port = int(cluster.master_url.rpartition(":")[2])
         secret = cluster.spark_conf()["spark.authenticate.secret"]
-        with spark_session(cluster, "test") as spark:
+        with spark_session(cluster, "test", session_settings()) as spark:
             context = spark.sparkContext
             assert context.parallelize(range(2), 2).barrier().mapPartitions(gang).collect() == [0, 1]
             before = cluster.wait_for_executors(2)
