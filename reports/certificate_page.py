@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from barrier_tck.conformance.clauses import CLAUSES
 from barrier_tck.harness.certify.certificate import Certificate, replay_line
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.reports.html import page_source, templates
-from barrier_tck.reports.write import write_atomically
 
 _TITLES = {
     "certified": "Certified: level {level}",
@@ -55,8 +55,8 @@ def render_certificate(certificate: Certificate) -> str:
 
 
 def write_certificate(certificate: Certificate, path: Path) -> None:
-    """Write the page whole or not at all; raises ReportNotWritable."""
-    write_atomically(path, render_certificate(certificate))
+    """Write the page whole or not at all; raises EnvironmentProblem."""
+    write_atomically(path, render_certificate(certificate).encode("utf-8", "backslashreplace"))
 
 
 def _tiles(certificate: Certificate) -> tuple[tuple[str, str], ...]:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.reports.html import render
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
-
-
-class ReportNotWritable(UsageError):
-    """A report could not be written; the message names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +25,7 @@ def write_reports(run_directory: Path) -> ReportPaths:
     """Write ``report.html``, ``report.json`` and ``junit.xml`` into a run directory, each in one atomic step.
 
     All are rendered before the first is written. Raises the errors of `barrier_tck.reports.loading.load_run`, and
-    ReportNotWritable.
+    EnvironmentProblem if a file cannot be written.
     """
     run = load_run(run_directory)
     paths = ReportPaths(
@@ -43,22 +37,5 @@ def write_reports(run_directory: Path) -> ReportPaths:
         (paths.html, render(run)),
     )
     for path, text in texts:
-        write_atomically(path, text)
+        write_atomically(path, text.encode("utf-8", "backslashreplace"))
     return paths
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the whole new one."""
-    try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise ReportNotWritable(f"{path} cannot be written: {error.strerror or error}") from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-        # mkstemp is private to its user; a report is as readable as its neighbours.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise ReportNotWritable(f"{path} cannot be written: {error.strerror or error}") from error

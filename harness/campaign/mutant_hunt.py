@@ -15,7 +15,7 @@ from barrier_tck.harness.campaign.replay import ReplaySource, replay
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.record.records import TrialRecord
-from barrier_tck.harness.record.run_directory import write_atomically
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest

@@ -12,12 +12,8 @@ from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
-from barrier_tck.harness.record.run_directory import (
-    latest_run,
-    open_run_directory,
-    read_record,
-    trial_directory,
-)
+from barrier_tck.harness.record.run_directory import latest_run, trial_directory
+from barrier_tck.harness.record.run_reader import open_run, read_record
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import NondeterminismError, UsageProblem
 from barrier_tck.harness.system.plan_check import check_plan
@@ -70,7 +66,7 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     if (path / "record.json").is_file():
         return (_recorded(path),)
     path = latest_run(path)
-    run = open_run_directory(path)
+    run = open_run(path)
     chosen = [number for number in run.campaign.failing if number in run.kept] or list(run.kept)
     if not chosen:
         raise UsageProblem(f"{path} keeps no trial in full, so there is nothing to replay")

@@ -40,8 +40,8 @@ from barrier_tck.harness.certify.properties import (
     skipped,
 )
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
-from barrier_tck.harness.record.run_directory import write_atomically
 from barrier_tck.harness.reference.state_backends import SHIPPED_BACKENDS
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for, emit, printable
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def certify(
       barrier-tck certify --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
     from barrier_tck.harness.certify.suite import require_level, require_target
-    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path, write_atomically
+    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
     from barrier_tck.reports.certificate_page import write_certificate
 
     console = console_for(as_json)

@@ -16,6 +16,7 @@ from barrier_tck.harness.cli.opening import opened
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def mutants(
       barrier-tck mutants --only AL-01,CO-03 --world spark
     """
     from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
-    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path, write_atomically
+    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
     from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
     from barrier_tck.harness.support.strict_input import nearest
 

@@ -66,6 +66,7 @@ from barrier_tck.harness.cluster.settings import (
     daemon_environment,
     write_properties,
 )
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import (
     AddressUnavailable,
     ClusterDidNotStart,
@@ -454,6 +455,4 @@ class LocalCluster:
                 for name, process in (("guard", self._guard().process), *self._processes.items())
             },
         }
-        path = self.directory / _STATE_FILE
-        path.with_suffix(".new").write_text(json.dumps(state, indent=1))
-        path.with_suffix(".new").replace(path)
+        write_atomically(self.directory / _STATE_FILE, json.dumps(state, indent=1).encode())

@@ -1,4 +1,4 @@
-"""The layout of a run directory, and how it is written: whole files or none.
+"""The layout of a run directory, and how it is written: whole files or none. ``run_reader`` reads it.
 
 ``campaign.json`` sums up, ``trials.jsonl`` has one line for every trial, ``trials/NNNNN/`` holds in full the
 trials that are worth it: all of a real system, and of a simulated campaign every failing trial and the first
@@ -16,46 +16,19 @@ Each file is written under another name, synced and renamed, so a reader sees a 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
-from barrier_tck.harness.record.records import (
-    RECORD_VERSION,
-    CampaignRecord,
-    TrialRecord,
-    TrialResult,
-    TrialSummary,
-    summary_of,
-)
+from barrier_tck.harness.record.records import CampaignRecord, TrialRecord, TrialResult, summary_of
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
-from barrier_tck.harness.support.strict_input import read_json
-
-_Decoded = TypeVar("_Decoded")
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, durably; raises EnvironmentProblem if the disk refuses."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise EnvironmentProblem(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _pretty(value: object) -> bytes:
@@ -189,68 +162,3 @@ def write_trial(directory: Path, result: TrialResult) -> None:
     write_atomically(directory / "faults.jsonl", _lines(record.faults))
     write_atomically(directory / "metrics.jsonl", _lines(record.snapshots))
     write_atomically(directory / "record.json", _pretty(record))
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run directory as found on disk."""
-
-    path: Path
-    campaign: CampaignRecord
-    trials: tuple[TrialSummary, ...]
-    """Every finished trial, in order."""
-    kept: tuple[int, ...]
-    """Trials kept in full, in order."""
-
-
-def open_run_directory(path: Path) -> StoredRun:
-    """Read a run directory; raises UsageProblem if it is missing, corrupt or of a newer version."""
-    if not path.is_dir():
-        raise UsageProblem(f"{path} is no directory; name the run directory of a campaign")
-    if not (path / "campaign.json").is_file():
-        raise UsageProblem(f"{path} holds no campaign.json, so it is no run directory of a campaign")
-    campaign = read_versioned(path / "campaign.json", CampaignRecord)
-    kept = sorted(
-        int(child.name) for child in (path / "trials").glob("[0-9]*") if (child / "record.json").is_file()
-    )
-    return StoredRun(path, campaign, _read_summaries(path / "trials.jsonl"), tuple(kept))
-
-
-def read_record(directory: Path) -> TrialRecord:
-    """Read a trial's record; raises UsageProblem if it is missing, corrupt or of a newer version."""
-    return read_versioned(directory / "record.json", TrialRecord)
-
-
-def read_versioned(path: Path, kind: type[_Decoded]) -> _Decoded:
-    """Read a versioned JSON file; raises UsageProblem if it is missing, corrupt or of a newer version."""
-    value: Any = read_json(path)
-    version = value.get("version") if isinstance(value, dict) else None
-    if not isinstance(version, int):
-        raise UsageProblem(f"{path} is corrupt: it has no version")
-    if version > RECORD_VERSION:
-        raise UsageProblem(
-            f"{path} has version {version}, this program knows versions up to {RECORD_VERSION}; "
-            "use the newer barrier-tck that wrote it"
-        )
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError as error:
-        raise UsageProblem(f"{path} is corrupt: {error}") from error
-
-
-def _read_summaries(path: Path) -> tuple[TrialSummary, ...]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise UsageProblem(f"{path} cannot be read: {error.strerror or error}") from error
-    found = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            found.append(msgspec.json.decode(line, type=TrialSummary))
-        except msgspec.DecodeError as error:
-            if number == len(
-                lines
-            ):  # an interrupted campaign may leave half a line; what it says is not known
-                break
-            raise UsageProblem(f"{path} is corrupt at line {number}: {error}") from error
-    return tuple(found)

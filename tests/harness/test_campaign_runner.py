@@ -19,7 +19,7 @@ from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.run_directory import open_run_directory
+from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import NondeterminismError, OperatingError, UsageProblem
@@ -39,7 +39,7 @@ def test_a_valid_campaign_keeps_a_line_of_every_trial_and_the_first_valid_ones_i
     tmp_path: Path,
 ) -> None:
     record = run_campaign(configuration(), FakeSystem(), tmp_path / "run", (*TABLE, FaultsFired()))
-    run = open_run_directory(tmp_path / "run")
+    run = open_run(tmp_path / "run")
     assert (record.verdict, record.valid, record.interrupted) == (Verdict.VALID, 12, False)
     assert [trial.trial for trial in run.trials] == list(range(12))
     assert run.kept == tuple(range(VALID_KEPT)) and run.campaign == record
@@ -52,7 +52,7 @@ def test_failing_trials_are_kept_listed_and_shrunk_to_plans_that_fail_likewise(t
     assert (
         record.verdict is Verdict.INVALID and record.failing and len(record.shrunk) == min(3, record.invalid)
     )
-    assert set(record.failing) <= set(open_run_directory(tmp_path / "run").kept)
+    assert set(record.failing) <= set(open_run(tmp_path / "run").kept)
     for name in record.shrunk.values():
         plan = read_plan(tmp_path / "run" / name)
         assert len(plan.faults) == 2
@@ -96,13 +96,13 @@ def test_a_usage_error_in_a_trial_ends_the_campaign_and_keeps_what_was_finished(
     listed = configuration(trial=[{"repeat": 3}], trials=3)
     with pytest.raises(UsageProblem, match="bad plan"):
         run_campaign(listed, FakeSystem(raises={4: UsageProblem("bad plan")}), tmp_path / "run", TABLE)
-    campaign = open_run_directory(tmp_path / "run").campaign
+    campaign = open_run(tmp_path / "run").campaign
     assert campaign.interrupted and campaign.valid == 1
 
 
 def test_ctrl_c_abandons_the_running_trial_and_keeps_the_finished_ones(tmp_path: Path) -> None:
     record = run_campaign(configuration(), FakeSystem(interrupting(after=4)), tmp_path / "run", TABLE)
-    run = open_run_directory(tmp_path / "run")
+    run = open_run(tmp_path / "run")
     assert record.interrupted and record.trials == 4
     assert len(run.trials) == 4 and run.kept == (0, 1, 2, 3)
 
@@ -193,7 +193,7 @@ def test_a_campaign_in_at_least_once_mode_that_saw_no_duplicate_is_unknown(tmp_p
     }
     record = run_campaign(configuration(**calm), ReferenceSimulated(), tmp_path / "run")
     assert (record.valid, record.verdict) == (6, Verdict.UNKNOWN)
-    [finding] = open_run_directory(tmp_path / "run").campaign.findings
+    [finding] = open_run(tmp_path / "run").campaign.findings
     assert (finding.verdict, finding.counts["duplicates"]) == (Verdict.UNKNOWN, 0)
     assert "no duplicate was seen in all 6 of the trials" in finding.summary
 

@@ -15,9 +15,9 @@ from barrier_tck.harness.record.run_directory import (
     RunDirectory,
     latest_run,
     new_run_path,
-    open_run_directory,
-    write_atomically,
 )
+from barrier_tck.harness.record.run_reader import open_run
+from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from tests.harness.fake_system import TABLE, FakeSystem
 
@@ -65,16 +65,16 @@ def test_a_directory_with_something_in_it_is_not_written_into(run: Path) -> None
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "no valid JSON"),
+        ("{", "not JSON"),
         ("{}", "no version"),
         ('{"version": 99}', "newer"),
-        ('{"version": 1}', "corrupt"),
+        ('{"version": 1}', "is not a CampaignRecord"),
     ],
 )
 def test_a_corrupt_or_newer_campaign_is_named(run: Path, content: str, words: str) -> None:
     (run / "campaign.json").write_text(content)
     with pytest.raises(UsageProblem, match=words) as caught:
-        open_run_directory(run)
+        open_run(run)
     assert "campaign.json" in str(caught.value)
 
 
@@ -82,7 +82,7 @@ def test_missing_directories_and_records_are_named(run: Path, tmp_path: Path) ->
     with pytest.raises(UsageProblem, match="does not exist"):
         sources_of(tmp_path / "nowhere")
     with pytest.raises(UsageProblem, match=r"campaign\.json"):
-        open_run_directory(run / "trials")
+        open_run(run / "trials")
     (run / "trials" / "00000" / "plan.json").unlink()
     with pytest.raises(UsageProblem, match=r"plan\.json does not exist"):
         sources_of(run)
@@ -91,10 +91,10 @@ def test_missing_directories_and_records_are_named(run: Path, tmp_path: Path) ->
 def test_half_a_last_line_is_borne_and_a_broken_one_before_it_is_not(run: Path) -> None:
     lines = (run / "trials.jsonl").read_text().splitlines()
     (run / "trials.jsonl").write_text("\n".join([*lines, lines[0][:20]]))
-    assert len(open_run_directory(run).trials) == 2
+    assert len(open_run(run).trials) == 2
     (run / "trials.jsonl").write_text("\n".join([lines[0][:20], *lines]))
     with pytest.raises(UsageProblem, match="line 1"):
-        open_run_directory(run)
+        open_run(run)
 
 
 def test_new_runs_get_new_names_and_the_newest_is_found(run: Path) -> None:

@@ -9,16 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.support.errors import UsageError
-from barrier_tck.reports.loading import (
+from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
+from barrier_tck.harness.record.run_reader import (
     RunDirectoryCorrupt,
     RunDirectoryMissing,
     RunDirectoryNewer,
-    load_run,
-    planned_faults,
-    verdict_of,
 )
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.reports.loading import load_run, planned_faults, verdict_of
 from tests.reports.synthetic_run import campaign_of, record_of, spark_campaign, write_run
 
 
@@ -119,6 +118,22 @@ def test_a_newer_plan_within_a_record_is_refused(run_directory: Path) -> None:
     record = json.loads(path.read_text())
     change(path, plan=record["plan"] | {"version": 7})
     with pytest.raises(RunDirectoryNewer, match="plan version 7"):
+        load_run(run_directory)
+
+
+def test_a_record_with_a_plan_of_an_older_version_is_read(run_directory: Path) -> None:
+    path = run_directory / "trials" / "00006" / "record.json"
+    record = json.loads(path.read_text())
+    old = {"version": 1, "seed": 7, "topology": {"sources": 3}, "faults": record["plan"]["faults"]}
+    change(path, plan=old)
+    plan = load_run(run_directory).details[6].plan
+    assert (plan.version, plan.seed, plan.job.widths["source"]) == (PLAN_VERSION, 7, 3)
+
+
+def test_a_plan_that_cannot_be_meant_is_a_corrupt_record(run_directory: Path) -> None:
+    path = run_directory / "trials" / "00006" / "record.json"
+    change(path, plan=json.loads(path.read_text())["plan"] | {"sead": 7})
+    with pytest.raises(RunDirectoryCorrupt, match=r"record\.json.*sead"):
         load_run(run_directory)
 
 

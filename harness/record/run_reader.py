@@ -1,0 +1,151 @@
+"""Reads a run directory, whoever asks: strict about what it cannot understand, honest about what is not there.
+
+Missing, corrupt and newer files are errors that name the file and say what to do. A half-written last line of
+``trials.jsonl``, as a killed campaign leaves it, is left out with a notice. ``run_directory`` says what lies where, and
+writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
+from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialSummary
+from barrier_tck.harness.record.run_directory import trial_directory
+from barrier_tck.harness.support.errors import UsageProblem
+
+_Decoded = TypeVar("_Decoded")
+
+
+class RunDirectoryError(UsageProblem):
+    """A run directory cannot be read; the message names the file and says what to do."""
+
+
+class RunDirectoryMissing(RunDirectoryError):
+    """There is no run directory, or a file is missing that every run directory has."""
+
+
+class RunDirectoryCorrupt(RunDirectoryError):
+    """A file of the run directory is not what its name says."""
+
+
+class RunDirectoryNewer(RunDirectoryError):
+    """A file was written by a newer version than this one understands."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run directory as found on disk."""
+
+    path: Path
+    """As the caller named it."""
+    campaign: CampaignRecord
+    trials: tuple[TrialSummary, ...]
+    """Every finished trial, in the order of the file."""
+    kept: tuple[int, ...]
+    """Trials kept in full, in order."""
+    notices: tuple[str, ...] = ()
+    """What the reader of the data must know about it."""
+
+    def record(self, trial: int) -> TrialRecord:
+        """Read the record of a trial that was kept; raises RunDirectoryError."""
+        return read_record(trial_directory(self.path, trial))
+
+
+def open_run(path: Path) -> StoredRun:
+    """Read a run directory without the trials kept in full; raises RunDirectoryError."""
+    if not path.is_dir():
+        raise RunDirectoryMissing(f"{path} is not a directory; name the run directory of a campaign")
+    campaign = _decoded(path / "campaign.json", _read(path / "campaign.json"), CampaignRecord)
+    kept = sorted(
+        int(child.name) for child in (path / "trials").glob("[0-9]*") if (child / "record.json").is_file()
+    )
+    trials, notices = _read_trials(path / "trials.jsonl")
+    return StoredRun(path, campaign, tuple(trials), tuple(kept), tuple(notices))
+
+
+def read_record(directory: Path) -> TrialRecord:
+    """Read the record of a trial from the trial's directory; raises RunDirectoryError.
+
+    Its plan may be of an older version.
+    """
+    path = directory / "record.json"
+    raw = _read(path)
+    if isinstance(raw.get("plan"), dict):
+        _refuse_newer(path, raw["plan"], PLAN_VERSION, "plan")
+        try:
+            raw["plan"] = msgspec.to_builtins(plan_from(raw["plan"], str(path), "plan"))
+        except UsageProblem as problem:
+            raise RunDirectoryCorrupt(f"{problem}; restore the file or run again") from problem
+    return _decoded(path, raw, TrialRecord)
+
+
+def _read_trials(path: Path) -> tuple[list[TrialSummary], list[str]]:
+    lines = _text(path).splitlines(keepends=True)
+    trials: list[TrialSummary] = []
+    seen: set[int] = set()
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            trial = msgspec.json.decode(line, type=TrialSummary)
+        except msgspec.MsgspecError as error:
+            if number == len(lines) and not line.endswith("\n"):
+                return trials, ["The last line of trials.jsonl is incomplete and was left out."]
+            raise RunDirectoryCorrupt(
+                f"{path}, line {number}: not a trial ({error}); restore the file or remove that line"
+            ) from error
+        if trial.trial in seen:
+            raise RunDirectoryCorrupt(f"{path}, line {number}: trial {trial.trial} is there twice")
+        seen.add(trial.trial)
+        trials.append(trial)
+    return trials, []
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise RunDirectoryMissing(
+            f"{path} is missing; name the directory that holds campaign.json and trials.jsonl"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise RunDirectoryCorrupt(f"{path} is not text ({error}); restore it or run again") from error
+    except OSError as error:
+        raise RunDirectoryMissing(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a versioned JSON object, refusing versions newer than ours before looking at anything else."""
+    try:
+        raw = json.loads(_text(path))
+    except (ValueError, RecursionError) as error:
+        raise RunDirectoryCorrupt(f"{path} is not JSON ({error}); restore it or run again") from error
+    if not isinstance(raw, dict):
+        raise RunDirectoryCorrupt(f"{path} holds a JSON {type(raw).__name__}, not an object")
+    if not isinstance(raw.get("version"), int):
+        raise RunDirectoryCorrupt(f"{path} has no version; restore it or run again")
+    _refuse_newer(path, raw, RECORD_VERSION, "record")
+    return raw
+
+
+def _decoded(path: Path, raw: dict[str, Any], kind: type[_Decoded]) -> _Decoded:
+    try:
+        return msgspec.convert(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise RunDirectoryCorrupt(f"{path} is not a {kind.__name__} ({error})") from error
+
+
+def _refuse_newer(path: Path, raw: dict[str, Any], known: int, what: str) -> None:
+    version = raw.get("version", 1)
+    if isinstance(version, int) and version > known:
+        raise RunDirectoryNewer(
+            f"{path}: {what} version {version} is newer than version {known}, the newest that this barrier-tck reads; "
+            "use the version that wrote it, or upgrade"
+        )
