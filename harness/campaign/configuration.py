@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import Budget, parse_duration
-from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, check_faults, check_mix
+from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
 from barrier_tck.harness.draw.profiles import Profile, profile_named
-from barrier_tck.harness.plan.reading import check_backend
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import convert, read_toml
-from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM, require_system
-from barrier_tck.harness.workloads.workload_names import filled
+from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
 
 CONFIGURATION_VERSION = 1
 
@@ -33,6 +30,10 @@ Section = dict[str, Any]
 
 SECTIONS = ("workload", "job", "deployment", "checkpoints", "restart", "network", "limits")
 """Parts of a plan that can be overridden field by field."""
+
+
+CampaignName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+"""A campaign's name: it becomes part of a directory's name."""
 
 
 class _HasSections(Protocol):
@@ -87,10 +88,10 @@ class ClusterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole campaign file, defaults spelled out. Made and checked by ``read_configuration``."""
+    """A whole campaign file, defaults spelled out. Made by ``read_configuration``."""
 
     version: int = CONFIGURATION_VERSION
-    name: str = "standard"
+    name: CampaignName = "standard"
     system: str = DEFAULT_SYSTEM
     """A name in ``barrier_tck.harness.system.system_names``."""
     profile: str = "standard"
@@ -98,7 +99,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     trials: int | None = None
     budget: str | None = None
     """A duration such as ``5m``, instead of ``trials``."""
-    seed: int = 0
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     timeout: str | None = None
     """Bound on one trial's wall time, such as ``2m``."""
     mix: MixSection | None = None
@@ -189,7 +190,10 @@ def _overridden(plan: TrialPlan, sections: _HasSections) -> TrialPlan:
 
 
 def configuration_from(value: object, source: str) -> CampaignConfiguration:
-    """Turn plain dictionaries into a checked configuration; raises UsageProblem for the first mistake."""
+    """Turn plain dictionaries into a configuration; raises UsageProblem for the first key or value that is wrong.
+
+    Names are not looked up yet: what they mean may depend on the system (``configuration_checks``).
+    """
     if isinstance(value, dict):
         version = value.get("version", CONFIGURATION_VERSION)
         if isinstance(version, int) and version > CONFIGURATION_VERSION:
@@ -198,7 +202,7 @@ def configuration_from(value: object, source: str) -> CampaignConfiguration:
                 f"{CONFIGURATION_VERSION}; use the newer barrier-tck that it was written for"
             )
     configuration = convert(value, CampaignConfiguration, source)
-    check_configuration(configuration, source)
+    check_values(configuration, source)
     return configuration
 
 
@@ -207,62 +211,26 @@ def read_configuration(path: Path) -> CampaignConfiguration:
     return configuration_from(read_toml(path), str(path))
 
 
-def check_configuration(configuration: CampaignConfiguration, source: str) -> None:
-    """Raise UsageProblem for the first value that cannot be meant; nothing is opened or written."""
-    if configuration.seed < 0:
-        raise UsageProblem(f"{source}: seed is {configuration.seed}; it must be 0 or more")
-    if configuration.trials is not None and configuration.budget is not None:
-        raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
-    _check_drawing(configuration, source)
+def check_values(configuration: CampaignConfiguration, source: str) -> None:
+    """Raise UsageProblem for the first value that cannot be meant, whatever the system; nothing is opened."""
     _check_sections(configuration, source, "")
     for index, trial in enumerate(configuration.trial):
         _check_sections(trial, source, f"trial[{index}].")
+    _check_amounts(configuration, source)
+
+
+def _check_amounts(configuration: CampaignConfiguration, source: str) -> None:
+    """Raise UsageProblem for the first number that cannot be meant, and for two that say the opposite."""
+    if configuration.trials is not None and configuration.budget is not None:
+        raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
+    for index, trial in enumerate(configuration.trial):
         if trial.repeat < 1:
             raise UsageProblem(f"{source}: trial[{index}].repeat is {trial.repeat}; it must be 1 or more")
     try:
-        require_system(configuration.system)
-        for name in _state_backends(configuration):
-            require_state_backend(name)
-        profile_named(configuration.profile)
         configuration.the_budget()
-        plans = [configuration.adjusted(TrialPlan())]
-        plans += [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
-        for plan in plans:
-            filled(plan)
+        configuration.adjusted(TrialPlan())
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
-    for plan in plans:
-        check_backend(plan, source)
-
-
-def _check_drawing(configuration: CampaignConfiguration, source: str) -> None:
-    """Check ``[mix]`` and ``[faults]``, and that nothing says the opposite of them."""
-    if configuration.faults is not None:
-        check_faults(configuration.faults, source)
-    mix = configuration.mix
-    if mix is None:
-        return
-    check_mix(mix, source)
-    default = CampaignConfiguration()
-    twice = (
-        ("workload", mix.workload, "workload.name", "name" in configuration.workload),
-        ("mode", mix.mode, "checkpoints.mode", "mode" in configuration.checkpoints),
-        (
-            "state_backend",
-            mix.state_backend,
-            "state_backend",
-            configuration.state_backend != default.state_backend,
-        ),
-        ("local_recovery", mix.local_recovery, "local_recovery", configuration.local_recovery),
-    )
-    for name, table, other, given in twice:
-        if table and given:
-            raise UsageProblem(f"{source}: mix.{name} and {other} are both given; keep one of the two")
-
-
-def _state_backends(configuration: CampaignConfiguration) -> tuple[str, ...]:
-    mixed = () if configuration.mix is None else tuple(configuration.mix.state_backend)
-    return (configuration.state_backend, *mixed)
 
 
 def _check_sections(sections: _HasSections, source: str, path: str) -> None:

@@ -170,28 +170,28 @@ def _cards(weights: Mapping[_Card, int], random: Random) -> Iterator[_Card]:
 # --- checks -------------------------------------------------------------------------------------------------
 
 
-def check_mix(mix: MixSection, source: str) -> None:
+def check_mix(mix: MixSection) -> None:
     """Raise UsageProblem for the first name that does not exist, or weight that cannot be meant.
 
     Names of state backends are left to whoever can import them.
     """
-    _check_weights(mix.workload, workload_names(), source, "mix.workload")
-    _check_weights(mix.mode, MODES, source, "mix.mode")
-    _check_weights(mix.state_backend, None, source, "mix.state_backend")
-    _check_weights(mix.local_recovery, LOCAL_RECOVERY, source, "mix.local_recovery")
+    _check_weights(mix.workload, workload_names(), "mix.workload")
+    _check_weights(mix.mode, MODES, "mix.mode")
+    _check_weights(mix.state_backend, None, "mix.state_backend")
+    _check_weights(mix.local_recovery, LOCAL_RECOVERY, "mix.local_recovery")
 
 
-def check_faults(faults: FaultsSection, source: str) -> None:
+def check_faults(faults: FaultsSection) -> None:
     """Raise UsageProblem for the first name that does not exist, or number that cannot be meant."""
     fewest, most = faults.per_trial
     if not 0 <= fewest <= most:
         raise UsageProblem(
-            f"{source}: faults.per_trial is [{fewest}, {most}]; write the fewest and the most, for instance [1, 2]"
+            f"faults.per_trial is [{fewest}, {most}]; write the fewest and the most, for instance [1, 2]"
         )
     if faults.packages and faults.kinds:
-        raise UsageProblem(f"{source}: faults.packages and faults.kinds are both given; keep one of the two")
-    _check_weights(faults.packages, PACKAGES, source, "faults.packages")
-    _check_weights(faults.kinds, list(KINDS), source, "faults.kinds")
+        raise UsageProblem("faults.packages and faults.kinds are both given; keep one of the two")
+    _check_weights(faults.packages, PACKAGES, "faults.packages")
+    _check_weights(faults.kinds, list(KINDS), "faults.kinds")
 
 
 def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -> None:
@@ -212,12 +212,12 @@ def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -
             )
 
 
-def _check_weights(weights: Weights, known: Iterable[str] | None, source: str, path: str) -> None:
+def _check_weights(weights: Weights, known: Iterable[str] | None, path: str) -> None:
     names = None if known is None else list(known)
     for name, weight in weights.items():
         if names is not None and name not in names:
-            raise UsageProblem(f"{source}: unknown key '{path}.{name}'{nearest(name, names)}")
+            raise UsageProblem(f"unknown key '{path}.{name}'{nearest(name, names)}")
         if weight < 0:
-            raise UsageProblem(f"{source}: {path}.{name} is {weight}; it must be 0 or more")
+            raise UsageProblem(f"{path}.{name} is {weight}; it must be 0 or more")
     if weights and not any(weights.values()):
-        raise UsageProblem(f"{source}: every weight of {path} is 0; leave one above 0, or remove the table")
+        raise UsageProblem(f"every weight of {path} is 0; leave one above 0, or remove the table")

@@ -5,66 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain, count, islice
 
-from barrier_tck.faults.catalogue import FAULTS
-from barrier_tck.faults.fault import tag_of
-from barrier_tck.faults.targets import TargetKind
-from barrier_tck.faults.vocabulary import Phase
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
-from barrier_tck.harness.campaign.mix import Hand, MixSection, check_suffered, deal
+from barrier_tck.harness.campaign.configuration_checks import check_configuration
+from barrier_tck.harness.campaign.mix import Hand, MixSection, deal
 from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.system.plan_check import check_plan
-from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 CHUNK = 100
 """Plans are drawn so many at a time, so that the first plans of a seed do not depend on the budget."""
 
 _CHUNK_SEED_STRIDE = 1_000_003
 
-_TARGETS = (
-    (TargetKind.EXECUTOR, Capability.EXECUTOR_KILL),
-    (TargetKind.WORKER, Capability.WORKER_KILL),
-    (TargetKind.COORDINATOR, Capability.COORDINATOR_CRASH),
-    (TargetKind.HOST, Capability.HOST_LOSS),
-    (TargetKind.PAUSE, Capability.PAUSE),
-    (TargetKind.CHANNEL, Capability.CHANNEL_FAULTS),
-    (TargetKind.PARTITION, Capability.PARTITION),
-    (TargetKind.STORAGE, Capability.STORAGE_FAULTS),
-)
-
-
-def targets_of(system: SystemUnderTest) -> frozenset[str]:
-    """Return the kinds of target that a system exposes, as ``barrier_tck.faults.targets`` calls them."""
-    return frozenset(name for name, capability in _TARGETS if capability in system.capabilities)
-
-
-def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:
-    """Return the tags of the faults that a system can suffer, in the order of the catalogue."""
-    exposed = targets_of(system)
-    return tuple(tag_of(fault) for fault in FAULTS if fault.needs in exposed)
-
-
-def fault_phases_of(system: SystemUnderTest) -> tuple[str, ...]:
-    """Return the phases in which a fault can strike a system and be told to have done so.
-
-    Without protocol points nothing can be aimed, and what is known of the job is whether it runs.
-    """
-    aimed = Capability.PROTOCOL_POINTS in system.capabilities
-    return tuple(phase.value for phase in Phase if aimed or phase in (Phase.PROCESSING, Phase.RESTORING))
-
 
 def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
     """Yield plans without end; the budget ends a campaign.
 
-    Raises UsageProblem, before anything runs, if a listed trial names a subtask that does not exist, or faults are
-    to be drawn that the system cannot suffer.
+    Raises UsageProblem, before anything runs, for what ``check_configuration`` finds.
     """
-    for index, trial in enumerate(configuration.trial):
-        check_plan(configuration.aimed_plan(trial, 0), system, f"trial[{index}]")
+    check_configuration(configuration, system, "the campaign")
     if not configuration.draws:
         return _listed(configuration)
-    if configuration.faults is not None:
-        check_suffered(configuration.faults, targets_of(system), system.name)
     return chain(islice(_listed(configuration), configuration.listed), _drawn(configuration, system))
 
 

@@ -16,7 +16,7 @@ from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
-from barrier_tck.harness.campaign.planned_trials import campaign_plans, fault_kinds_of, fault_phases_of
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_bar import CampaignProgress
 from barrier_tck.harness.campaign.sometimes import SometimesDuplicates
 from barrier_tck.harness.oracle.checker import Checker
@@ -25,6 +25,7 @@ from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, T
 from barrier_tck.harness.record.run_directory import RunDirectory
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.system.exposed_targets import fault_kinds_of, fault_phases_of
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute

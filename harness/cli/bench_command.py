@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +11,7 @@ import typer
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.outside import look_where_run
 from barrier_tck.harness.support.strict_input import nearest
 
 BENCHMARKS = {
@@ -61,9 +60,7 @@ def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
     Raises EnvironmentProblem if the benchmarks cannot be imported, that is outside a checkout.
     """
     module_name = f"benchmarks.{BENCHMARKS[name]}"
-    here = str(Path.cwd())
-    if here not in sys.path:  # an installed command does not look where it is run
-        sys.path.append(here)
+    look_where_run()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.opening import opened
+from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
     JsonOption,
@@ -24,6 +24,7 @@ from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import look_where_run
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
@@ -55,16 +56,22 @@ def campaign(
       barrier-tck campaign --system reference-spark --trials 4
       barrier-tck campaign --state-backend rocksdb
     """
+    from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
     from barrier_tck.harness.campaign.runner import run_campaign
     from barrier_tck.harness.record.run_directory import new_run_path, require_place
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import phase_fault_cells
 
     options = {"system": system, "seed": seed, "state_backend": state_backend}
-    configuration = _configured(file, trials, budget, options)
+    source = str(file) if file is not None else "the options"
+    configuration = _configured(file, trials, budget, options, source)
     console = console_for(as_json)
     require_place(out)
-    with opened(configuration.system, configuration.cluster) as deployed:
+    look_where_run()
+    import_system(configuration, source)
+    with opened(configuration.system) as deployed:
+        check_configuration(configuration, deployed, source)
+        start(deployed, configuration.cluster)
         path = new_run_path(out, configuration.name, datetime.now())
         _print_options(console, configuration, path)
         record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
@@ -90,12 +97,12 @@ def campaign(
 
 
 def _configured(
-    file: Path | None, trials: int | None, budget: str | None, options: dict[str, Any]
+    file: Path | None, trials: int | None, budget: str | None, options: dict[str, Any], source: str
 ) -> CampaignConfiguration:
     """Read the campaign file, if any, and lay the options that were given over it."""
     from barrier_tck.harness.campaign.configuration import (
         CampaignConfiguration,
-        check_configuration,
+        check_values,
         read_configuration,
     )
 
@@ -106,7 +113,7 @@ def _configured(
     if trials is not None or budget is not None:
         changes |= {"trials": trials, "budget": budget}
     configuration = msgspec.structs.replace(configuration, **changes)
-    check_configuration(configuration, str(file) if file is not None else "the options")
+    check_values(configuration, source)
     return configuration
 
 

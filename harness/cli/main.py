@@ -6,6 +6,7 @@ last line of standard output is one JSON object, and everything for people goes 
 
 from __future__ import annotations
 
+import errno
 import sys
 import tempfile
 import traceback
@@ -23,6 +24,7 @@ from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
 from barrier_tck.harness.support.errors import HarnessError
+from barrier_tck.harness.support.outside import shown
 
 _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """Click's base of all mistakes on a command line; Typer carries a Click of its own since 0.20."""
@@ -61,6 +63,12 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(as_json, "interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
         return EXIT_USAGE
+    except SystemExit as stop:  # whoever calls sys.exit(0) must not be read as a verdict
+        return _fail(as_json, f"something ended the program, with exit code {stop.code!r}", EXIT_INTERNAL)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
+        return _fail(as_json, f"the name of a file is too long: {shown(str(error.filename))}", EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - the last resort: say so, keep the traceback, exit 4
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
     return result if isinstance(result, int) else 0

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.opening import opened
+from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
@@ -61,6 +61,7 @@ def mutants(
     make_output_directory(path)
     results: list[MutantResult] = []
     with opened(SYSTEM_OF_WORLD[world]) as system:
+        start(system)
         for mutant in chosen:
             result = hunt(mutant, system, path)
             results.append(result)

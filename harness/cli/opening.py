@@ -1,4 +1,4 @@
-"""Opens the system that a command runs plans on, and closes it whatever happens."""
+"""Opens the system that a command runs plans on, starts it, and closes it whatever happens."""
 
 from __future__ import annotations
 
@@ -18,22 +18,12 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(name: str, cluster: ClusterSection | None = None) -> Iterator[SystemUnderTest]:
-    """Open a system and close it at the end; closing is not cut short by another Ctrl-C."""
+def opened(name: str) -> Iterator[SystemUnderTest]:
+    """Make a system, which is cheap, and close it at the end; closing is not cut short by another Ctrl-C."""
     from barrier_tck.harness.system.system_names import open_system
 
     system = open_system(name)
     try:
-        if cluster is not None:
-            use_cluster = getattr(system, "use_cluster", None)
-            if use_cluster is None:
-                raise UsageProblem(f"{name} runs on no cluster of its own; remove the section [cluster]")
-            use_cluster(**msgspec.structs.asdict(cluster))
-        prepare = getattr(system, "prepare", None)
-        if prepare is not None:
-            # Before anything is written: an environment that cannot run it leaves no half of a run directory.
-            with Console(stderr=True).status(f"starting {name}"):
-                prepare()
         yield system
     finally:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -41,3 +31,19 @@ def opened(name: str, cluster: ClusterSection | None = None) -> Iterator[SystemU
             system.close()
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> None:
+    """Start what the system needs, once all is checked and before anything is written.
+
+    So an environment that cannot run it leaves no half of a run directory.
+    """
+    from barrier_tck.harness.system.additions import HasCluster, StartsSlowly
+
+    if cluster is not None:
+        if not isinstance(system, HasCluster):
+            raise UsageProblem(f"{system.name} runs on no cluster of its own; remove the section [cluster]")
+        system.use_cluster(**msgspec.structs.asdict(cluster))
+    if isinstance(system, StartsSlowly):
+        with Console(stderr=True).status(f"starting {system.name}"):
+            system.prepare()

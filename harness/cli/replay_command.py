@@ -9,10 +9,11 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
-from barrier_tck.harness.cli.opening import opened
+from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import JsonOption, SystemOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.outside import look_where_run
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.replay import Replayed
@@ -35,6 +36,7 @@ def replay(
       barrier-tck replay runs/standard-20260101-120000
     """
     from barrier_tck.harness.campaign import replay as replaying
+    from barrier_tck.harness.system.plan_check import check_plan
     from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
 
     console = console_for(as_json)
@@ -42,7 +44,12 @@ def replay(
     recorded = sources[0].recorded
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
     replayed = []
+    if system is not None:
+        look_where_run()  # what a record names is not looked for there
     with opened(name) as deployed:
+        for source in sources:
+            check_plan(source.plan, deployed, str(source.path))
+        start(deployed)
         for source in sources:
             one = replaying.replay(source, deployed)
             replayed.append(one)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import look_where_run
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
@@ -20,9 +19,7 @@ def require_state_backend(name: str) -> Callable[[], StateBackend]:
 
     The module of a ``package.module:Factory`` is imported, so a campaign asks before it starts or writes anything.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:  # an installed command does not look where it is run
-        sys.path.append(here)
+    look_where_run()
     try:
         return backend_named(name)
     except JobUsageError as error:

@@ -37,6 +37,8 @@ def read_json(path: Path) -> Any:
         return json.loads(_read_text(path))
     except json.JSONDecodeError as error:
         raise UsageProblem(f"{path} is no valid JSON: line {error.lineno}, {error.msg}") from error
+    except RecursionError as error:
+        raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -45,6 +47,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(_read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageProblem(f"{path} is no valid TOML: {error}") from error
+    except RecursionError as error:
+        raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
 
 
 def _read_text(path: Path) -> str:
@@ -66,6 +70,8 @@ def convert(value: object, kind: type[_Value], source: str, path: str = "") -> _
         raise UsageProblem(f"{source}: {problem}")
     try:
         return msgspec.convert(value, kind)
+    except RecursionError as error:
+        raise UsageProblem(f"{source}: {path or 'a value'} is nested too deeply") from error
     except msgspec.ValidationError as error:
         sentence, _, where = str(error).partition(" - at ")
         key = where.strip("`").removeprefix("$").removeprefix(".")

@@ -18,7 +18,10 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     system cannot suffer is not refused here: the trial records it as skipped, with the reason, and is UNKNOWN.
     """
     check_backend(plan, source)
-    view = system.job(plan)
+    try:
+        view = system.job(plan)
+    except UsageProblem as error:
+        raise UsageProblem(f"{source}: {error}") from error
     try:
         validate(plan.faults, view.names, view.links or None)
     except ScheduleError as error:

@@ -6,21 +6,20 @@ A system from elsewhere needs no entry here: ``package.module:Factory`` names it
 from __future__ import annotations
 
 import contextlib
-import importlib
 import weakref
-from collections.abc import Callable
 
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import imported, is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 DEFAULT_SYSTEM = "reference-simulated"
 
-_FACTORIES: dict[str, tuple[str, str]] = {
-    "reference-simulated": ("barrier_tck.harness.reference.simulated.simulated_system", "ReferenceSimulated"),
-    "reference-spark": ("barrier_tck.harness.reference.spark.spark_system", "ReferenceSpark"),
+_OURS = {
+    "reference-simulated": "barrier_tck.harness.reference.simulated.simulated_system:ReferenceSimulated",
+    "reference-spark": "barrier_tck.harness.reference.spark.spark_system:ReferenceSpark",
 }
-"""Name -> (module, factory in it), imported on first use."""
+"""Name -> what it stands for, imported on first use."""
 
 _opened: weakref.WeakKeyDictionary[SystemUnderTest, str] = weakref.WeakKeyDictionary()
 """Systems from elsewhere, and what they were opened as."""
@@ -29,25 +28,25 @@ _opened: weakref.WeakKeyDictionary[SystemUnderTest, str] = weakref.WeakKeyDictio
 def require_system(name: str) -> None:
     """Raise UsageProblem, with the nearest name, if there is no such system.
 
-    Only a ``package.module:Factory`` is imported for that.
+    Only a ``package.module:Factory`` is imported for that; what it registers is known afterwards.
     """
-    if _is_reference(name):
-        _imported(name)
-    elif name not in _FACTORIES:
-        raise UsageProblem(f"there is no system {name!r}{nearest(name, _FACTORIES)}")
+    if is_target(name):
+        imported(name, "system")
+    elif name not in _OURS:
+        raise UsageProblem(
+            f"there is no system {shown(name)}{nearest(name, _OURS)} "
+            "(a system of your own is named package.module:Factory)"
+        )
 
 
 def open_system(name: str) -> SystemUnderTest:
     """Make a system; the caller closes it. Raises UsageProblem for a name that leads to none."""
     require_system(name)
-    if name not in _FACTORIES:
-        system = _imported(name)()
+    system: SystemUnderTest = make(_OURS.get(name, name), "system", SystemUnderTest)
+    if name not in _OURS:
         with contextlib.suppress(TypeError):  # it may forbid weak references
             _opened[system] = name
-        return system
-    module, factory = _FACTORIES[name]
-    make: Callable[[], SystemUnderTest] = getattr(importlib.import_module(module), factory)
-    return make()
+    return system
 
 
 def reference_of(system: SystemUnderTest) -> str:
@@ -57,22 +56,5 @@ def reference_of(system: SystemUnderTest) -> str:
     """
     with contextlib.suppress(TypeError, KeyError):
         return _opened[system]
-    kind = type(system)
-    own = {factory: name for name, factory in _FACTORIES.items()}
-    return own.get((kind.__module__, kind.__qualname__), f"{kind.__module__}:{kind.__qualname__}")
-
-
-def _is_reference(name: str) -> bool:
-    """Tell whether a name has the form ``package.module:Factory``."""
-    module, colon, factory = name.partition(":")
-    return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
-
-
-def _imported(reference: str) -> Callable[[], SystemUnderTest]:
-    """Import the factory of a system from elsewhere."""
-    module, _, factory = reference.partition(":")
-    try:
-        make: Callable[[], SystemUnderTest] = getattr(importlib.import_module(module), factory)
-    except (ImportError, AttributeError) as error:
-        raise UsageProblem(f"the system {reference!r} cannot be imported: {error}") from error
-    return make
+    target = f"{type(system).__module__}:{type(system).__qualname__}"
+    return next((name for name, ours in _OURS.items() if ours == target), target)

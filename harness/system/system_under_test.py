@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
@@ -99,16 +99,11 @@ class TrialOutcome(Protocol):
         """Return named numbers, units in the name."""
 
 
-@runtime_checkable
-class KeepsLogs(Protocol):
-    """What a system may add: logs of its processes, which are kept with a trial that was not valid."""
-
-    def keep_logs(self, directory: Path) -> None:
-        """Copy the logs so far into a directory, which need not exist; raises OSError if they cannot be written."""
-
-
 class SystemUnderTest(Protocol):
-    """Deploys plans. May hold something costly (a cluster) between trials; ``close`` releases it."""
+    """Deploys plans. Making one is cheap; it may hold something costly (a cluster) later, which ``close`` releases.
+
+    What a system may do or say beyond this is in ``harness.system.additions``.
+    """
 
     @property
     def name(self) -> str:

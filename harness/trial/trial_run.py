@@ -22,8 +22,9 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError, NondeterminismError, UsageError
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.system.additions import KeepsLogs
 from barrier_tck.harness.system.system_names import reference_of
-from barrier_tck.harness.system.system_under_test import KeepsLogs, SystemUnderTest, TrialOutcome
+from barrier_tck.harness.system.system_under_test import SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.workloads.workload_names import filled
 
@@ -78,7 +79,7 @@ def _execute(
             nemesis.heal_all()  # nothing paused or cut off is left to the next trial, whatever the adapter did
     except (UsageError, NondeterminismError, InternalError):
         raise  # nothing was learnt of the system: the caller, or we, must act
-    except Exception as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
         finding = _not_run(error, plan)
         seconds = time.monotonic() - started
         return TrialResult(
@@ -154,7 +155,7 @@ def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> His
     return msgspec.structs.replace(history, operations=numbered)
 
 
-def _not_run(error: Exception, plan: TrialPlan) -> Finding:
+def _not_run(error: BaseException, plan: TrialPlan) -> Finding:
     last_line = traceback.format_exception_only(error)[-1].strip()
     return Finding(
         checker="trial-ran",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -11,6 +10,7 @@ import msgspec
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
+from barrier_tck.harness.support.outside import is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
@@ -44,16 +44,12 @@ def workload_named(name: str) -> Workload:
     factory = _FACTORIES.get(name)
     if factory is not None:
         return factory()
-    module, colon, attribute = name.partition(":")
-    if not (colon and attribute.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+    if not is_target(name):
         raise UsageProblem(
-            f"there is no workload {name!r}{nearest(name, workload_names())} "
+            f"there is no workload {shown(name)}{nearest(name, workload_names())} "
             "(a workload of your own is named package.module:Factory)"
         )
-    try:
-        made: Workload = getattr(importlib.import_module(module), attribute)()
-    except (ImportError, AttributeError) as error:
-        raise UsageProblem(f"the workload {name!r} cannot be imported: {error}") from error
+    made: Workload = make(name, "workload", Workload)
     return made
 
 

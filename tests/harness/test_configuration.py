@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 
 from barrier_tck.harness.campaign.budget import DEFAULT_TRIALS, Budget, parse_duration
-from barrier_tck.harness.campaign.configuration import configuration_from, read_configuration
+from barrier_tck.harness.campaign.configuration import (
+    CampaignConfiguration,
+    configuration_from,
+    read_configuration,
+)
+from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.system_names import open_system
 from tests.harness.fake_system import FakeSystem
 
 AIMED = """
@@ -32,6 +38,14 @@ trigger = { type = "after", point = "snapshot_taken" }
 [trial.workload]
 batches = 3
 """
+
+
+def checked(value: dict[str, Any]) -> CampaignConfiguration:
+    """Return a campaign that is checked as a command does it, with its own system."""
+    configuration = configuration_from(value, "c.toml")
+    import_system(configuration, "c.toml")
+    check_configuration(configuration, open_system(configuration.system), "c.toml")
+    return configuration
 
 
 @pytest.mark.parametrize(
@@ -89,6 +103,7 @@ def test_a_budget_of_trials_counts_and_a_budget_of_time_measures() -> None:
         ({"faults": {"per_trial": [2, 1]}}, ["faults.per_trial is [2, 1]"]),
         ({"faults": {"per_trial": 2}}, ["faults.per_trial", "array"]),
         ({"seed": -1}, ["seed is -1"]),
+        ({"name": "x" * 300}, ["name", "100"]),
         ({"version": 99}, ["version 99", "newer"]),
     ],
 )
@@ -96,7 +111,7 @@ def test_a_wrong_campaign_is_refused_with_the_key_and_the_nearest(
     value: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(UsageProblem) as caught:
-        configuration_from(value, "c.toml")
+        checked(value)
     assert all(word in str(caught.value) for word in ["c.toml", *words]), str(caught.value)
 
 
@@ -155,8 +170,8 @@ def test_a_taken_master_port_exits_with_3_and_says_so(
 def test_a_campaign_file_chooses_the_state_backend_of_every_plan() -> None:
     target = "examples.minimal_backend.backend:SortedDictBackend"
     for name in ("rocksdb", target):
-        configuration = configuration_from({"state_backend": name, "trial": [{}]}, "test")
+        configuration = checked({"state_backend": name, "trial": [{}]})
         plans = islice(campaign_plans(configuration, FakeSystem()), 2)
         assert [plan.state_backend for plan in plans] == [name, name]
     with pytest.raises(UsageProblem, match="no callable 'Sorted'"):
-        configuration_from({"state_backend": "examples.minimal_backend.backend:Sorted"}, "test")
+        checked({"state_backend": "examples.minimal_backend.backend:Sorted"})

@@ -1,0 +1,74 @@
+"""Checks a campaign against its system: the names that it uses, and whether its plans can be run as they are meant.
+
+The system is open by then, so that what it brings or registers when it is imported is known.
+"""
+
+from __future__ import annotations
+
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+from barrier_tck.harness.campaign.mix import check_faults, check_mix, check_suffered
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.state_backends import require_state_backend
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.plan_check import check_plan
+from barrier_tck.harness.system.system_names import require_system
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+
+
+def import_system(configuration: CampaignConfiguration, source: str) -> None:
+    """Import the system, so that all that it registers is known; raises UsageProblem if there is none of its name."""
+    try:
+        require_system(configuration.system)
+    except UsageProblem as error:
+        raise UsageProblem(f"{source}: {error}") from error
+
+
+def check_configuration(configuration: CampaignConfiguration, system: SystemUnderTest, source: str) -> None:
+    """Raise UsageProblem for the first thing that the system cannot do as it is meant; nothing is started or written.
+
+    So is a listed trial that names a subtask that does not exist, and a fault to be drawn that cannot be suffered.
+    """
+    try:
+        _check_drawing(configuration)
+        for name in _state_backends(configuration):
+            require_state_backend(name)
+        profile_named(configuration.profile)
+        if configuration.faults is not None:
+            check_suffered(configuration.faults, targets_of(system), system.name)
+    except UsageProblem as error:
+        raise UsageProblem(f"{source}: {error}") from error
+    check_plan(configuration.adjusted(TrialPlan()), system, source)
+    for index, trial in enumerate(configuration.trial):
+        check_plan(configuration.aimed_plan(trial, 0), system, f"{source}: trial[{index}]")
+
+
+def _check_drawing(configuration: CampaignConfiguration) -> None:
+    """Check ``[mix]`` and ``[faults]``, and that nothing says the opposite of them."""
+    if configuration.faults is not None:
+        check_faults(configuration.faults)
+    mix = configuration.mix
+    if mix is None:
+        return
+    check_mix(mix)
+    default = CampaignConfiguration()
+    twice = (
+        ("workload", mix.workload, "workload.name", "name" in configuration.workload),
+        ("mode", mix.mode, "checkpoints.mode", "mode" in configuration.checkpoints),
+        (
+            "state_backend",
+            mix.state_backend,
+            "state_backend",
+            configuration.state_backend != default.state_backend,
+        ),
+        ("local_recovery", mix.local_recovery, "local_recovery", configuration.local_recovery),
+    )
+    for name, table, other, given in twice:
+        if table and given:
+            raise UsageProblem(f"mix.{name} and {other} are both given; keep one of the two")
+
+
+def _state_backends(configuration: CampaignConfiguration) -> tuple[str, ...]:
+    mixed = () if configuration.mix is None else tuple(configuration.mix.state_backend)
+    return (configuration.state_backend, *mixed)

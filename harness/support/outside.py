@@ -1,0 +1,123 @@
+"""Code from outside that a name leads to: ``package.module:Factory``, imported and called with every mistake told.
+
+Whatever such code does instead of returning (it raises, it leaves the program, it never ends) is a sentence for whoever
+named it. Nothing of it reaches an exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from barrier_tck.harness.support.errors import HarnessError, UsageProblem
+
+SECONDS_MAX = 60.0
+"""How long importing and calling may take: costly things are to be begun later."""
+_SHOWN_MAX = 120
+"""Characters of a name that a message shows."""
+
+
+class _TooLate(BaseException):
+    """No Exception, so that the code that takes too long does not catch it."""
+
+
+def is_target(name: str) -> bool:
+    """Tell whether a name has the form ``package.module:Factory``."""
+    module, colon, factory = name.partition(":")
+    return bool(colon) and factory.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def shown(name: str) -> str:
+    """Return a name for a message, in quotes and cut short if it is long."""
+    return repr(name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}…")
+
+
+def look_where_run() -> None:
+    """Let modules in the working directory be found: an installed command does not look where it is run."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+def imported(target: str, what: str) -> Callable[[], object]:
+    """Import the factory that a target names; ``what`` says what it should make, for instance ``system``.
+
+    Raises UsageProblem, with the reason, if there is none.
+    """
+    module, _, name = target.partition(":")
+    with _told(f"the {what} {shown(target)} cannot be imported"):
+        factory = getattr(importlib.import_module(module), name)
+    if not callable(factory):
+        raise UsageProblem(
+            f"the {what} {shown(target)} is no factory: {type(factory).__name__} cannot be called; name a class, or a "
+            f"function without arguments that makes the {what}"
+        )
+    found: Callable[[], object] = factory
+    return found
+
+
+def make(target: str, what: str, kind: type) -> Any:
+    """Import a target, call it, and return what it makes.
+
+    ``kind`` is the protocol that this must have. Raises UsageProblem, with the reason, if it cannot be made, or lacks
+    something.
+    """
+    factory = imported(target, what)
+    with _told(f"the {what} {shown(target)} cannot be made"):
+        made = factory()
+        missing = [name for name in vars(kind) if not name.startswith("_") and not hasattr(made, name)]
+    if missing or isinstance(made, type):
+        lacks = f"it has no {', '.join(missing)}" if missing else "it is a class, and not one of its values"
+        raise UsageProblem(
+            f"{shown(target)} makes {_article(type(made).__name__)}, which is no {what}: {lacks} (see {kind.__name__})"
+        )
+    return made
+
+
+def _article(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+@contextlib.contextmanager
+def _told(failure: str) -> Iterator[None]:
+    """Turn whatever goes wrong into a UsageProblem, errors of our own families aside."""
+    try:
+        with _bounded():
+            yield
+    except HarnessError:
+        raise
+    except _TooLate as late:
+        raise UsageProblem(f"{failure}: that took longer than {SECONDS_MAX:g} s") from late
+    except SystemExit as stop:
+        raise UsageProblem(f"{failure}: it wants to end the program, with exit code {stop.code!r}") from stop
+    except (ImportError, AttributeError) as error:
+        raise UsageProblem(f"{failure}: {error}") from error
+    except Exception as error:
+        last_line = traceback.format_exception_only(error)[-1].strip()
+        raise UsageProblem(f"{failure}: {last_line}") from error
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
+    """Interrupt what takes too long; only the main thread can be, and only one bound can run."""
+    if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_REAL)[0]:
+        yield
+        return
+
+    def late(*_: object) -> None:
+        raise _TooLate
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

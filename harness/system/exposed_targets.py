@@ -1,0 +1,41 @@
+"""Which faults a system can suffer, and when, as its capabilities say."""
+
+from __future__ import annotations
+
+from barrier_tck.faults.catalogue import FAULTS
+from barrier_tck.faults.fault import tag_of
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import Phase
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+
+_CAPABILITIES = {
+    TargetKind.EXECUTOR: Capability.EXECUTOR_KILL,
+    TargetKind.WORKER: Capability.WORKER_KILL,
+    TargetKind.COORDINATOR: Capability.COORDINATOR_CRASH,
+    TargetKind.HOST: Capability.HOST_LOSS,
+    TargetKind.PAUSE: Capability.PAUSE,
+    TargetKind.CHANNEL: Capability.CHANNEL_FAULTS,
+    TargetKind.PARTITION: Capability.PARTITION,
+    TargetKind.STORAGE: Capability.STORAGE_FAULTS,
+}
+"""Kind of target -> the capability of systems that expose it."""
+
+
+def targets_of(system: SystemUnderTest) -> frozenset[TargetKind]:
+    """Return the kinds of target that a system exposes."""
+    return frozenset(kind for kind, capability in _CAPABILITIES.items() if capability in system.capabilities)
+
+
+def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:
+    """Return the tags of the faults that a system can suffer, in the order of the catalogue."""
+    exposed = targets_of(system)
+    return tuple(tag_of(fault) for fault in FAULTS if fault.needs in exposed)
+
+
+def fault_phases_of(system: SystemUnderTest) -> tuple[str, ...]:
+    """Return the phases in which a fault can strike a system and be told to have done so.
+
+    Without protocol points nothing can be aimed, and what is known of the job is whether it runs.
+    """
+    aimed = Capability.PROTOCOL_POINTS in system.capabilities
+    return tuple(phase.value for phase in Phase if aimed or phase in (Phase.PROCESSING, Phase.RESTORING))
