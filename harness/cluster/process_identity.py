@@ -31,7 +31,6 @@ class ExecutorProcess:
     host: str
     pid: int
     executor_id: str
-    application_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +119,7 @@ def executors_of(daemon: int, worker: int, host: str) -> list[ExecutorProcess]:
     for child in children:
         arguments = command_line(child)
         if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in arguments:
-            identity, application = (_option(arguments, name) for name in ("--executor-id", "--app-id"))
-            found.append(ExecutorProcess(worker, host, child.pid, identity, application))
+            found.append(ExecutorProcess(worker, host, child.pid, _option(arguments, "--executor-id")))
     return sorted(found, key=lambda executor: executor.pid)
 
 

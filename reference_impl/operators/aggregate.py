@@ -13,7 +13,7 @@ from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, State
 from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
-from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot
+from barrier_tck.reference_impl.state.snapshots import MappedSnapshot
 
 AGGREGATE_STATE = "aggregate"
 """Name of the state in the store: encoded key to encoded accumulator (``operators.encoding``)."""
@@ -109,10 +109,10 @@ class KeyedAggregate:
         writer = self._opened_context().writers.writer(checkpoint, uid)
         future = self._opened_store().snapshot(checkpoint, writer)
 
-        def wrap(results: list[tuple[StateHandle, ...]]) -> OperatorSnapshot:
-            return OperatorSnapshot(uid, handles=results[0], input_ended=input_ended)
+        def wrap(handles: tuple[StateHandle, ...]) -> OperatorSnapshot:
+            return OperatorSnapshot(uid, handles=handles, input_ended=input_ended)
 
-        return CompositeSnapshot([future], wrap)
+        return MappedSnapshot(future, wrap)
 
     def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
         """Tell the store; returns False, as nothing is committed here."""

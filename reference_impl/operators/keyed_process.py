@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
 from barrier_tck.reference_impl.state.keyed import KeyedStates
-from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot
+from barrier_tck.reference_impl.state.snapshots import MappedSnapshot
 
 
 class KeyedFunction(Protocol):
@@ -130,10 +130,10 @@ class _KeyedFunctionOperator:
         context, store = self._opened()
         future = store.snapshot(checkpoint, context.writers.writer(checkpoint, uid))
 
-        def wrap(results: list[tuple[StateHandle, ...]]) -> OperatorSnapshot:
-            return OperatorSnapshot(uid, handles=results[0])
+        def wrap(handles: tuple[StateHandle, ...]) -> OperatorSnapshot:
+            return OperatorSnapshot(uid, handles=handles)
 
-        return CompositeSnapshot([future], wrap)
+        return MappedSnapshot(future, wrap)
 
     def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
         """Tell the store; returns False, as nothing is committed here."""

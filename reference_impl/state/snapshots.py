@@ -1,14 +1,14 @@
 """Snapshot futures: the three forms in which an operator or a backend hands over its asynchronous part.
 
 ``FinishedSnapshot`` has its result already, ``DeferredSnapshot`` computes it in ``run``,
-``CompositeSnapshot`` runs several, one after the other, and combines them. All keep the promises of
+``MappedSnapshot`` makes something else of another one's result. All keep the promises of
 ``backend.SnapshotFuture``: the work is done at most once, and ``cancel`` is harmless at any time, from any
 thread, and twice (SNP-1, SNP-2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from threading import Lock
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCan
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 
 ResultT = TypeVar("ResultT")
+PartT = TypeVar("PartT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
@@ -112,64 +113,25 @@ def _already_run() -> Any:
     raise JobUsageError("this snapshot has run already; run() is called once")
 
 
-class CompositeSnapshot(Generic[ResultT]):
-    """Several snapshots as one, for instance those of a subtask's chained operators.
+class MappedSnapshot(Generic[ResultT_co]):
+    """A snapshot whose result is made of another one's."""
 
-    ``run`` runs the parts in order and combines their results. When a part fails or is cancelled, the later
-    ones are cancelled, and the results that earlier ones had already produced go to ``discard``, because
-    nobody else will ever learn which files they own (SNP-2).
-    """
+    __slots__ = ("_function", "_snapshot")
 
-    __slots__ = ("_combine", "_deferred", "_discard", "_parts", "_ready")
-
-    def __init__(
-        self,
-        parts: Sequence[SnapshotFuture[Any]],
-        combine: Callable[[list[Any]], ResultT],
-        discard: Callable[[Any], None] | None = None,
-    ) -> None:
-        """Take the parts, the function of their results, and what disposes of the result of one part."""
-        self._parts = tuple(parts)
-        self._combine = combine
-        self._discard = discard
-        self._deferred = DeferredSnapshot(self._run_parts, self._cancel_parts)
-        # With nothing left to do the result exists at once, so that no background task is started for it.
-        self._ready = not [part for part in self._parts if not part.done]
+    def __init__(self, snapshot: SnapshotFuture[PartT], function: Callable[[PartT], ResultT_co]) -> None:
+        """Take the snapshot that does the work, and what makes the result of its own."""
+        self._snapshot: SnapshotFuture[Any] = snapshot
+        self._function = function
 
     @property
     def done(self) -> bool:
-        """Tell whether every part is done."""
-        return self._ready or self._deferred.done
+        """Tell whether the other one is done."""
+        return self._snapshot.done
 
-    def run(self) -> ResultT:
-        """Run the parts; raises the first error of a part."""
-        return self._deferred.run()
+    def run(self) -> ResultT_co:
+        """Run the other one."""
+        return self._function(self._snapshot.run())
 
     def cancel(self) -> None:
-        """Cancel every part that is not done."""
-        if not self._ready:
-            self._deferred.cancel()
-
-    def _cancel_parts(self) -> None:
-        for part in self._parts:
-            part.cancel()
-
-    def _run_parts(self) -> ResultT:
-        results: list[Any] = []
-        try:
-            for part in self._parts:
-                results.append(part.run())  # noqa: PERF401 - what ran before an error is needed after it
-            return self._combine(results)
-        except Exception as error:
-            self._cancel_parts()
-            for result in results:
-                self._discard_result(result, error)
-            raise
-
-    def _discard_result(self, result: Any, error: Exception) -> None:
-        if self._discard is None:
-            return
-        try:
-            self._discard(result)
-        except Exception as second:  # noqa: BLE001 - the first error is the one to tell; this goes with it
-            error.add_note(f"and discarding {result!r} failed: {second}")
+        """Cancel the other one."""
+        self._snapshot.cancel()

@@ -26,7 +26,6 @@ from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, St
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
     JobUsageError,
-    SnapshotCancelled,
     StorageCause,
     StorageError,
 )
@@ -270,7 +269,7 @@ class FileCheckpointStorage:
 
 
 class FileStateWriter:
-    """Writes the state files of one operator for one checkpoint. One thread writes, any may cancel."""
+    """Writes the state files of one operator for one checkpoint. One thread uses it."""
 
     def __init__(self, files: FileSystem, root: str, prefix: str) -> None:
         """Take the file system, the root of checkpoint storage, and what file names begin with."""
@@ -278,7 +277,6 @@ class FileStateWriter:
         self._root = root
         self._prefix = prefix
         self._written: list[str] = []
-        self._cancelled = False
 
     def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
         """Write one durable file and return its handle; on failure the partial file is removed (SNP-2)."""
@@ -289,30 +287,15 @@ class FileStateWriter:
             )
         path = join(self._root, handle_path)
         try:
-            self._check_cancelled(path)
-            size, crc = _write_durably(self._files, path, self._until_cancelled(path, chunks))
+            size, crc = _write_durably(self._files, path, chunks)
             # The acknowledgement that follows promises the name as well as the bytes (SNP-3).
             self._files.sync_directory(parent(path))
-            self._check_cancelled(path)
         except Exception as error:
             # Not BaseException: a process that is being killed does not tidy up either.
             _remove_after(self._files, path, error)
             raise
         self._written.append(handle_path)
         return StateHandle(handle_path, size, metadata.checksum_text(crc), key_groups)
-
-    def cancel(self) -> None:
-        """Make the write that runs, and later ones, raise SnapshotCancelled. Harmless twice."""
-        self._cancelled = True
-
-    def _until_cancelled(self, path: str, chunks: Iterable[bytes]) -> Iterable[bytes]:
-        for chunk in chunks:
-            self._check_cancelled(path)
-            yield chunk
-
-    def _check_cancelled(self, path: str) -> None:
-        if self._cancelled:
-            raise SnapshotCancelled(f"writing {path} was cancelled")
 
 
 def _write_durably(files: FileSystem, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:

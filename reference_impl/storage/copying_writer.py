@@ -65,12 +65,6 @@ class CopyingWriter:
                 self._store.add(self._checkpoint, _entry(handle, self._relative(name)))
         return handle
 
-    def cancel(self) -> None:
-        """Cancel the primary's write, and with it the copy's."""
-        cancel = getattr(self._primary, "cancel", None)
-        if cancel is not None:
-            cancel()
-
     def _prepare(self) -> None:
         if not self._prepared:
             self._prepared = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -223,20 +224,17 @@ def test_a_missing_state_file_is_a_problem_and_nothing_is_deleted(files: FileSys
     assert storage.completed() == (1,)
 
 
-def test_a_cancelled_writer_writes_nothing_more(files: FileSystem) -> None:
+def test_a_write_that_is_cancelled_leaves_nothing(files: FileSystem) -> None:
     storage = FileCheckpointStorage(files, "job")
     writer = storage.writer(CheckpointId(1), AttemptNumber(1), COUNT, "aggregate")
     writer.write("first", [b"x"], GROUPS)
 
-    def chunks() -> list[bytes]:
-        writer.cancel()
-        writer.cancel()
-        return [b"x"]
+    def chunks() -> Iterator[bytes]:
+        yield b"x"
+        raise SnapshotCancelled("noticed between two chunks")
 
     with pytest.raises(SnapshotCancelled):
-        writer.write("second", (chunk for _ in range(2) for chunk in chunks()), GROUPS)
-    with pytest.raises(SnapshotCancelled):
-        writer.write("third", [], GROUPS)
+        writer.write("second", chunks(), GROUPS)
     assert storage.files() == ["checkpoints/job/chk-1/count-0-a1-aggregate-first"]
 
 

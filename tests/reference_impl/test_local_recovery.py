@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -160,9 +160,13 @@ def test_a_cancelled_snapshot_leaves_no_local_file(host: Host) -> None:
     store = host.store()
     writer = CopyingWriter(store, ONE, "a", host.primary(store, ONE, "a"))
     writer.write("state-0", [b"content"], GROUPS)
-    writer.cancel()
+
+    def chunks() -> Iterator[bytes]:
+        yield b"con"
+        raise SnapshotCancelled("noticed between two chunks")
+
     with pytest.raises(SnapshotCancelled):
-        writer.write("state-1", [b"content"], GROUPS)
+        writer.write("state-1", chunks(), GROUPS)
     store.drop(ONE)
     store.seal(ONE)
     assert host.held() == []

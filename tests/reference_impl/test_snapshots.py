@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled, StorageError
-from barrier_tck.reference_impl.state.snapshots import CompositeSnapshot, DeferredSnapshot, FinishedSnapshot
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot, MappedSnapshot
 
 
 def fail() -> int:
@@ -87,41 +87,25 @@ def test_a_cancel_from_another_thread_reaches_the_function_once() -> None:
     assert calls == [1]
 
 
-def test_a_composite_combines_in_order_and_is_done_at_once_if_its_parts_are() -> None:
-    snapshot = CompositeSnapshot([FinishedSnapshot(1), FinishedSnapshot(2)], tuple)
+def test_a_mapped_snapshot_is_done_when_its_part_is_and_gives_what_is_made_of_it() -> None:
+    snapshot = MappedSnapshot(FinishedSnapshot(1), str)
     assert snapshot.done
-    assert snapshot.run() == (1, 2)
-    assert not CompositeSnapshot([FinishedSnapshot(1), DeferredSnapshot(lambda: 2)], tuple).done
+    assert snapshot.run() == "1"
+    later = MappedSnapshot(DeferredSnapshot(lambda: 2), str)
+    assert not later.done
+    assert later.run() == "2" and later.done
 
 
-def test_a_failed_part_cancels_the_later_ones_and_discards_the_earlier_ones() -> None:
-    calls: list[object] = []
-    later = DeferredSnapshot(lambda: 3, lambda: calls.append("later released"))
-    snapshot = CompositeSnapshot(
-        [DeferredSnapshot(lambda: 1), DeferredSnapshot(fail), later], tuple, calls.append
-    )
+def test_a_mapped_snapshot_fails_as_its_part_does() -> None:
     with pytest.raises(StorageError, match="disk full"):
-        snapshot.run()
-    assert calls == ["later released", 1]
-    snapshot.cancel()
-    assert calls == ["later released", 1]
+        MappedSnapshot(DeferredSnapshot(fail), str).run()
 
 
-def test_a_discard_that_fails_is_told_with_the_first_error() -> None:
-    def refuse(result: int) -> None:
-        raise StorageError(f"cannot delete {result}")
-
-    with pytest.raises(StorageError, match="disk full") as caught:
-        CompositeSnapshot([FinishedSnapshot(1), DeferredSnapshot(fail)], tuple, refuse).run()
-    assert "cannot delete 1" in caught.value.__notes__[0]
-
-
-def test_cancelling_a_composite_cancels_every_part_once() -> None:
+def test_cancelling_a_mapped_snapshot_cancels_its_part_once() -> None:
     calls: list[str] = []
-    parts = [DeferredSnapshot(lambda: 1, partial(calls.append, name)) for name in "ab"]
-    snapshot = CompositeSnapshot(parts, tuple)
+    snapshot = MappedSnapshot(DeferredSnapshot(lambda: 1, partial(calls.append, "part")), str)
     snapshot.cancel()
     snapshot.cancel()
     with pytest.raises(SnapshotCancelled):
         snapshot.run()
-    assert calls == ["a", "b"]
+    assert calls == ["part"]
