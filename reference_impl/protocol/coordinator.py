@@ -138,7 +138,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         return self._take(event, now_ms)
 
     def is_of_another_attempt(self, event: CoordinatorEvent) -> bool:
-        """Tell whether an event is ignored in any state, because it is not of the current attempt (REC-2)."""
+        """What another attempt sent is ignored in every state; its acknowledgements are classified (REC-2)."""
         return isinstance(event, FENCED) and event.attempt != self.attempt
 
     def waiting_for(self) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         return self._restart_when_quiet(now_ms)
 
     def _restart_when_quiet(self, now_ms: float) -> Commands:
-        """Plan the next attempt once the old one is gone and no metadata is on its way to the disk (COO-1)."""
+        """The next attempt is planned once the old one is gone and no metadata is on its way to the disk (COO-1)."""
         if not self._stopped or any(pending.completing for pending in self.pending.values()):
             return ()
         problem = self._recovery().problem
@@ -264,7 +264,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
     # --- checkpoints ----------------------------------------------------------------------------------------
 
     def _after_progress(self, now_ms: float) -> Commands:
-        """Trigger the next checkpoint or set the timer for it; the last one once all input is consumed (BAR-4)."""
+        """Every progress while RUNNING may make the next checkpoint due; after all input, the last one (BAR-4)."""
         final = not self._consuming
         if self._admission is None:
             return self._finish() if final else ()
@@ -303,7 +303,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         return self.complete_when_acknowledged(pending, now_ms)
 
     def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
-        """Tell which of the four kinds an acknowledgement is, of whichever attempt (COO-3)."""
+        """An acknowledgement is accepted, a duplicate, unknown, or late; what the last two wrote is removed (COO-3)."""
         if any(completed.checkpoint == event.checkpoint for completed in self.completed):
             # A repeated acknowledgement of a checkpoint that completed: its files are in use.
             return AcknowledgeResult.DUPLICATE
@@ -382,10 +382,10 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         return (*aborted, *self._restart_when_quiet(now_ms))
 
     def _whose_metadata(self, event: CoordinatorEvent, checkpoint: CheckpointId) -> PendingCheckpoint:
-        """Return the pending checkpoint whose metadata had an outcome; illegal if there is none."""
+        """The outcome of a write of metadata is that of a checkpoint that is being completed."""
         pending = self.pending.get(checkpoint)
-        if pending is None:
-            raise self.illegal(event, f"checkpoint {checkpoint} is not pending")
+        if pending is None or not pending.completing:
+            raise self.illegal(event, f"the metadata of checkpoint {checkpoint} is not being written")
         return pending
 
     def _completed(self, completed: CompletedCheckpoint, now_ms: float) -> Commands:

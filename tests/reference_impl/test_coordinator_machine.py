@@ -282,7 +282,7 @@ def test_checkpointing_is_off_unless_configured() -> None:
 
 def test_metadata_of_a_checkpoint_that_is_not_pending_is_illegal() -> None:
     job = running()
-    with pytest.raises(ProtocolError, match="not pending"):
+    with pytest.raises(ProtocolError, match="not being written"):
         job.tell(ev.MetadataWritten(CompletedCheckpoint(CheckpointId(9), AttemptNumber(1), 0, 0, ())))
 
 
