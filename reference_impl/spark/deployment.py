@@ -394,9 +394,11 @@ class SparkJobRunner:
             return
         attempt.stage_ended = True
         driver = self._required_driver()
+        if driver.ended:
+            return  # its subtasks left with the job; the coordinator stopped nothing and waits for nothing
         if attempt.stopping:
             driver.on_attempt_stopped(number)
-        elif not driver.ended:
+        else:
             said = outcome if isinstance(outcome, str) else f"every slot returned: {outcome}"
             # Why the stage ended, a control connection tells better; leave it a moment to say so.
             self._loop.set_timer(

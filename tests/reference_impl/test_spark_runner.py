@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState
 from barrier_tck.reference_impl.spark import deployment
-from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
 
 
 class Machine:
@@ -59,6 +60,25 @@ def test_a_job_that_does_not_fit_its_stored_state_is_no_crash_of_the_coordinator
     runner._loop.post(refuse)
     with pytest.raises(IncompatibleState, match="parallelism 3"):
         runner.wait(5.0)
+
+
+@pytest.mark.parametrize(("ended", "told"), [(True, []), (False, [1])])
+def test_the_coordinator_hears_of_the_end_of_a_stage_that_it_stopped_and_of_no_other(
+    running: tuple[SparkJobRunner, Machine], ended: bool, told: list[int]
+) -> None:
+    """When the job has ended, its subtasks leave by themselves, and the stage ends: there is nothing to be told."""
+    runner, machine = running
+    heard: list[int] = []
+    driver: Any = SimpleNamespace(
+        machine=machine, ended=ended, on_attempt_stopped=heard.append, state=JobState.FINISHED, reason=""
+    )
+    runner._driver = driver
+    stage: Any = None
+    runner._attempt = deployment._Attempt(1, None, stage, stopping=True)
+    runner._loop.post(lambda: runner._stage_ended(1, []))
+    runner.waiting_for()
+    assert heard == told
+    assert runner.wait(0.0 if not ended else 5.0) == (JobEnd(JobState.FINISHED, "") if ended else None)
 
 
 def test_a_coordinator_that_does_not_answer_is_what_the_job_waits_for(
