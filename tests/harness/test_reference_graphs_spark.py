@@ -77,7 +77,7 @@ def job(directory: Path, joined: int = JOINED) -> JobGraph:
 
 def write_inputs(directory: Path) -> None:
     half = len(FLIGHTS) // 2
-    inputs = {
+    inputs: dict[str, list[list[Row]]] = {
         "early": [FLIGHTS[:half:2], FLIGHTS[1:half:2]],
         "late": [FLIGHTS[half:]],
         "weather": [WEATHER],
