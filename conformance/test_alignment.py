@@ -19,6 +19,7 @@ from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.system_under_test import Capability
 
 inspects = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
+pytestmark = pytest.mark.needs(Capability.BARRIERS)
 
 WIDE: TrialPlan = msgspec.structs.replace(
     varied(job=JobPlan(widths={"source": 2, "totals": 3, "sink": 1})),

@@ -17,6 +17,7 @@ from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.oracle.reachability import Reachability
 from barrier_tck.harness.oracle.restorability import Restorability
+from barrier_tck.harness.oracle.restored_latest import RestoredLatest
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -43,10 +44,13 @@ def checkers_for(
     chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
     if exact and trial_input.spec.stateful and Capability.FIFO_CHANNELS in capabilities:
         chosen.append(ChannelOrder(trial_input))
-    if plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities:
+    inspects = plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities
+    if inspects:
         chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
+    if plan.checkpoints.enabled and Capability.CHECKPOINTS in capabilities:
+        chosen.append(CheckpointLifeCycle() if Capability.BARRIERS in capabilities else RestoredLatest())
+    if inspects:
         chosen += [
-            CheckpointLifeCycle(),
             NoGarbage(),
             Reachability(),
             Restorability(),

@@ -64,6 +64,7 @@ class AtLeastOnceOutput:
 
     name = NAME
     clauses = ("ALO-2", "ALO-1", "SNK-1", "REC-1", "SRC-1")
+    judges_output = True
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input that the output is compared with."""

@@ -29,13 +29,20 @@ class CommittedTransactions:
         bounds = _newest_allowed(context)
         problems: list[str] = []
         for found in storage.transactions:
-            bound = bounds.get(found.attempt)
-            if bound is None:
+            if found.attempt is None or found.checkpoint is None:
+                problems.append(
+                    f"{found.name} does not say which attempt prepared it, and for which checkpoint"
+                )
+                continue
+            if found.attempt not in bounds:
                 problems.append(f"{found.name} is of attempt {found.attempt}, which never started")
-            elif found.checkpoint > bound:
+                continue
+            bound = bounds[found.attempt]
+            if bound is None or found.checkpoint > bound:
+                what = "nothing" if bound is None else f"nothing after checkpoint {bound}"
                 problems.append(
                     f"{found.name} was prepared for checkpoint {found.checkpoint} in attempt {found.attempt}, of "
-                    f"which nothing after checkpoint {bound} may be visible"
+                    f"which {what} may be visible"
                 )
         counts = {"transactions": len(storage.transactions), "uncovered": len(problems)}
         back = fell_back(context)
@@ -52,9 +59,9 @@ class CommittedTransactions:
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
 
 
-def _newest_allowed(context: TrialContext) -> dict[int, int]:
-    """Return attempt -> the newest checkpoint whose transactions may be visible (0: none)."""
+def _newest_allowed(context: TrialContext) -> dict[int, int | None]:
+    """Return attempt -> the newest checkpoint whose transactions may be visible; None: those of no checkpoint."""
     completed = [told.operation.checkpoint for told in context.history.of(CheckpointCompleted)]
     restored = restored_checkpoints(context.history)
-    after = [checkpoint or 0 for checkpoint in list(restored.values())[1:]]
-    return dict(zip(restored, [*after, max(completed, default=0)], strict=True)) if restored else {}
+    after = list(restored.values())[1:]
+    return dict(zip(restored, [*after, max(completed, default=None)], strict=True)) if restored else {}

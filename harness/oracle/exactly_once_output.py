@@ -37,6 +37,7 @@ class ExactlyOnceOutput:
 
     name = "exactly-once-output"
     clauses: tuple[str, ...] = ("SNK-1", "REC-1", "SRC-1", "ALN-1")
+    judges_output = True
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input that the output is compared with."""

@@ -1,6 +1,8 @@
 """Progress: after the faults stop the job goes on, or it declines as its restart strategy says (REC-6).
 
-Faults that last stop with their healing: from then on a checkpoint must complete, or the job end, within the plan's
+A system that takes checkpoints must complete one; of one that takes none, a commit shows that it goes on.
+
+Faults that last stop with their healing: from then on the job must go on, or end, within the plan's
 ``limits.progress_ms``. While a fault lasts that may cut off all of a job, nothing is demanded of it; a process that
 stands still, or a connection that is late, is no excuse.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barrier_tck.faults.fault import OnProgress
+from barrier_tck.harness.oracle.advance import advanced_since, covers_the_input, input_is_empty, restored_last
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
@@ -19,6 +22,7 @@ from barrier_tck.harness.record.operations import (
     AttemptEnded,
     AttemptStarted,
     CheckpointCompleted,
+    Committed,
     FaultFired,
     FaultHealed,
     JobCut,
@@ -28,7 +32,6 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.workload import split_name
 
 
 class Progress:
@@ -62,7 +65,7 @@ class Progress:
                 summary = (
                     f"the trial was over before this healed, and nothing was demanded till then: {blocking}"
                 )
-            case End.STUCK if (lately := self._advanced_lately(context)) is not None:
+            case End.STUCK if (lately := _advanced_lately(context, self._input)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = (
                     f"{history.explanation}, and the job was still advancing: {lately}; give it more time"
@@ -94,66 +97,41 @@ class Progress:
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(history.pending))
 
     def _judge_finished(self, context: TrialContext) -> tuple[Verdict, str]:
-        """Judge a job that finished: was there still a checkpoint after the last fault?"""
+        """Judge a job that finished: did it go on after the last fault?"""
+        history = context.history
         if not context.plan.checkpoints.enabled:
             return Verdict.VALID, "the job finished; checkpointing is off"
-        faults = [fired.time_ms for fired in context.history.of(FaultFired)]
-        completed = [told.time_ms for told in context.history.of(CheckpointCompleted)]
-        if not completed and not self._restored(context):
-            return Verdict.INVALID, "the job finished without a single checkpoint, though checkpointing is on"
-        if not faults:
-            return Verdict.VALID, f"the job finished with {len(completed)} checkpoints completed"
-        late_ms = _late_after_healing(context, completed)
+        faults = [fired.time_ms for fired in history.of(FaultFired)]
+        signs = _signs_of_life(context)
+        late_ms = _late_after_healing(context, signs)
         if late_ms is not None:
             bound = context.plan.limits.progress_ms
             return (
                 Verdict.INVALID,
-                f"no checkpoint completed within {bound} ms after the last healing; it took {late_ms:.0f} ms",
+                f"the job did not go on within {bound} ms after the last healing; it took {late_ms:.0f} ms",
             )
-        after = sum(time >= max(faults) for time in completed)
+        if input_is_empty(self._input):
+            return Verdict.VALID, "the job finished; there was no input"
+        if not _takes_checkpoints(context):
+            return (
+                Verdict.VALID,
+                f"the job finished with {len(signs)} commits; the system takes no checkpoints",
+            )
+        if not signs and restored_last(history) is None:
+            return Verdict.INVALID, "the job finished without a single checkpoint, though checkpointing is on"
+        if not faults:
+            return Verdict.VALID, f"the job finished with {len(signs)} checkpoints completed"
+        after = sum(time_ms >= max(faults) for time_ms in signs)
         if after:
             return Verdict.VALID, f"the job finished; {after} checkpoints completed after the last fault"
-        if not any(started.time_ms >= max(faults) for started in context.history.of(AttemptStarted)):
+        if not any(started.time_ms >= max(faults) for started in history.of(AttemptStarted)):
             return Verdict.VALID, "the job finished; the last fault came so late that nothing had to recover"
-        if self._restored_at_the_end(context):
-            return Verdict.VALID, "the job finished; the checkpoint restored last covers the whole input"
+        covers = covers_the_input(context, self._input)
+        if covers:
+            return Verdict.VALID, "the job finished; what it restored last covers the whole input"
+        if covers is None and Capability.SNAPSHOT_INSPECTION.name not in context.capabilities:
+            return Verdict.UNKNOWN, "the job finished, and nothing shows whether it restored all of the input"
         return Verdict.INVALID, "the job finished, but no checkpoint completed after the last fault"
-
-    def _restored(self, context: TrialContext) -> list[int]:
-        """Return which checkpoint each attempt was restored from, those left out that began without one."""
-        started = [line.operation.restored_checkpoint for line in context.history.of(AttemptStarted)]
-        return [checkpoint for checkpoint in started if checkpoint is not None]
-
-    def _advanced_lately(self, context: TrialContext) -> str | None:
-        """Say how far a job came shortly before the trial's bound, or return None if it stood still or ran in circles.
-
-        Shortly: within ``limits.progress_ms``, and within the second half of the trial.
-        """
-        history = context.history
-        bound_ms = _bound_ms(history)
-        if bound_ms is None:
-            return None
-        since_ms = bound_ms - min(context.plan.limits.progress_ms, bound_ms / 2)
-        completed = {told.operation.checkpoint: told.time_ms for told in history.of(CheckpointCompleted)}
-        begin = sum(extent.start for extent in self._input.extents.values())
-        earlier, later = [begin], [begin]
-        for view in history.checkpoints:
-            reached = earlier if completed.get(view.checkpoint, 0.0) < since_ms else later
-            reached.append(sum(view.positions.values()))
-        gained = max(later) - max(earlier)
-        if gained <= 0:
-            return None
-        return f"{gained} records came into checkpoints within the last {bound_ms - since_ms:.0f} ms"
-
-    def _restored_at_the_end(self, context: TrialContext) -> bool:
-        """Tell whether the last attempt began where the input ends."""
-        restored = self._restored(context)
-        ends = {name: extent.end for name, extent in self._input.extents.items()}
-        for view in context.history.checkpoints:
-            if restored and view.checkpoint == restored[-1]:
-                positions = {split_name(name): position for name, position in view.positions.items()}
-                return all(positions.get(name, 0) >= end for name, end in ends.items())
-        return False
 
 
 def faults_fired(context: TrialContext) -> int:
@@ -214,14 +192,40 @@ def _attempts(history: History) -> list[tuple[float, float]]:
     ]
 
 
-def _late_after_healing(context: TrialContext, completed: Sequence[float]) -> float | None:
+def _takes_checkpoints(context: TrialContext) -> bool:
+    """Tell whether a system takes checkpoints: it says so, or has taken one."""
+    said = Capability.CHECKPOINTS.name in context.capabilities
+    return said or any(context.history.of(CheckpointCompleted))
+
+
+def _signs_of_life(context: TrialContext) -> list[float]:
+    """Return when a checkpoint completed, or, of a system without checkpoints, when something was committed."""
+    if _takes_checkpoints(context):
+        return [told.time_ms for told in context.history.of(CheckpointCompleted)]
+    return [line.time_ms for line in context.history.of(Committed)]
+
+
+def _advanced_lately(context: TrialContext, trial_input: TrialInput) -> str | None:
+    """Say how a job advanced shortly before the trial's bound, or return None if it stood still or ran in circles.
+
+    Shortly: within ``limits.progress_ms``, and within the second half of the trial.
+    """
+    bound_ms = _bound_ms(context.history)
+    if bound_ms is None:
+        return None
+    window_ms = min(context.plan.limits.progress_ms, bound_ms / 2)
+    advanced = advanced_since(bound_ms - window_ms, context.history, trial_input)
+    return None if advanced is None else f"{advanced} within the last {window_ms:.0f} ms"
+
+
+def _late_after_healing(context: TrialContext, signs: Sequence[float]) -> float | None:
     """Return after how many milliseconds the job went on after the last healing, if that was too late."""
     history = context.history
     healed = max((line.time_ms for line in history.of(FaultHealed)), default=None)
     ended = _ended_ms(history)
     if healed is None or ended is None or ended <= healed:
         return None
-    went_on = min((time_ms for time_ms in (*completed, ended) if time_ms >= healed), default=ended)
+    went_on = min((time_ms for time_ms in (*signs, ended) if time_ms >= healed), default=ended)
     return went_on - healed if went_on - healed > context.plan.limits.progress_ms else None
 
 

@@ -88,10 +88,10 @@ class Transaction(msgspec.Struct, frozen=True):
     """Something that a sink made visible in one step."""
 
     name: str
-    checkpoint: int
-    """The checkpoint that it was prepared for."""
-    attempt: int
-    """The attempt that prepared it."""
+    checkpoint: int | None
+    """The checkpoint that it was prepared for; None: it does not tell."""
+    attempt: int | None
+    """The attempt that prepared it; None: it does not tell."""
 
 
 class StorageView(msgspec.Struct, frozen=True):

@@ -171,10 +171,14 @@ def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, o
 
 
 def _transaction(path: str) -> Transaction:
-    """Return what a committed file's name tells; a name that tells nothing is of attempt 0, which there is not."""
+    """Return what a committed file's name tells."""
     name = path.rpartition("/")[2]
     found = _COMMITTED.match(name)
-    return Transaction(name, int(found[1]), int(found[2])) if found is not None else Transaction(name, 0, 0)
+    return (
+        Transaction(name, int(found[1]), int(found[2]))
+        if found is not None
+        else Transaction(name, None, None)
+    )
 
 
 def _is_needed(path: str, needed: Sequence[str]) -> bool:

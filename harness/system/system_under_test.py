@@ -23,6 +23,10 @@ class Capability(StrEnum):
     WORKER_KILL = "The process of one subtask can be killed."
     COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
     PROTOCOL_POINTS = "It stops at protocol points, so that a fault can be aimed."
+    CHECKPOINTS = (
+        "It takes checkpoints of the whole job, and tells which complete and from which an attempt starts."
+    )
+    BARRIERS = "Barriers pass through its channels, and operators with several inputs align on them (ALN-1)."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "What one of its processes sends to another arrives in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from barrier_tck.harness.oracle.checker import Checker, TrialContext, compose
+from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.operations import Operation

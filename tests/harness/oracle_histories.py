@@ -24,10 +24,15 @@ from barrier_tck.harness.record.history import (
 )
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.workload_names import filled
 
 SUBTASKS = ("source[0]", "source[1]", "totals[0]", "totals[1]", "sink[0]")
+
+BARRIER_SYSTEM = frozenset(
+    {Capability.CHECKPOINTS.name, Capability.BARRIERS.name, Capability.SNAPSHOT_INSPECTION.name}
+)
 
 KILL = ScheduledFault(KillExecutor("totals[0]"), At(10))
 CRASH = ScheduledFault(CrashCoordinator(), At(10))
@@ -125,7 +130,7 @@ def a_context(
         pending=pending,
         output_query=query,
     )
-    return TrialContext(plan, history, subtasks=SUBTASKS)
+    return TrialContext(plan, history, subtasks=SUBTASKS, capabilities=BARRIER_SYSTEM)
 
 
 def right_output(plan: TrialPlan) -> list[dict[str, Any]]:

@@ -13,8 +13,9 @@ from barrier_tck.harness.campaign.configuration import CampaignConfiguration, co
 from barrier_tck.harness.campaign.interrupts import Interrupts
 from barrier_tck.harness.campaign.replay import first_difference, replay, sources_of
 from barrier_tck.harness.campaign.runner import VALID_KEPT, run_campaign, without_unreachable_faults
-from barrier_tck.harness.oracle.checker import TrialContext, compose
+from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History

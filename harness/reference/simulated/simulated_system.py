@@ -73,6 +73,8 @@ class ReferenceSimulated:
             Capability.WORKER_KILL,
             Capability.COORDINATOR_CRASH,
             Capability.PROTOCOL_POINTS,
+            Capability.CHECKPOINTS,
+            Capability.BARRIERS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,

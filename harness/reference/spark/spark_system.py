@@ -202,6 +202,8 @@ class ReferenceSpark:
             Capability.EXECUTOR_KILL,
             Capability.WORKER_KILL,
             Capability.PROTOCOL_POINTS,
+            Capability.CHECKPOINTS,
+            Capability.BARRIERS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.HOST_LOSS,

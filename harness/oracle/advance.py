@@ -1,0 +1,110 @@
+"""How far a job came, by whatever its history shows: positions of checkpoints, checkpoints, commits, output.
+
+Where checkpoints were opened, their positions tell exactly how many records they cover. Of a system that does not show
+them the completions themselves are taken, and of one without checkpoints its commits. Nothing counts twice: a job
+that restores a checkpoint and commits for it once more runs in circles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted, Committed
+from barrier_tck.harness.workloads.workload import split_name
+
+
+def input_is_empty(trial_input: TrialInput) -> bool:
+    """Tell whether there is no record at all, so that nothing has to be covered by anything."""
+    return all(extent.end <= extent.start for extent in trial_input.extents.values())
+
+
+def completions(history: History) -> dict[int, float]:
+    """Return checkpoint -> when it was told to be complete for the first time, in milliseconds."""
+    found: dict[int, float] = {}
+    for told in history.of(CheckpointCompleted):
+        found.setdefault(told.operation.checkpoint, told.time_ms)
+    return found
+
+
+def restored_last(history: History) -> int | None:
+    """Return the checkpoint that was restored last; None if none ever was."""
+    restored = [line.operation.restored_checkpoint for line in history.of(AttemptStarted)]
+    return next((checkpoint for checkpoint in reversed(restored) if checkpoint is not None), None)
+
+
+def advanced_since(since_ms: float, history: History, trial_input: TrialInput) -> str | None:
+    """Say how a job advanced from a time on, or return None if it stood still or ran in circles."""
+    completed = completions(history)
+    seen = {view.checkpoint: sum(view.positions.values()) for view in history.checkpoints}
+    begin = sum(extent.start for extent in trial_input.extents.values())
+    earlier, later = begin, begin
+    for checkpoint, position in seen.items():
+        if completed.get(checkpoint, 0.0) < since_ms:
+            earlier = max(earlier, position)
+        else:
+            later = max(later, position)
+    if later > earlier:
+        return f"{later - earlier} records came into checkpoints"
+    unseen = [n for n, time_ms in completed.items() if n not in seen and time_ms >= since_ms]
+    if unseen:
+        return f"{len(unseen)} checkpoints completed"
+    # What a checkpoint covers that was opened, and held no more than an earlier one, is nothing new.
+    news = [checkpoint for time_ms, checkpoint in _first_commits(history) if time_ms >= since_ms]
+    new = sum(checkpoint is None or checkpoint not in seen for checkpoint in news)
+    return f"{new} commits made something visible" if new else None
+
+
+def covers_the_input(context: TrialContext, trial_input: TrialInput) -> bool | None:
+    """Tell whether the checkpoint that was restored last covers all of the input; None: nobody can tell.
+
+    Its positions tell, if it was opened. Otherwise the output does: if all of it is there, and nothing was committed
+    that a completed checkpoint does not cover.
+    """
+    history = context.history
+    last = restored_last(history)
+    for view in history.checkpoints:
+        if last is not None and view.checkpoint == last:
+            positions = {split_name(name): position for name, position in view.positions.items()}
+            return all(positions.get(name, 0) >= extent.end for name, extent in trial_input.extents.items())
+    whole = output_is_whole(history, trial_input)
+    return whole if not whole else not _committed_beyond(history)
+
+
+def output_is_whole(history: History, trial_input: TrialInput) -> bool | None:
+    """Tell whether every record of the input has a row in the output; None if the output was not read."""
+    if history.output is not None:
+        column = trial_input.spec.id_column
+        shown = (row.get(column) for row in history.output)
+        there = dict.fromkeys(identifier for identifier in shown if isinstance(identifier, Hashable))
+        return all(identifier in there for identifier in trial_input.records)
+    if history.output_query is not None and history.output_query.counts is not None:
+        return history.output_query.counts.lost == 0
+    return None
+
+
+def _committed_beyond(history: History) -> bool:
+    """Tell whether anything was committed, from the last restore on, that no completed checkpoint covers."""
+    starts = [line.time_ms for line in history.of(AttemptStarted)]
+    known = [*completions(history), restored_last(history)]
+    newest = max((checkpoint for checkpoint in known if checkpoint is not None), default=None)
+    return any(
+        time_ms >= starts[-1] and (checkpoint is None or newest is None or checkpoint > newest)
+        for time_ms, checkpoint in _first_commits(history)
+        if starts
+    )
+
+
+def _first_commits(history: History) -> Iterator[tuple[float, int | None]]:
+    """Yield (time, checkpoint) of each commit, but for those that repeat one of the same subtask."""
+    known: dict[tuple[str, int], None] = {}
+    for line in history.of(Committed):
+        checkpoint = line.operation.checkpoint
+        if checkpoint is not None:
+            place = (line.operation.subtask, checkpoint)
+            if place in known:
+                continue
+            known[place] = None
+        yield line.time_ms, checkpoint

@@ -1,0 +1,35 @@
+"""Checkers and their composition: a trial's history goes in, findings and one verdict come out.
+
+A checker judges one property. Composing takes the worst verdict; a checker that crashes says nothing about
+the system, so its finding is UNKNOWN and carries the traceback's last line and the plan that made it crash.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+
+from barrier_tck.harness.oracle.chances import spoken_for
+from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.plan.trial_plan import to_builtins
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+def compose(checkers: Iterable[Checker], context: TrialContext) -> tuple[Verdict, tuple[Finding, ...]]:
+    """Run all checkers, in order; return the worst verdict and every finding (UNKNOWN if there was none)."""
+    findings = tuple(_guarded(checker, context) for checker in checkers)
+    return Verdict.worst(finding.verdict for finding in findings), findings
+
+
+def _guarded(checker: Checker, context: TrialContext) -> Finding:
+    try:
+        return spoken_for(checker.check(context), checker, context)
+    except Exception as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
+        last_line = traceback.format_exception_only(error)[-1].strip()
+        return Finding(
+            checker=checker.name,
+            clauses=checker.clauses,
+            verdict=Verdict.UNKNOWN,
+            summary=f"the checker itself crashed: {last_line}",
+            details={"traceback": traceback.format_exc(), "plan": to_builtins(context.plan)},
+        )
