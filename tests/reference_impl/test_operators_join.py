@@ -16,7 +16,7 @@ from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.operators.join import JOIN_STATES, Join
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
-from tests.reference_impl.test_operators_several_inputs import GROUPS, PLANES, Storage, listed, opened
+from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, listed, opened
 
 FLIGHTS_WEATHER = Join(
     "joined", ("origin", "hour"), ("station", "at"), {"flight": "id", "origin": "origin"}, {"temp": "temp"}

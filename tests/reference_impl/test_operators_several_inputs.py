@@ -9,51 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
-from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
-from barrier_tck.reference_impl.operators.arrow import ArrowPlane
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Place, Row
 from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
-from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Filter, FlatMap, Map
-from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
-from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.state.keyed import KeyedStates
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from tests.reference_impl.storage_fakes import MemoryFileSystem
-
-GROUPS = 8
-PLANES: list[DataPlane] = [RowPlane(), ArrowPlane()]
-
-
-class Storage:
-    """Checkpoint storage in memory, and the writers of one subtask."""
-
-    def __init__(self) -> None:
-        self._storage = FileCheckpointStorage(MemoryFileSystem(), "job")
-
-    def writer(self, checkpoint: CheckpointId, operator: str) -> Any:
-        return self._storage.writer(checkpoint, AttemptNumber(1), SubtaskId("joined", 1), operator)
-
-    def read(self, handle: StateHandle) -> bytes:
-        return self._storage.read(handle)
-
-
-def opened(
-    spec: Any, plane: DataPlane, storage: Storage | None = None, restored: OperatorSnapshot | None = None
-) -> Any:
-    operator, storage = spec.build(plane), storage or Storage()
-    context = OperatorContext(
-        "job", SubtaskId("joined", 1), 3, AttemptNumber(2), KeyGroupRange(0, GROUPS), GROUPS,
-        HeapStateBackend(), storage, storage, MemoryFileSystem(),
-    )  # fmt: skip
-    operator.open(context, restored)
-    return operator
-
-
-def listed(payload: Any) -> list[Row]:
-    return [] if payload is None else list(payload if isinstance(payload, list) else payload.to_pylist())
+from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, listed, opened
 
 
 class Meetings:
