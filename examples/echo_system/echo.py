@@ -61,8 +61,7 @@ class EchoWorkload:
         """Return None: the input is generated."""
         return None
 
-    @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
+    def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
         """Return the columns of the input, for systems that read it from files."""
         return {"source": pa.schema([("id", pa.int64()), ("count", pa.int64())])}
 

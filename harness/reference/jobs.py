@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from barrier_tck.harness.plan.job_graph import SOURCE
+from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.operators import operator_spec
 from barrier_tck.harness.support.errors import UsageProblem
@@ -84,8 +84,8 @@ def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dic
     """
     return {
         vertex.name: ParquetSource(
-            str(directory / vertex.name if workload.schemas else directory),
-            columns=_columns(workload, vertex.name),
+            str(directory / vertex.name if workload.input_directory is None else directory),
+            columns=_columns(workload, plan.job, vertex.name),
             batch_rows=PARQUET_BATCH_ROWS,
             rate_limit=plan.workload.records_per_second,
             start_offset=plan.workload.start_offset,
@@ -94,11 +94,12 @@ def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dic
     }
 
 
-def _columns(workload: Workload, vertex: str) -> tuple[str, ...]:
+def _columns(workload: Workload, job: JobPlan, vertex: str) -> tuple[str, ...]:
     """Return the columns that the job needs of a source."""
-    if workload.schemas:
-        return tuple(workload.schemas[vertex].names)
+    if workload.input_directory is None:
+        return tuple(workload.schemas(job)[vertex].names)
     spec = workload.spec
+    assert spec is not None, "a prepared input is that of running totals"
     summed = [aggregate.column for aggregate in spec.aggregates if aggregate.column is not None]
     return tuple(dict.fromkeys([spec.id_column, *spec.key_columns, *summed]))
 
@@ -121,7 +122,8 @@ def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Sourc
             for vertex in plan.job.vertices
         ),
         tuple(
-            Edge(edge.source, edge.target, Partitioning(edge.by.value), edge.key) for edge in plan.job.edges
+            Edge(edge.source, edge.target, Partitioning(edge.by.value), edge.key, edge.input, edge.feedback)
+            for edge in plan.job.edges
         ),
         plan.deployment.max_parallelism,
     )

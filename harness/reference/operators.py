@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from barrier_tck.harness.plan.job_graph import SINK, JobPlan, OperatorPlan, VertexPlan
+from barrier_tck.harness.reference.lineage_operators import keeping, marking, merging
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload import Workload
@@ -24,11 +25,17 @@ OUTPUT = "output"
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Where an operator stands: what it is to be, by which key its vertex's input is spread, and for which workload."""
+    """Where an operator stands: what it is to be, how its vertex's inputs are spread, and for which workload."""
 
     operator: OperatorPlan
-    key: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...]
+    """The key columns of each input of the vertex."""
     workload: Workload
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the key columns of the first input."""
+        return self.keys[0]
 
 
 def operator_spec(
@@ -41,12 +48,16 @@ def operator_spec(
             f"the operator {operator.name!r} is of kind {operator.kind!r}, which the reference runtime does not "
             f"have{nearest(operator.kind, _KINDS)}"
         )
-    key = next((edge.key for edge in job.inputs_of(vertex.name) if edge.key), ())
-    return make(_Site(operator, key, workload))
+    keys = {edge.input: edge.key for edge in job.inputs_of(vertex.name)}
+    # Whatever is chained behind the first operator has one input: what that one emits.
+    heads = operator.name == vertex.name
+    inputs = tuple(keys[number] for number in sorted(keys)) if heads else (keys.get(0, ()),)
+    return make(_Site(operator, inputs, workload))
 
 
 def _totals(site: _Site) -> OperatorSpec:
     spec = site.workload.spec
+    assert spec is not None, "only a workload with a sequential model has running totals"
     aggregates = {one.name: Count() if one.column is None else Sum(one.column) for one in spec.aggregates}
     return AggregateSpec(site.operator.name, site.key, aggregates, Emission.EACH_RECORD, (spec.id_column,))
 
@@ -59,6 +70,12 @@ _KINDS: dict[str, Callable[[_Site], OperatorSpec]] = {
     ),
     "twice": lambda site: FlatMap(site.operator.name, _twice),
     "unmarked": lambda site: Filter(site.operator.name, _is_unmarked),
+    "pass": lambda site: marking(site.operator),
+    "drop": lambda site: marking(site.operator),
+    "rekey": lambda site: marking(site.operator),
+    "fork": lambda site: marking(site.operator),
+    "merge": lambda site: merging(site.operator, len(site.keys)),
+    "keep": lambda site: keeping(site.operator, site.keys),
     "output_row": lambda site: Map(site.operator.name, _as_output_row),
 }
 """Kind of operator -> what makes it."""

@@ -50,7 +50,7 @@ def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
 def batches_by_source(plan: TrialPlan, batch_records: int) -> dict[str, int]:
     """Return how many batches each source subtask reads, of a plan whose job is filled in."""
     workload = workload_named(plan.workload.name)
-    if not workload.schemas:
+    if workload.input_directory is not None:
         return {name: _LONG for vertex in plan.job.sources for name in vertex.subtasks}
     found: dict[str, int] = {}
     for split in workload.splits(plan):

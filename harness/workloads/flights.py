@@ -101,8 +101,7 @@ class Flights:
         """Return the job of the running totals, as ``keyed-totals`` has it."""
         return running_totals(self.spec, shape, widths)
 
-    @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
+    def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
         """Return nothing: the input is prepared, not generated."""
         return {}
 

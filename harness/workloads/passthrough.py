@@ -79,8 +79,7 @@ class Passthrough:
         """Return None: the input is generated."""
         return None
 
-    @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
+    def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
         """Return the columns of the input."""
         return {SOURCE: SCHEMA}
 

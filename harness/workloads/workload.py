@@ -61,8 +61,11 @@ class Workload(Protocol):
         """Return what the job does, in words that any streaming system can carry out."""
 
     @property
-    def spec(self) -> SequentialSpec:
-        """Return the sequential model: ``spec.fold(records)`` is the job without faults."""
+    def spec(self) -> SequentialSpec | None:
+        """Return the sequential model: ``spec.fold(records)`` is the job without faults.
+
+        None for a workload whose operators all have a meaning as functions of bags (``meaning``): its graph is judged.
+        """
 
     @property
     def shapes(self) -> tuple[str, ...]:
@@ -81,9 +84,8 @@ class Workload(Protocol):
     def input_directory(self) -> Path | None:
         """Return the directory of the one source's Parquet splits, or None if the input is generated."""
 
-    @property
-    def schemas(self) -> Mapping[str, pa.Schema]:
-        """Return the columns of a generated input, by source vertex; empty for Parquet input."""
+    def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
+        """Return the columns of a generated input, by source vertex of a job; empty for Parquet input."""
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits of a generated input, the same for the same plan; empty for Parquet input.

@@ -14,12 +14,14 @@ from barrier_tck.harness.support.outside import is_target, make, shown
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.lineage import Lineage
 from barrier_tck.harness.workloads.passthrough import Passthrough
 from barrier_tck.harness.workloads.workload import Workload
 
 _FACTORIES: dict[str, Callable[[], Workload]] = {
     KeyedTotals.name: KeyedTotals,
     Flights.name: Flights,
+    Lineage.name: Lineage,
     Passthrough.name: Passthrough,
 }
 

@@ -301,7 +301,7 @@ class ReferenceSpark:
         workload = workload_named(plan.workload.name)
         if self._judge is None or not self._judge.usable:
             # Its Spark starts while the trial runs. A generated input is small.
-            self._start_judge(self._cluster, quick_start=bool(workload.schemas))
+            self._start_judge(self._cluster, quick_start=workload.input_directory is None)
         hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
             _scratch(self._cluster.directory) as scratch,
@@ -402,7 +402,7 @@ class ReferenceSpark:
         if workload.spec.stateful and is_exact(plan, workload.spec):
             assert self._judge is not None
             offsets = plan.workload.start_offset
-            judged = source / SOURCE if workload.schemas else source
+            judged = source / SOURCE if workload.input_directory is None else source
             return None, self._judge.judge(plan.workload.name, judged, directory, offsets)
         files = sorted(directory.glob("part-*"))
         return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
@@ -436,9 +436,9 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
     """Return the directory of Parquet splits, prepared or written now."""
-    if workload.schemas:
+    if workload.input_directory is None:
         directory = scratch / "input"
-        write_splits(read_splits(workload, plan), directory, workload.schemas)
+        write_splits(read_splits(workload, plan), directory, workload.schemas(plan.job))
         return directory
     directory = flights.default_directory()
     if not flights.is_prepared(directory, _FLIGHT_SPLITS):

@@ -1,0 +1,101 @@
+"""The operators of the workload ``lineage`` for the reference runtime: each adds its subtask to a record's path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from barrier_tck.harness.plan.job_graph import OperatorPlan
+from barrier_tck.reference_impl.operators.functions import PerSubtask, Place, Row
+from barrier_tck.reference_impl.operators.graph import OperatorSpec
+from barrier_tck.reference_impl.operators.keyed_process import KeyedCoProcess, KeyedProcess
+from barrier_tck.reference_impl.operators.stateless import CoFlatMap, FlatMap
+from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
+
+SEEN = "seen"
+"""Name of the state of ``keep``: per key, (input, id, path) of each record that arrived, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """Makes the function of one subtask: from a row to the rows that go on, their paths longer by one step."""
+
+    operator: OperatorPlan
+
+    def __call__(self, place: Place) -> Callable[..., Iterable[Row]]:
+        name, parameters = self.operator.name, self.operator.parameters
+        index = place.subtask.index
+
+        def step(row: Row, branch: str = "") -> Row:
+            return {**row, "path": _longer(row["path"], f"{name}{branch}[{index}]")}
+
+        def drop(row: Row) -> Iterable[Row]:
+            return () if row["id"] % parameters["modulo"] == parameters["gone"] else (step(row),)
+
+        def rekey(row: Row) -> Iterable[Row]:
+            return ({**step(row), "key": f"{row['key']}.{row['id'] % parameters['by']}"},)
+
+        functions: dict[str, Callable[..., Iterable[Row]]] = {
+            "pass": lambda row: (step(row),),
+            "drop": drop,
+            "rekey": rekey,
+            "fork": lambda row: (step(row, "/a"), step(row, "/b")),
+            "merge": lambda row, number: (step(row),),
+        }
+        return functions[self.operator.kind]
+
+
+class Keep:
+    """A stateful operator: remembers every record that reached it, and passes on those that it is told to."""
+
+    def __init__(self, name: str, every: int, index: int) -> None:
+        """Take the operator's name, which ids it passes on, and its subtask's index."""
+        self._step = f"{name}[{index}]"
+        self._every = every
+        self._seen: NamedState[ListCell[tuple[int, int, str]]] | None = None
+
+    def open(self, states: KeyedStates) -> None:
+        """Name the state."""
+        self._seen = states.list(SEEN, tuple[int, int, str])
+
+    def process(self, group: int, key: bytes, row: Row, number: int = 0) -> Iterable[Row]:
+        """Remember a record of an input."""
+        assert self._seen is not None, "open comes first"
+        self._seen.of(group, key).add((number, row["id"], row["path"]))
+        return ({**row, "path": _longer(row["path"], self._step)},) if row["id"] % self._every == 0 else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _KeepAt:
+    """Makes the function of one subtask."""
+
+    operator: OperatorPlan
+
+    def __call__(self, place: Place) -> Keep:
+        return Keep(self.operator.name, self.operator.parameters.get("every", 1), place.subtask.index)
+
+
+def marking(operator: OperatorPlan) -> OperatorSpec:
+    """Return the operator of a kind without state and with one input."""
+    return FlatMap(operator.name, PerSubtask(_Marked(operator)))
+
+
+def merging(operator: OperatorPlan, inputs: int) -> OperatorSpec:
+    """Return the operator without state over several inputs; over one it only marks."""
+    if inputs == 1:
+        return marking(msgspec.structs.replace(operator, kind="pass"))
+    return CoFlatMap(operator.name, inputs, PerSubtask(_Marked(operator)))
+
+
+def keeping(operator: OperatorPlan, keys: tuple[tuple[str, ...], ...]) -> OperatorSpec:
+    """Return the operator that keeps what reaches it, by the key of each input."""
+    make = PerSubtask(_KeepAt(operator))
+    if len(keys) == 1:
+        return KeyedProcess(operator.name, keys[0], make)
+    return KeyedCoProcess(operator.name, keys, make)
+
+
+def _longer(path: str, step: str) -> str:
+    return f"{path}>{step}" if path else step

@@ -1,0 +1,142 @@
+"""Job graphs drawn at random, valid by construction: connected, keyed where they hash, not too wide to simulate.
+
+One to four layers stand between sources and sinks. Each vertex reads one to three vertices above it, mostly of the
+layer right above, through a union or through inputs of its own. What nobody reads goes to a sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
+from barrier_tck.harness.plan.shapes import without_key
+
+Between = Callable[[int, int], int]
+"""Draws an integer between two bounds, both included; simpler graphs come from smaller numbers."""
+
+_KEY = ("key",)
+_SUBTASKS_MAX = 30
+_STATELESS = ("pass", "drop", "rekey", "fork")
+
+
+@dataclass
+class _Drawing:
+    """The graph so far."""
+
+    between: Between
+    vertices: list[VertexPlan] = field(default_factory=list)
+    edges: list[EdgePlan] = field(default_factory=list)
+    multiplied: bool = False
+    """Whether an edge broadcasts or an operator forks already: one such place is enough."""
+
+    def chance(self, one_in: int) -> bool:
+        return self.between(0, one_in - 1) == one_in - 1
+
+    def width(self) -> int:
+        """Draw a parallelism, now and then past ten, while the graph stays small."""
+        left = _SUBTASKS_MAX - sum(vertex.parallelism for vertex in self.vertices)
+        return max(1, min(left // 3, self.between(1, 12) if self.chance(8) else self.between(1, 3)))
+
+    def pick(self, names: Sequence[str]) -> str:
+        return names[self.between(0, len(names) - 1)]
+
+
+def generated_job(between: Between) -> JobPlan:
+    """Return a drawn graph."""
+    drawing = _Drawing(between)
+    above = [_add_source(drawing, number) for number in range(between(1, 3))]
+    everyone = list(above)
+    for layer in range(between(1, 4)):
+        names = [
+            _add_vertex(drawing, f"v{layer}{letter}", above, everyone)
+            for letter in "abc"[: between(1, 2 if layer else 3)]
+        ]
+        above, everyone = names, [*everyone, *names]
+    _add_sinks(drawing)
+    vertices = tuple(drawing.vertices)
+    return JobPlan(
+        shape="generated",
+        vertices=vertices,
+        edges=tuple(without_key(edge, vertices) for edge in drawing.edges),
+    )
+
+
+def _add_source(drawing: _Drawing, number: int) -> str:
+    name = f"s{number}"
+    mark = OperatorPlan(f"{name}.mark", "pass")
+    drawing.vertices.append(VertexPlan(name, SOURCE, drawing.width(), then=(mark,)))
+    return name
+
+
+def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str], everyone: Sequence[str]) -> str:
+    senders = list(
+        dict.fromkeys(
+            drawing.pick(everyone if drawing.chance(4) else above) for _ in range(drawing.between(1, 3))
+        )
+    )
+    keeps = drawing.chance(2)
+    numbers = range(len(senders)) if len(senders) > 1 and drawing.chance(2) else [0] * len(senders)
+    several = len(set(numbers)) > 1
+    operator = _head(drawing, name, keeps, several)
+    vertex = VertexPlan(
+        name, operator.kind, drawing.width(), operator.parameters, _chain(drawing, name, operator.kind)
+    )
+    drawing.vertices.append(vertex)
+    for sender, number in zip(senders, numbers, strict=True):
+        spread = Spread.HASH if keeps else _spread(drawing)
+        key = _KEY if spread is Spread.HASH else ()
+        drawing.edges.append(EdgePlan(sender, name, spread, key, number))
+    return name
+
+
+def _head(drawing: _Drawing, name: str, keeps: bool, several: bool) -> OperatorPlan:
+    if keeps:
+        return OperatorPlan(name, "keep", {"every": drawing.between(1, 3)})
+    if several:
+        return OperatorPlan(name, "merge")
+    return _stateless(drawing, name)
+
+
+def _stateless(drawing: _Drawing, name: str) -> OperatorPlan:
+    kind = drawing.pick(_STATELESS[:-1] if drawing.multiplied else _STATELESS)
+    drawing.multiplied = drawing.multiplied or kind == "fork"
+    parameters = {
+        "drop": {"modulo": 3, "gone": drawing.between(0, 2)},
+        "rekey": {"by": drawing.between(2, 4)},
+    }
+    return OperatorPlan(name, kind, parameters.get(kind, {}))
+
+
+def _chain(drawing: _Drawing, name: str, head: str) -> tuple[OperatorPlan, ...]:
+    """Return operators chained behind a vertex's first: stateless ones, or another that keeps state by the same key."""
+    if not drawing.chance(3):
+        return ()
+    if head == "keep" and drawing.chance(2):
+        return (OperatorPlan(f"{name}.keep", "keep"),)
+    return (_stateless(drawing, f"{name}.then"),)
+
+
+def _spread(drawing: _Drawing) -> Spread:
+    if not drawing.multiplied and drawing.chance(6):
+        drawing.multiplied = True
+        return Spread.BROADCAST
+    return Spread.HASH if drawing.chance(3) else Spread.REBALANCE
+
+
+def _add_sinks(drawing: _Drawing) -> None:
+    read = {edge.source for edge in drawing.edges}
+    unread = [vertex.name for vertex in drawing.vertices if vertex.name not in read]
+    sinks = 2 if len(unread) > 1 and drawing.chance(3) else 1
+    for number in range(sinks):
+        name = f"out{number}"
+        drawing.vertices.append(VertexPlan(name, SINK, drawing.width()))
+        drawing.edges += [EdgePlan(sender, name, Spread.REBALANCE) for sender in unread[number::sinks]]

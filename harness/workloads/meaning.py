@@ -1,0 +1,160 @@
+"""What kinds of operators mean, as functions of bags of records: a graph's state and output at any cut, without a run.
+
+The kinds below have one thing in common: what such an operator emits, and what it keeps, is a function of the *bag* of
+records that reached it on each input, whatever their interleaving. So the right content of every vertex of any acyclic
+graph follows from the records before a cut through the sources, by going through the vertices once.
+
+A record is a tuple ``(id, key, path)`` for lineage, where ``path`` names the vertices that it passed (not their
+subtasks: which one it was is the runtime's choice on some edges), or any other tuple of values for a workload that
+brings tables. Bags are counters: how often a record is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread
+
+Record = tuple[Any, ...]
+Bag = Counter[Record]
+"""Records, each with how often it is there."""
+
+ID, KEY, PATH = 0, 1, 2
+"""Positions in a record of lineage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operating:
+    """What an operator does with what reached it."""
+
+    emits: Bag
+    keeps: Bag | None = None
+    """What a stateful operator's state holds: records with the number of the input put before; None: no state."""
+
+
+Meaning = Callable[[OperatorPlan, Sequence[Bag]], Operating]
+"""From an operator and the bag of each of its inputs to what it emits and keeps."""
+
+
+def visit(record: Record, name: str) -> Record:
+    """Return a record of lineage that passed one more vertex or operator."""
+    path = record[PATH]
+    return (record[ID], record[KEY], f"{path}>{name}" if path else name)
+
+
+def _each(change: Callable[[OperatorPlan, Record], Sequence[Record]]) -> Meaning:
+    """Return the meaning of an operator without state that changes record by record; inputs are a union."""
+
+    def meaning(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
+        emits: Bag = Counter()
+        for bag in inputs:
+            for record, times in bag.items():
+                for changed in change(operator, record):
+                    emits[changed] += times
+        return Operating(emits)
+
+    return meaning
+
+
+def _passed(operator: OperatorPlan, record: Record) -> Sequence[Record]:
+    return (visit(record, operator.name),)
+
+
+def _dropped(operator: OperatorPlan, record: Record) -> Sequence[Record]:
+    """Drop the records whose id leaves the remainder that is not wanted."""
+    modulo, gone = operator.parameters["modulo"], operator.parameters["gone"]
+    return () if record[ID] % modulo == gone else (visit(record, operator.name),)
+
+
+def _forked(operator: OperatorPlan, record: Record) -> Sequence[Record]:
+    """Emit every record twice, told apart by their paths."""
+    return tuple(visit(record, f"{operator.name}/{branch}") for branch in "ab")
+
+
+def _rekeyed(operator: OperatorPlan, record: Record) -> Sequence[Record]:
+    """Give every record another key, which depends on its id."""
+    visited = visit(record, operator.name)
+    return ((visited[ID], f"{record[KEY]}.{record[ID] % operator.parameters['by']}", visited[PATH]),)
+
+
+def _kept(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
+    """Keep every record, by input; emit those whose ids the parameter ``every`` divides, all by default."""
+    every = operator.parameters.get("every", 1)
+    emits: Bag = Counter()
+    keeps: Bag = Counter()
+    for number, bag in enumerate(inputs):
+        for record, times in bag.items():
+            keeps[(number, *record)] += times
+            if record[ID] % every == 0:
+                emits[visit(record, operator.name)] += times
+    return Operating(emits, keeps)
+
+
+MEANINGS: dict[str, Meaning] = {
+    "pass": _each(_passed),
+    "drop": _each(_dropped),
+    "fork": _each(_forked),
+    "rekey": _each(_rekeyed),
+    "merge": _each(_passed),
+    "keep": _kept,
+}
+"""Kind of operator -> what it means."""
+
+
+class DataflowModel:
+    """The right content of a graph at any cut."""
+
+    def __init__(self, job: JobPlan) -> None:
+        """Take a job whose operators all have a meaning here; raises ValueError for one that has none."""
+        for vertex in job.vertices:
+            for operator in vertex.operators:
+                if operator.kind not in (SOURCE, SINK, *MEANINGS):
+                    raise ValueError(
+                        f"the operator {operator.name!r} is of kind {operator.kind!r}, which has no meaning"
+                    )
+        self._job = job
+
+    def at(self, read: Mapping[str, Bag]) -> Content:
+        """Return the content of the graph when each source vertex has emitted the given bag, and all of it arrived."""
+        emitted: dict[str, Bag] = {}
+        content = Content({}, {})
+        for vertex in self._job.vertices:
+            edges = self._job.inputs_of(vertex.name)
+            inputs: list[Bag] = [Counter() for _ in {edge.input for edge in edges}]
+            for edge in edges:
+                copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
+                for record, times in emitted[edge.source].items():
+                    inputs[edge.input][record] += times * copies
+            current = [read[vertex.name]] if vertex.kind == SOURCE else inputs
+            for operator in vertex.operators:
+                if operator.kind == SINK:
+                    content.reached_sinks[vertex.name] = _union(current)
+                elif operator.kind != SOURCE:
+                    done = MEANINGS[operator.kind](operator, current)
+                    if done.keeps is not None:
+                        content.kept[operator.name] = done.keeps
+                    current = [done.emits]
+            emitted[vertex.name] = _union(current)
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a graph holds at a cut."""
+
+    kept: dict[str, Bag]
+    """Stateful operator -> what its state holds, over all subtasks."""
+    reached_sinks: dict[str, Bag]
+    """Sink vertex -> the records that reached it."""
+
+
+def _union(bags: Sequence[Bag]) -> Bag:
+    if len(bags) == 1:
+        return bags[0]
+    whole: Bag = Counter()
+    for bag in bags:
+        whole.update(bag)
+    return whole
