@@ -1,0 +1,216 @@
+"""The dataflow at every cut: each stateful vertex, each sink and the output hold exactly what reached them (ALN-2).
+
+For workloads whose operators have a meaning as functions of bags (``harness.workloads.meaning``), on any acyclic graph.
+For every completed checkpoint the records before its positions are sent through the model of the graph; what its
+stateful operators hold, and what its sinks committed or prepared, must be that, both ways (ALN-2, STA-1, SNK-1). In
+at-least-once mode more is allowed, if it lies behind the barriers and could have been processed early or again (ALO-2).
+A record is told with the path that it took, subtask by subtask.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
+from barrier_tck.harness.oracle.routes import route_problems
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.record.history import End, SnapshotView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.meaning import ID, Bag, DataflowModel, Record
+from barrier_tck.harness.workloads.workload import split_name
+
+_SUBTASK = re.compile(r"\[\d+\]")
+Positions = Mapping[str, int]
+"""Split -> number of its records before the barrier."""
+
+
+class Dataflow:
+    """Every vertex of any acyclic graph holds, at every cut, what the records before the cut give."""
+
+    name = "dataflow"
+
+    def __init__(self, trial_input: TrialInput, exact: bool) -> None:
+        """Take the input, and whether every record must be there exactly once."""
+        self._input = trial_input
+        self._exact = exact
+        checkpoints = ("ALN-2", "BAR-1", "BAR-3", "STA-1", "SNP-1") if exact else ("ALO-1", "BAR-1", "STA-1")
+        self.clauses: tuple[str, ...] = (*checkpoints, *(("ALN-1",) if exact else ()), *self._of_output)
+
+    @property
+    def _of_output(self) -> tuple[str, ...]:
+        return ("SNK-1", "REC-1", "SRC-1") if self._exact else ("ALO-2", "REC-1", "SRC-1")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge every opened checkpoint, and the committed output."""
+        judge = _Judge(self._input, context, self._exact)
+        counts = {"checkpoints": 0, "records": 0, "violations": 0, "duplicates": 0}
+        problems: list[str] = []
+        for view in context.history.checkpoints:
+            if view.problem is not None:
+                continue  # the snapshot formula of files: another checker's matter
+            counts["checkpoints"] += 1
+            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in judge.of_checkpoint(view)]
+        problems += list(judge.of_output())
+        counts |= {"records": judge.compared, "violations": len(problems), "duplicates": judge.duplicates}
+        if problems:
+            summary = f"{len(problems)} records are not where the dataflow puts them"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        if not counts["checkpoints"] and context.history.output is None:
+            summary = "neither a checkpoint nor the output could be read, so nothing can be said"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        spoken = self.clauses if counts["checkpoints"] else self._of_output
+        summary = f"{judge.compared} records of {counts['checkpoints']} checkpoints and the output are where they belong"
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+@dataclass
+class _Judge:
+    """Compares what was seen with the model; counts what it compared."""
+
+    input: TrialInput
+    context: TrialContext
+    exact: bool
+    compared: int = 0
+    duplicates: int = 0
+    _restored: list[Positions] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Find out which cuts were restored: what lies behind one may have been processed twice."""
+        views = {view.checkpoint: view for view in self.context.history.checkpoints}
+        ran = attempts_that_ran(self.context.history)
+        for attempt, checkpoint in restored_checkpoints(self.context.history).items():
+            if attempt > 1 and attempt in ran:
+                view = views.get(checkpoint) if checkpoint is not None else None
+                self._restored.append(_positions(view) if view is not None else {})
+
+    @cached_property
+    def _model(self) -> DataflowModel:
+        return DataflowModel(self.context.plan.job)
+
+    @cached_property
+    def _offsets(self) -> dict[int, tuple[str, int]]:
+        """Id -> split and offset of the source record."""
+        return {
+            row["id"]: (split.name, offset)
+            for split in self.input.splits
+            for offset, row in enumerate(split.input, split.start_offset)
+        }
+
+    def of_checkpoint(self, view: SnapshotView) -> Iterator[str]:
+        """Say what is wrong with one checkpoint; nothing if it is right."""
+        positions = _positions(view)
+        missing = [split.name for split in self.input.splits if split.name not in positions]
+        if missing:
+            yield f"the split {missing[0]} has no position"
+            return
+        content = self._model.at(self._read(positions))
+        seen = _seen(view)
+        for operator, expected in content.kept.items():
+            yield from self._compare(
+                f"the state of {operator}", expected, seen.pop(operator, {}), positions, number=True
+            )
+        yield from (f"{operator} holds state, but no such operator keeps any" for operator in seen)
+        if view.reached_sinks is not None:
+            due: Bag = Counter()
+            for bag in content.reached_sinks.values():
+                due.update(bag)
+            rows = [(row["id"], row["key"], row["path"]) for row in view.reached_sinks]
+            yield from self._compare("what sinks committed or prepared", due, _by_path(rows), positions)
+        yield from route_problems(self.context.plan, view)
+
+    def of_output(self) -> Iterator[str]:
+        """Say what is wrong with the committed output."""
+        history = self.context.history
+        if history.output is None:
+            return
+        ends = {split.name: split.start_offset + len(split.input) for split in self.input.splits}
+        due: Bag = Counter()
+        for bag in self._model.at(self._read(ends)).reached_sinks.values():
+            due.update(bag)
+        rows = [(row["id"], row["key"], row["path"]) for row in history.output]
+        yield from self._compare("the output", due, _by_path(rows), ends, whole=history.end is End.FINISHED)
+
+    def _read(self, positions: Positions) -> dict[str, Bag]:
+        """Return what each source vertex has emitted before a cut."""
+        read: dict[str, Bag] = {vertex.name: Counter() for vertex in self.context.plan.job.sources}
+        for split in self.input.splits:
+            rows = split.rows[split.start_offset : max(split.start_offset, positions[split.name])]
+            read[split.vertex].update((row["id"], row["key"], row["path"]) for row in rows)
+        return read
+
+    def _compare(
+        self,
+        where: str,
+        expected: Bag,
+        seen: Mapping[Record, list[str]],
+        positions: Positions,
+        number: bool = False,
+        whole: bool = True,
+    ) -> Iterator[str]:
+        """Say which records are missing from a place, and which are there without leave.
+
+        ``seen``: record -> the full paths by which it came. ``number``: records begin with the number of the input.
+        ``whole``: records may not be missing.
+        """
+        place = int(number)
+        for record, times in expected.items():
+            self.compared += times
+            found = len(seen.get(record, ()))
+            if found < times and whole:
+                yield f"{self._told(record, place)} is missing from {where}" + _times(found, times)
+        for record, paths in seen.items():
+            surplus = len(paths) - expected.get(record, 0)
+            if surplus <= 0:
+                continue
+            if self.exact or not self._may_be_more(record[place:], surplus, positions, expected.get(record, 0)):
+                yield (
+                    f"record {record[place + ID]} came by way of {paths[-1] or 'a source'} and is in {where} "
+                    f"{len(paths)} times instead of {expected.get(record, 0)}"
+                )
+            else:
+                self.duplicates += surplus
+
+    def _may_be_more(self, record: Record, surplus: int, positions: Positions, expected: int) -> bool:
+        """Tell whether at-least-once mode allows so many more: early once, and again for each restore before it."""
+        split, offset = self._offsets.get(record[ID], ("", -1))
+        if not split:
+            return False
+        early = expected == 0 and offset >= positions[split]
+        again = sum(offset >= restored.get(split, 0) for restored in self._restored)
+        return surplus <= (again + early) * max(1, expected)
+
+    def _told(self, record: Record, place: int) -> str:
+        split, offset = self._offsets.get(record[place + ID], ("no split", -1))
+        return f"record {record[place + ID]} ({split}@{offset}) by way of {record[-1] or 'its source'}"
+
+
+def _positions(view: SnapshotView) -> dict[str, int]:
+    return {split_name(split): position for split, position in view.positions.items()}
+
+
+def _times(found: int, times: int) -> str:
+    return f": {found} of {times} are there" if times > 1 else ""
+
+
+def _seen(view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
+    """Return stateful operator -> record (with the number of its input) -> the full paths by which it came."""
+    found: dict[str, dict[Record, list[str]]] = {}
+    for entry in view.entries:
+        records = found.setdefault(entry.operator, {})
+        for number, identifier, path in entry.value:
+            record = (number, identifier, entry.key[0], _SUBTASK.sub("", path))
+            records.setdefault(record, []).append(path)
+    return found
+
+
+def _by_path(rows: list[Record]) -> dict[Record, list[str]]:
+    found: dict[Record, list[str]] = {}
+    for identifier, key, path in rows:
+        found.setdefault((identifier, key, _SUBTASK.sub("", path)), []).append(path)
+    return found
