@@ -17,7 +17,7 @@ import msgspec
 
 from barrier_tck.faults.catalogue import KINDS, PACKAGES, FaultKind
 from barrier_tck.harness.draw.profiles import Profile
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload_names import workload_names
@@ -28,7 +28,7 @@ Weights = dict[str, int]
 _Card = TypeVar("_Card")
 
 LOCAL_RECOVERY = {"on": True, "off": False}
-MODES = ("exactly_once", "at_least_once")
+MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "at_least_once")
 
 
 class MixSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +57,7 @@ class Hand:
     """What one drawn trial was dealt; None leaves it to the profile, or to the campaign's own value."""
 
     workload: str | None = None
-    mode: str | None = None
+    mode: CheckpointingMode | None = None
     state_backend: str | None = None
     local_recovery: str | None = None
     kinds: tuple[str, ...] | None = None
@@ -116,7 +116,9 @@ def deal(
     tables = ("workload", "mode", "state_backend", "local_recovery")
     workloads, modes, backends, local = (_dealt(getattr(mix, name), seed, name) for name in tables)
     for kinds in _dealt_kinds(faults, seed, exposed):
-        yield Hand(next(workloads), next(modes), next(backends), next(local), kinds)
+        named = next(modes)
+        mode = next((known for known in MODES if known == named), None)
+        yield Hand(next(workloads), mode, next(backends), next(local), kinds)
 
 
 def _dealt_kinds(

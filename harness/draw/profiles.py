@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
@@ -53,7 +54,11 @@ class Profile:
     """How many plans have an input of no record or of exactly one."""
     records_per_second: tuple[int | None, ...] = (None, 300, 300, 600)
     """Rates of a source. Without one, all input is read before the first barrier: nothing is left to replay."""
-    modes: tuple[str, ...] = ("exactly_once",)
+    workloads: tuple[str, ...] = ("keyed-totals",)
+    """Workloads; more often named, more often drawn."""
+    drawn_jobs_per_mille: int = 700
+    """How many plans have a drawn job graph and none of the named shapes, if their workload can draw one."""
+    modes: tuple[CheckpointingMode, ...] = ("exactly_once",)
     """Checkpointing modes."""
     max_concurrent: Range = (1, 3)
     """Most checkpoints in flight at once (BAR-4)."""
@@ -152,6 +157,17 @@ PROFILES: tuple[Profile, ...] = (
         slow_channel_into_keyed=True,
         faults=(1, 3),
         restore_per_mille=900,
+    ),
+    Profile(
+        name="graphs",
+        description="Generated job graphs in both modes, with everything that can go wrong: 0 to 4 faults.",
+        workloads=("lineage",),
+        sources=(1, 12),
+        keyed=(1, 12),
+        sinks=(1, 12),
+        executors=(1, 4),
+        batches=(1, 8),
+        modes=("exactly_once", "exactly_once", "at_least_once"),
     ),
     Profile(
         name="spark-kill",

@@ -37,6 +37,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.system.job_view import JobView, Role
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
+from barrier_tck.harness.workloads.workload import DrawsJobs
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 ViewOf = Callable[[TrialPlan], JobView]
@@ -178,6 +179,9 @@ def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
     if plan.job != JobPlan():
         return filled(plan)
     workload = workload_named(plan.workload.name)
+    if isinstance(workload, DrawsJobs) and _chance(draw, profile.drawn_jobs_per_mille):
+        job = workload.draw_job(lambda least, most: draw(st.integers(least, most)))
+        return filled(msgspec.structs.replace(plan, job=job))
     shape = draw(st.sampled_from(workload.shapes))
     wished = workload.job(shape, {})
     widths = {vertex.name: _between(draw, _width_of(profile, vertex)) for vertex in wished.vertices}
@@ -205,11 +209,13 @@ def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
 
 def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:
     keys = _between(draw, profile.keys)
+    name = draw(st.sampled_from(profile.workloads)) if len(profile.workloads) > 1 else profile.workloads[0]
     if _chance(draw, profile.tiny_inputs_per_mille):
-        return WorkloadPlan(batches=draw(st.integers(0, 1)), batch_records=1, keys=keys)
+        return WorkloadPlan(name, batches=draw(st.integers(0, 1)), batch_records=1, keys=keys)
     batches, batch_records = _between(draw, profile.batches), _between(draw, profile.batch_records)
     offset = min(_between(draw, profile.start_offset), batches * batch_records) if draw(st.booleans()) else 0
     return WorkloadPlan(
+        name,
         batches=batches,
         batch_records=batch_records,
         keys=keys,

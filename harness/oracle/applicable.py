@@ -10,6 +10,7 @@ from barrier_tck.harness.oracle.channel_order import ChannelOrder
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
@@ -22,7 +23,6 @@ from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.sequential_model import SequentialSpec
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.harness.workloads.workload_names import workload_named
 
@@ -40,13 +40,16 @@ def checkers_for(
     """
     trial_input = TrialInput(workload if workload is not None else workload_named(plan.workload.name), plan)
     chosen: list[Checker] = []
-    exact = is_exact(plan, trial_input.spec)
-    chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
-    if exact and trial_input.spec.stateful and Capability.FIFO_CHANNELS in capabilities:
-        chosen.append(ChannelOrder(trial_input))
+    exact = is_exact(trial_input.plan)
     inspects = plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities
-    if inspects:
-        chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
+    if trial_input.workload.spec is None:
+        chosen.append(Dataflow(trial_input, exact))
+    else:
+        chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
+        if exact and trial_input.spec.stateful and Capability.FIFO_CHANNELS in capabilities:
+            chosen.append(ChannelOrder(trial_input))
+        if inspects:
+            chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
     if plan.checkpoints.enabled and Capability.CHECKPOINTS in capabilities:
         chosen.append(CheckpointLifeCycle() if Capability.BARRIERS in capabilities else RestoredLatest())
     if inspects:
@@ -62,11 +65,11 @@ def checkers_for(
     return tuple(chosen)
 
 
-def is_exact(plan: TrialPlan, spec: SequentialSpec) -> bool:
+def is_exact(plan: TrialPlan) -> bool:
     """Tell whether output and snapshots must be exact: always, but for a shuffle in at-least-once mode.
 
     Without checkpoints the mode means nothing, and without a shuffle no subtask has a second channel to wait
-    for (ALO-3).
+    for (ALO-3). The plan's job is filled in.
     """
     at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
-    return not at_least_once or not spec.stateful
+    return not at_least_once or not plan.job.shuffles

@@ -56,7 +56,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         spec = self._input.spec
         width, count_index = len(spec.aggregates), spec.count_index
         carried = self._restored_cut(view, context)
-        held = state_of(view)
+        held = state_of(view, self._input)
         fold = {key: list(values) for key, values in self._input.prefix.up_to(positions).items()}
         here = Cut(view.checkpoint, positions, held, fold)
         zero = [0] * width

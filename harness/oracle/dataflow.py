@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,10 +19,11 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
 from barrier_tck.harness.oracle.routes import route_problems
+from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.record.history import End, SnapshotView
+from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.workloads.meaning import ID, Bag, DataflowModel, Record
+from barrier_tck.harness.workloads.meaning import ID, Bag, Content, DataflowModel, Record
 from barrier_tck.harness.workloads.workload import split_name
 
 _SUBTASK = re.compile(r"\[\d+\]")
@@ -65,8 +66,20 @@ class Dataflow:
             summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         spoken = self.clauses if counts["checkpoints"] else self._of_output
-        summary = f"{judge.compared} records of {counts['checkpoints']} checkpoints and the output are where they belong"
+        cuts = f"{counts['checkpoints']} checkpoints and the output"
+        summary = f"{judge.compared} records of {cuts} are where they belong"
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where records are looked for."""
+
+    name: str
+    start: int
+    """Position at which a record begins: behind the number of the input, in a state."""
+    whole: Bag
+    """What it holds when all input has been read: how often each record can get there at all."""
 
 
 @dataclass
@@ -102,39 +115,39 @@ class _Judge:
             for offset, row in enumerate(split.input, split.start_offset)
         }
 
+    @cached_property
+    def _ends(self) -> dict[str, int]:
+        return {split.name: len(split.rows) for split in self.input.splits}
+
+    @cached_property
+    def _whole(self) -> Content:
+        """What the graph holds when all input has been read."""
+        return self._model.at(self._read(self._ends))
+
     def of_checkpoint(self, view: SnapshotView) -> Iterator[str]:
         """Say what is wrong with one checkpoint; nothing if it is right."""
         positions = _positions(view)
-        missing = [split.name for split in self.input.splits if split.name not in positions]
+        missing = [name for name in self._ends if name not in positions]
         if missing:
             yield f"the split {missing[0]} has no position"
             return
-        content = self._model.at(self._read(positions))
-        seen = _seen(view)
+        content, seen = self._model.at(self._read(positions)), _seen(view)
         for operator, expected in content.kept.items():
-            yield from self._compare(
-                f"the state of {operator}", expected, seen.pop(operator, {}), positions, number=True
-            )
+            place = _Place(f"the state of {operator}", 1, self._whole.kept[operator])
+            yield from self._compare(place, expected, seen.pop(operator, {}), positions)
         yield from (f"{operator} holds state, but no such operator keeps any" for operator in seen)
         if view.reached_sinks is not None:
-            due: Bag = Counter()
-            for bag in content.reached_sinks.values():
-                due.update(bag)
-            rows = [(row["id"], row["key"], row["path"]) for row in view.reached_sinks]
-            yield from self._compare("what sinks committed or prepared", due, _by_path(rows), positions)
-        yield from route_problems(self.context.plan, view)
+            place = _Place("what sinks committed or prepared", 0, self._whole.at_sinks)
+            yield from self._compare(place, content.at_sinks, _by_path(view.reached_sinks), positions)
+        yield from route_problems(self.context.plan, view, ordered=self.exact or not self._restored)
 
     def of_output(self) -> Iterator[str]:
         """Say what is wrong with the committed output."""
         history = self.context.history
-        if history.output is None:
-            return
-        ends = {split.name: split.start_offset + len(split.input) for split in self.input.splits}
-        due: Bag = Counter()
-        for bag in self._model.at(self._read(ends)).reached_sinks.values():
-            due.update(bag)
-        rows = [(row["id"], row["key"], row["path"]) for row in history.output]
-        yield from self._compare("the output", due, _by_path(rows), ends, whole=history.end is End.FINISHED)
+        if history.output is not None:
+            place = _Place("the output", 0, self._whole.at_sinks)
+            lacks = history.end is not End.FINISHED
+            yield from self._compare(place, place.whole, _by_path(history.output), self._ends, lacks)
 
     def _read(self, positions: Positions) -> dict[str, Bag]:
         """Return what each source vertex has emitted before a cut."""
@@ -146,71 +159,71 @@ class _Judge:
 
     def _compare(
         self,
-        where: str,
+        place: _Place,
         expected: Bag,
         seen: Mapping[Record, list[str]],
         positions: Positions,
-        number: bool = False,
-        whole: bool = True,
+        may_lack: bool = False,
     ) -> Iterator[str]:
         """Say which records are missing from a place, and which are there without leave.
 
-        ``seen``: record -> the full paths by which it came. ``number``: records begin with the number of the input.
-        ``whole``: records may not be missing.
+        ``seen``: record -> the full paths by which it came.
         """
-        place = int(number)
         for record, times in expected.items():
             self.compared += times
             found = len(seen.get(record, ()))
-            if found < times and whole:
-                yield f"{self._told(record, place)} is missing from {where}" + _times(found, times)
+            if found < times and not may_lack:
+                count = f": {found} of {times} are there" if times > 1 else ""
+                yield f"{self._told(record, place)} is missing from {place.name}{count}"
         for record, paths in seen.items():
-            surplus = len(paths) - expected.get(record, 0)
+            due = expected.get(record, 0)
+            surplus = len(paths) - due
             if surplus <= 0:
                 continue
-            if self.exact or not self._may_be_more(record[place:], surplus, positions, expected.get(record, 0)):
-                yield (
-                    f"record {record[place + ID]} came by way of {paths[-1] or 'a source'} and is in {where} "
-                    f"{len(paths)} times instead of {expected.get(record, 0)}"
-                )
-            else:
+            if not self.exact and surplus <= self._leave(record, place, positions):
                 self.duplicates += surplus
+                continue
+            way = f"came by way of {paths[-1] or 'a source'} and is in {place.name}"
+            yield f"record {record[place.start + ID]} {way} {len(paths)} times instead of {due}"
 
-    def _may_be_more(self, record: Record, surplus: int, positions: Positions, expected: int) -> bool:
-        """Tell whether at-least-once mode allows so many more: early once, and again for each restore before it."""
-        split, offset = self._offsets.get(record[ID], ("", -1))
+    def _leave(self, record: Record, place: _Place, positions: Positions) -> int:
+        """Return how often more at-least-once mode lets a record be there.
+
+        A record behind the barriers may have come early, once by each of its ways; one behind a cut that was restored
+        may have come again, for each such restore.
+        """
+        split, offset = self._offsets.get(record[place.start + ID], ("", -1))
         if not split:
-            return False
-        early = expected == 0 and offset >= positions[split]
+            return 0
+        early = offset >= positions[split]
         again = sum(offset >= restored.get(split, 0) for restored in self._restored)
-        return surplus <= (again + early) * max(1, expected)
+        return (again + early) * place.whole.get(record, 0)
 
-    def _told(self, record: Record, place: int) -> str:
-        split, offset = self._offsets.get(record[place + ID], ("no split", -1))
-        return f"record {record[place + ID]} ({split}@{offset}) by way of {record[-1] or 'its source'}"
+    def _told(self, record: Record, place: _Place) -> str:
+        split, offset = self._offsets.get(record[place.start + ID], ("no split", -1))
+        return f"record {record[place.start + ID]} ({split}@{offset}) by way of {record[-1] or 'its source'}"
 
 
 def _positions(view: SnapshotView) -> dict[str, int]:
     return {split_name(split): position for split, position in view.positions.items()}
 
 
-def _times(found: int, times: int) -> str:
-    return f": {found} of {times} are there" if times > 1 else ""
-
-
 def _seen(view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
     """Return stateful operator -> record (with the number of its input) -> the full paths by which it came."""
     found: dict[str, dict[Record, list[str]]] = {}
-    for entry in view.entries:
-        records = found.setdefault(entry.operator, {})
-        for number, identifier, path in entry.value:
-            record = (number, identifier, entry.key[0], _SUBTASK.sub("", path))
-            records.setdefault(record, []).append(path)
+    for part in view.state:
+        records = found.setdefault(part.operator, {})
+        for text, kept in part.entries.items():
+            key = key_of_text(text)[0]
+            for number, identifier, path in kept:
+                record = (number, identifier, key, _SUBTASK.sub("", path))
+                records.setdefault(record, []).append(path)
     return found
 
 
-def _by_path(rows: list[Record]) -> dict[Record, list[str]]:
+def _by_path(rows: Iterable[Row]) -> dict[Record, list[str]]:
     found: dict[Record, list[str]] = {}
-    for identifier, key, path in rows:
-        found.setdefault((identifier, key, _SUBTASK.sub("", path)), []).append(path)
+    for row in rows:
+        record = (row["id"], row["key"], _SUBTASK.sub("", row["path"]))
+        found.setdefault(record, []).append(row["path"])
     return found

@@ -87,14 +87,17 @@ def cut_of(view: SnapshotView, trial_input: TrialInput) -> Cut:
         raise ValueError(f"checkpoint {view.checkpoint} has no position of split {missing[0]}")
     fold = trial_input.prefix.up_to(positions)
     return Cut(
-        view.checkpoint, positions, state_of(view), {key: list(values) for key, values in fold.items()}
+        view.checkpoint,
+        positions,
+        state_of(view, trial_input),
+        {key: list(values) for key, values in fold.items()},
     )
 
 
-def state_of(view: SnapshotView) -> Totals:
+def state_of(view: SnapshotView, trial_input: TrialInput) -> Totals:
     """Return what a checkpoint holds per key, nulls as 0."""
     return {
         key_of_text(text): [0 if value is None else value for value in values]
-        for entries in view.state_by_operator().values()
+        for entries in view.state_by_operator(without=trial_input.witnesses).values()
         for text, values in entries.items()
     }

@@ -3,48 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import SnapshotView, StateEntry
+from barrier_tck.harness.record.history import SnapshotView, StateView
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
-def route_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
-    """Say which records of a checkpoint's state went a way that the graph does not have, or overtook another."""
+def route_problems(plan: TrialPlan, view: SnapshotView, ordered: bool) -> Iterator[str]:
+    """Say which records of a checkpoint's state went a way that the graph does not have, or overtook another.
+
+    ``ordered``: none was read twice, so that each stands where it was read.
+    """
     operators = {operator.name: vertex.name for vertex in plan.job.vertices for operator in vertex.operators}
-    for entry in view.entries:
-        yield from _placed(plan, operators, entry)
-        ways: dict[str, None] = {}
-        latest: dict[str, int] = {}
-        for number, identifier, path in entry.value:
-            if path not in ways:
-                ways[path] = None
-                yield from _way_problems(plan.job, operators, path, entry.subtask)
-            lane = f"{number} {path} {identifier // SPLIT_IDS}"
-            if identifier < latest.get(lane, -1):
-                yield (
-                    f"record {identifier} is behind record {latest[lane]} in the state of {entry.subtask}, though both "
-                    f"came by way of {path} and it was read first: one overtook the other"
-                )
-            latest[lane] = identifier
+    for part in view.state:
+        yield from _placed(plan, operators, part)
+        for path in dict.fromkeys(path for kept in part.entries.values() for _, _, path in kept):
+            yield from _way_problems(plan.job, operators, path, part.subtask)
+        if ordered:
+            for kept in part.entries.values():
+                yield from _overtaken(kept, part.subtask)
+
+
+def _overtaken(kept: Sequence[Any], subtask: str) -> Iterator[str]:
+    """Say which records of one key stand behind others that were read later and came by the same way (BAR-2)."""
+    latest: dict[tuple[int, str, int], int] = {}
+    for number, identifier, path in kept:
+        lane = (number, path, identifier // SPLIT_IDS)
+        if identifier < latest.get(lane, -1):
+            yield (
+                f"record {identifier} is behind record {latest[lane]} in the state of {subtask}, though both came by way "
+                f"of {path} and it was read first: one overtook the other"
+            )
+        latest[lane] = identifier
 
 
 SPLIT_IDS = 100_000
 """Ids of one split of the workload ``lineage`` lie in one range of this length, in reading order."""
 
 
-def _placed(plan: TrialPlan, operators: dict[str, str], entry: StateEntry) -> Iterator[str]:
+def _placed(plan: TrialPlan, operators: dict[str, str], part: StateView) -> Iterator[str]:
     """Say whether a key's state lies in a subtask that does not own its key group."""
-    vertex = plan.job.vertex(operators[entry.operator])
+    vertex = plan.job.vertex(operators[part.operator])
     groups, width = plan.deployment.max_parallelism, vertex.parallelism
-    owner = f"{vertex.name}[{entry.group * width // groups}]"
-    if owner != entry.subtask:
-        yield (
-            f"key {entry.key} of {entry.operator} is in {entry.subtask}, but its key group {entry.group} belongs to {owner}"
-        )
+    for key, group in part.groups.items():
+        owner = f"{vertex.name}[{group * width // groups}]"
+        if owner != part.subtask:
+            yield (
+                f"key {key} of {part.operator} is in {part.subtask}, but its key group {group} belongs to {owner}"
+            )
 
 
 def _way_problems(job: JobPlan, operators: dict[str, str], path: str, end: str) -> Iterator[str]:

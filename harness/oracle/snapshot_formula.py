@@ -107,12 +107,23 @@ class SnapshotFormula:
         if twice:
             yield from twice
             return
-        stateful = view.state_by_operator()
+        witnesses = self._input.witnesses
+        stateful = view.state_by_operator(without=witnesses)
         if len(stateful) > 1:
             yield f"more than one operator holds keyed state: {', '.join(stateful)}"
             return
         state = next(iter(stateful.values()), {})
         yield from self._compare(view, context, positions, state)
+        for name in witnesses:
+            yield from self._witnessed(name, state, view.state_by_operator().get(name, {}))
+
+    def _witnessed(
+        self, name: str, state: Mapping[str, list[Any]], seen: Mapping[str, list[Any]]
+    ) -> Iterator[str]:
+        """Say where a chained operator, which counts the same records, holds another count than the first one."""
+        count = self._input.spec.count_index
+        counts = {key_of_text(text): [accumulators[count]] for text, accumulators in state.items()}
+        yield from (f"operator {name}: {problem}" for problem in _differences(counts, seen))
 
     def _compare(
         self,

@@ -38,7 +38,9 @@ class TrialInput:
 
     @property
     def spec(self) -> SequentialSpec:
-        """Return the sequential model."""
+        """Return the sequential model; raises ValueError for a workload that has none."""
+        if self.workload.spec is None:
+            raise ValueError(f"the workload {self.workload.name!r} has no sequential model")
         return self.workload.spec
 
     @cached_property
@@ -68,14 +70,22 @@ class TrialInput:
         """The totals of the whole input: what a run without faults ends with."""
         return self.prefix.up_to({name: extent.end for name, extent in self.extents.items()})
 
+    @cached_property
+    def witnesses(self) -> tuple[str, ...]:
+        """The operators that count, behind another, the records of each key once more."""
+        operators = [operator for vertex in self.plan.job.vertices for operator in vertex.operators]
+        return tuple(operator.name for operator in operators if operator.kind == "witness")
+
     @property
     def start_offset(self) -> int:
         """Return where every split begins, also one that is too short to have records there."""
         return self.plan.workload.start_offset
 
-    @property
+    @cached_property
     def extents(self) -> dict[str, Extent]:
         """Return where each split's input lies."""
+        if self.workload.input_directory is None:
+            return {split.name: Extent(split.start_offset, len(split.rows)) for split in self.splits}
         return dict(self.prefix.extents)
 
     @cached_property

@@ -6,7 +6,7 @@ through its capabilities. ``operations`` stand in order of time; those of one pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
@@ -56,7 +56,9 @@ class StateView(msgspec.Struct, frozen=True):
     name: str
     """The name of the state, for operators that keep several."""
     entries: dict[str, list[Any]]
-    """Key (JSON text of the list of key values) -> accumulator values, in order."""
+    """Key (JSON text of the list of key values) -> what is kept: accumulator values, in order, or a list."""
+    groups: dict[str, int] = {}
+    """Key -> the key group under which it lies; empty if the system has none, or does not tell."""
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
@@ -74,12 +76,17 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """Why it could not be opened, if it could not."""
     files: dict[str, tuple[str, ...]] = {}
     """Subtask -> the state files of its part; subtasks without any are left out."""
+    reached_sinks: tuple[Row, ...] | None = None
+    """Every row that sinks had committed up to this checkpoint, or prepared in it; None if that was not read."""
 
-    def state_by_operator(self) -> Mapping[str, Mapping[str, list[Any]]]:
-        """Return operator -> key -> accumulator values over all subtasks, those without any key left out."""
+    def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
+        """Return operator -> key -> accumulator values over all subtasks; operators without any key are left out.
+
+        So are those named by ``without``.
+        """
         merged: dict[str, dict[str, list[Any]]] = {}
         for part in self.state:
-            if part.entries:
+            if part.entries and part.operator not in without:
                 merged.setdefault(part.operator, {}).update(part.entries)
         return merged
 

@@ -59,6 +59,11 @@ def job_config(plan: TrialPlan) -> JobConfig:
     )
 
 
+def kinds_of(plan: TrialPlan) -> dict[str, str]:
+    """Return operator -> kind, of a plan whose job is filled in."""
+    return {operator.name: operator.kind for vertex in plan.job.vertices for operator in vertex.operators}
+
+
 def collection_source(plan: TrialPlan, splits: Sequence[SplitData]) -> Source:
     """Return the generated input of one source vertex as a source of row batches."""
     return CollectionSource(

@@ -6,7 +6,7 @@ layer right above, through a union or through inputs of its own. What nobody rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from barrier_tck.harness.plan.job_graph import (
@@ -19,9 +19,7 @@ from barrier_tck.harness.plan.job_graph import (
     VertexPlan,
 )
 from barrier_tck.harness.plan.shapes import without_key
-
-Between = Callable[[int, int], int]
-"""Draws an integer between two bounds, both included; simpler graphs come from smaller numbers."""
+from barrier_tck.harness.workloads.workload import Between
 
 _KEY = ("key",)
 _SUBTASKS_MAX = 30

@@ -25,9 +25,9 @@ from barrier_tck.harness.plan.job_graph import (
 )
 from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.generated_jobs import Between, generated_job
+from barrier_tck.harness.workloads.generated_jobs import generated_job
 from barrier_tck.harness.workloads.meaning import MEANINGS
-from barrier_tck.harness.workloads.workload import SplitData, job_of_plan
+from barrier_tck.harness.workloads.workload import Between, SplitData, job_of_plan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("path", pa.string())])
 """Columns of the input, and of every record on its way."""

@@ -150,6 +150,11 @@ class Content:
     reached_sinks: dict[str, Bag]
     """Sink vertex -> the records that reached it."""
 
+    @property
+    def at_sinks(self) -> Bag:
+        """Return the records that reached any sink."""
+        return _union(list(self.reached_sinks.values()))
+
 
 def _union(bags: Sequence[Bag]) -> Bag:
     if len(bags) == 1:

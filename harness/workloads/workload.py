@@ -7,10 +7,10 @@ the split's records 0 to p - 1 lie before it, and a fresh run begins at the spli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,6 +92,18 @@ class Workload(Protocol):
 
         Every call makes new rows, so that what a system does to its rows never reaches the oracle's.
         """
+
+
+Between = Callable[[int, int], int]
+"""Draws an integer between two bounds, both included; simpler things come from smaller numbers."""
+
+
+@runtime_checkable
+class DrawsJobs(Protocol):
+    """What a workload may add: job graphs beyond its named shapes, drawn."""
+
+    def draw_job(self, between: Between) -> JobPlan:
+        """Return a graph that the workload can run on; the same draws give the same graph."""
 
 
 def job_of_plan(workload: Workload, plan: TrialPlan) -> JobPlan:

@@ -39,7 +39,8 @@ def test_every_subtask_has_one_sender_at_most() -> None:
 
 
 def test_it_is_found_by_name_and_keeps_no_state() -> None:
-    assert workload_named("passthrough").spec.stateful is False
+    spec = workload_named("passthrough").spec
+    assert spec is not None and spec.stateful is False
 
 
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])

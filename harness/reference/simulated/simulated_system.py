@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import End, History, Row, SnapshotView
+from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
@@ -18,6 +18,7 @@ from barrier_tck.harness.reference.jobs import (
     build_graph,
     collection_sources,
     job_config,
+    kinds_of,
 )
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.operators import OUTPUT
@@ -25,7 +26,7 @@ from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
-from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
+from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
@@ -35,7 +36,6 @@ from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -108,7 +108,7 @@ class ReferenceSimulated:
         components = components_of(plan)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
-        recorder = _Recorder(graph, components)
+        recorder = _Recorder(plan, graph, components)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
         recorder.follow(world)
         try:
@@ -137,11 +137,19 @@ class ReferenceSimulated:
 class _Recorder:
     """Ties a ``RunRecorder`` to a world that does not exist yet when the recorder is made."""
 
-    def __init__(self, graph: JobGraph, components: Components) -> None:
-        self._graph = graph
-        self._components = components
+    def __init__(self, plan: TrialPlan, graph: JobGraph, components: Components) -> None:
         self._world: SimulatedWorld | None = None
-        self.books = RunRecorder(self._now_ms, self._open, self._open_restored)
+        judged_as_a_whole = workload_named(plan.workload.name).spec is None
+        opener = CheckpointOpener(
+            graph,
+            kinds_of(plan),
+            components,
+            self._files,
+            CHECKPOINTS,
+            OUTPUT,
+            _decode_lines if judged_as_a_whole else None,
+        )
+        self.books = RunRecorder(self._now_ms, opener.open, opener.open_restored)
 
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
@@ -153,15 +161,9 @@ class _Recorder:
     def _now_ms(self) -> float:
         return self._world.scheduler.now if self._world is not None else 0.0
 
-    def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
-        return open_checkpoint(completed, self._graph, self._storage(), self._components)
-
-    def _open_restored(self, checkpoint: int) -> SnapshotView:
-        return open_restored(checkpoint, self._graph, self._storage(), self._components)
-
-    def _storage(self) -> FileCheckpointStorage:
+    def _files(self) -> FileSystem:
         assert self._world is not None
-        return FileCheckpointStorage(self._world.read_only_files(), self._graph.name, CHECKPOINTS)
+        return self._world.read_only_files()
 
 
 def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> History:

@@ -86,6 +86,7 @@ class SparkJudge:
 def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
     try:
         spec = workload_named(command["workload"]).spec
+        assert spec is not None, "the harness judges the output of other workloads itself"
         directories = Path(command["input"]), Path(command["output"])
         found = judge_output(spark, spec, *directories, command["offsets"])
         return {"found": msgspec.to_builtins(found)}

@@ -7,6 +7,7 @@ replaced by Spark before the next trial begins.
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import statistics
 import tempfile
@@ -24,7 +25,7 @@ from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.job_graph import SOURCE
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import End, History, OutputComparison, Row, SnapshotView
+from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
@@ -32,12 +33,13 @@ from barrier_tck.harness.reference.jobs import (
     PARQUET_BATCH_ROWS,
     build_graph,
     job_config,
+    kinds_of,
     parquet_sources,
 )
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
-from barrier_tck.harness.reference.snapshot_views import open_checkpoint, open_restored, view_storage
+from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
@@ -50,7 +52,6 @@ from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
@@ -59,7 +60,6 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateRestored,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
-from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
@@ -99,11 +99,8 @@ class SparkOutcome:
 class _Watcher(JobObserver):
     """Passes what the job tells on to the recorder and the nemesis, in the trial's own time."""
 
-    def __init__(self, graph: JobGraph, storage: FileCheckpointStorage, components: Components) -> None:
-        self._graph = graph
-        self._storage = storage
-        self._components = components
-        self.books = RunRecorder(self.now_ms, self._open, self._open_restored)
+    def __init__(self, opener: CheckpointOpener) -> None:
+        self.books = RunRecorder(self.now_ms, opener.open, opener.open_restored)
         self.nemesis: NemesisHooks | None = None
         self.runner: SparkJobRunner | None = None
         self.epoch_ms = 0.0
@@ -116,12 +113,6 @@ class _Watcher(JobObserver):
 
     def note_kill(self) -> None:
         self.kills_ms.append(self.now_ms())
-
-    def _open(self, completed: CompletedCheckpoint) -> SnapshotView:
-        return open_checkpoint(completed, self._graph, self._storage, self._components)
-
-    def _open_restored(self, checkpoint: int) -> SnapshotView:
-        return open_restored(checkpoint, self._graph, self._storage, self._components)
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         self.books.attempt_started(attempt, restored_checkpoint)
@@ -328,7 +319,16 @@ class ReferenceSpark:
         components = components_of(plan)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
-        watcher = _Watcher(graph, storage, components)
+        opener = CheckpointOpener(
+            graph,
+            kinds_of(plan),
+            components,
+            lambda: files,
+            CHECKPOINTS,
+            OUTPUT,
+            _rows_of if workload.spec is None else None,
+        )
+        watcher = _Watcher(opener)
         runner = SparkJobRunner(
             spark,
             graph,
@@ -399,13 +399,13 @@ class ReferenceSpark:
         Exact running totals are judged by Spark. Duplicates can only be explained row by row, with what was
         restored (ALO-2), and rows without keys are few.
         """
-        if workload.spec.stateful and is_exact(plan, workload.spec):
+        if workload.spec is not None and workload.spec.stateful and is_exact(plan):
             assert self._judge is not None
             offsets = plan.workload.start_offset
             judged = source / SOURCE if workload.input_directory is None else source
             return None, self._judge.judge(plan.workload.name, judged, directory, offsets)
         files = sorted(directory.glob("part-*"))
-        return tuple(row for file in files for row in pq.read_table(file).to_pylist()), None
+        return tuple(row for file in files for row in _rows_of(file.read_bytes())), None
 
     def keep_logs(self, directory: Path) -> None:
         """Copy the logs of every process so far into a directory; none if the cluster never ran."""
@@ -413,6 +413,12 @@ class ReferenceSpark:
             target = directory / f"{number:02d}-{log.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, target)
+
+
+def _rows_of(content: bytes) -> list[Row]:
+    """Decode one file of committed or prepared output."""
+    rows: list[Row] = pq.read_table(io.BytesIO(content)).to_pylist()
+    return rows
 
 
 def _options(plan: TrialPlan) -> SparkOptions:

@@ -1,0 +1,33 @@
+"""What kinds of operators keep in their state, as the state SPI shows it: names of states, and how entries read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.reference.lineage_operators import SEEN
+from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE
+from barrier_tck.reference_impl.operators.encoding import decode_accumulator
+
+WITNESSED = "seen"
+"""Name of the state of ``witness``: the number of records of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptState:
+    """One state of a kind of operator."""
+
+    name: str
+    read: Callable[[bytes], list[Any]]
+    """From an entry's bytes to JSON types."""
+
+
+STATES: dict[str, KeptState] = {
+    "totals": KeptState(AGGREGATE_STATE, lambda value: list(decode_accumulator(value))),
+    "witness": KeptState(WITNESSED, lambda value: [msgspec.msgpack.decode(value)]),
+    "keep": KeptState(SEEN, msgspec.msgpack.decode),
+}
+"""Kind of operator -> what it keeps; kinds without state are not there."""
