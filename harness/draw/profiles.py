@@ -69,6 +69,8 @@ class Profile:
     async_ms_max: Range = (0, 40)
     late_async_per_mille: int = 150
     """How many plans have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
+    late_async_part: int = 10
+    """By one part in so many of the timeout such a part may outlast it: the wider the job, the more."""
     latency_ms_max: Range = (0, 10)
     slow_channel_per_mille: int = 200
     slow_channel_into_keyed: bool = False
@@ -168,6 +170,7 @@ PROFILES: tuple[Profile, ...] = (
         executors=(1, 4),
         batches=(1, 8),
         modes=("exactly_once", "exactly_once", "at_least_once"),
+        late_async_part=40,
     ),
     Profile(
         name="spark-kill",

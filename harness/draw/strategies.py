@@ -231,7 +231,7 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         # A little beyond the timeout: checkpoints expire and are acknowledged late, of many subtasks every second
         # one. The timeout is the shortest, so that not all can expire until progress is demanded.
         timeout_ms = min(profile.timeouts_ms)
-        async_ms_max = timeout_ms + timeout_ms // 10
+        async_ms_max = timeout_ms + timeout_ms // profile.late_async_part
     return CheckpointPlan(
         mode=draw(st.sampled_from(profile.modes)),
         max_concurrent=_between(draw, profile.max_concurrent),

@@ -17,8 +17,8 @@ from functools import cached_property
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.record_routes import route_problems
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
-from barrier_tck.harness.oracle.routes import route_problems
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, Row, SnapshotView

@@ -35,8 +35,8 @@ def _overtaken(kept: Sequence[Any], subtask: str) -> Iterator[str]:
         lane = (number, path, identifier // SPLIT_IDS)
         if identifier < latest.get(lane, -1):
             yield (
-                f"record {identifier} is behind record {latest[lane]} in the state of {subtask}, though both came by way "
-                f"of {path} and it was read first: one overtook the other"
+                f"record {identifier} is behind record {latest[lane]} in the state of {subtask}, though both came by "
+                f"way of {path} and it was read first: one overtook the other"
             )
         latest[lane] = identifier
 

@@ -1,0 +1,191 @@
+"""Lineage on any graph: right runs are VALID, and each way to be wrong is found with its record; grain: simulation."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.dataflow import Dataflow
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.history import History, StateView
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.mutants.mutant import kill
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.workloads.lineage import Lineage
+from barrier_tck.harness.workloads.workload_names import filled
+
+
+def a_plan(job: JobPlan = JobPlan("diamond"), **changes: Any) -> TrialPlan:  # noqa: B008 - frozen
+    plan = TrialPlan(
+        seed=4,
+        workload=WorkloadPlan("lineage", batches=8, records_per_second=300),
+        job=job,
+        checkpoints=CheckpointPlan(interval_ms=12),
+    )
+    return filled(msgspec.structs.replace(plan, **changes))
+
+
+def judge(plan: TrialPlan, history: History, exact: bool = True) -> Finding:
+    return Dataflow(TrialInput(Lineage(), plan), exact).check(TrialContext(plan, history))
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrialPlan, History]:
+    plan = a_plan()
+    history = execute(plan, ReferenceSimulated(), tmp_path_factory.mktemp("trial")).history
+    assert history is not None and len(history.checkpoints) >= 3
+    return plan, history
+
+
+@pytest.mark.parametrize("shape", Lineage.shapes)
+def test_every_shape_survives_a_kill_in_the_middle(shape: str, tmp_path: Path) -> None:
+    plan = a_plan(JobPlan(shape))
+    sink = plan.job.sinks[0].subtasks[0]
+    killed = a_plan(JobPlan(shape), faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, sink, worker=True))
+    record = execute(killed, ReferenceSimulated(), tmp_path).record
+    assert (record.verdict, record.faults_fired, len(record.attempts)) == (Verdict.VALID, 1, 2)
+    finding = next(one for one in record.findings if one.checker == "dataflow")
+    assert finding.counts["checkpoints"] >= 2 and finding.counts["records"] > 100
+
+
+def test_drawn_graphs_reach_their_corners() -> None:
+    jobs = [Lineage().draw_job(random.Random(seed).randint) for seed in range(300)]
+    assert all(Lineage().problem_of(job) is None for job in jobs)
+    corners = {
+        "a broadcast edge": lambda job: any(edge.by is Spread.BROADCAST for edge in job.edges),
+        "a forward edge": lambda job: any(edge.by is Spread.FORWARD for edge in job.edges),
+        "a stateful vertex with two inputs": lambda job: any(
+            edge.input == 1 and job.vertex(edge.target).kind == "keep" for edge in job.edges
+        ),
+        "two stateful operators in one chain": lambda job: any(
+            vertex.kind == "keep" and any(one.kind == "keep" for one in vertex.then)
+            for vertex in job.vertices
+        ),
+        "stateless between stateful": lambda job: any(
+            job.vertex(edge.target).kind != "keep"
+            and job.vertex(edge.source).kind == "keep"
+            and any(job.vertex(after.target).kind == "keep" for after in job.outputs_of(edge.target))
+            for edge in job.edges
+        ),
+        "more than ten subtasks": lambda job: any(vertex.parallelism > 10 for vertex in job.vertices),
+        "two sinks": lambda job: len(job.sinks) == 2,
+        "a source read by several": lambda job: any(len(job.outputs_of(v.name)) > 1 for v in job.sources),
+    }
+    assert [name for name, reached in corners.items() if not any(map(reached, jobs))] == []
+
+
+def test_splits_may_be_fewer_than_subtasks_and_ids_are_unique() -> None:
+    idle = 0
+    for seed in range(40):
+        plan = a_plan(JobPlan("fan-in", {"read0": 3}), seed=seed)
+        splits = Lineage().splits(plan)
+        ids = [row["id"] for split in splits for row in split.rows]
+        assert len(ids) == len(set(ids))
+        idle += len({split.subtask for split in splits if split.vertex == "read0"}) < 3
+    assert idle
+
+
+def changed_state(history: History, operator: str, change: Any) -> History:
+    """Return the history with the last checkpoint's first non-empty state of an operator changed."""
+    view = history.checkpoints[-1]
+    index, part = next(
+        (index, part)
+        for index, part in enumerate(view.state)
+        if part.operator == operator and any(len(kept) > 1 for kept in part.entries.values())
+    )
+    state = (*view.state[:index], change(part), *view.state[index + 1 :])
+    views = (*history.checkpoints[:-1], msgspec.structs.replace(view, state=state))
+    return msgspec.structs.replace(history, checkpoints=views)
+
+
+def first_long(part: StateView) -> str:
+    return next(text for text, kept in part.entries.items() if len(kept) > 1)
+
+
+def with_kept(part: StateView, kept: Any) -> StateView:
+    text = first_long(part)
+    return msgspec.structs.replace(part, entries={**part.entries, text: kept(part.entries[text])})
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (lambda records: records[1:], "is missing from the state of both"),
+        (lambda records: [*records, records[0]], "2 times instead of 1"),
+        (
+            lambda records: [(1 - records[0][0], *records[0][1:]), *records[1:]],
+            "is missing from the state of both",
+        ),
+        (lambda records: [[*records[0][:2], "read.mark[0]>all[0]>out[0]"], *records[1:]], "there is no edge"),
+        (lambda records: list(reversed(records)), "one overtook the other"),
+    ],
+    ids=["lost", "doubled", "on the wrong input", "by the wrong way", "reordered"],
+)
+def test_what_is_wrong_in_a_state_is_told_with_record_and_vertex(
+    seen: tuple[TrialPlan, History], kept: Any, words: str
+) -> None:
+    plan, history = seen
+    assert judge(plan, history).verdict is Verdict.VALID
+    broken = changed_state(history, "both", lambda part: with_kept(part, kept))
+    finding = judge(plan, broken)
+    assert finding.verdict is Verdict.INVALID
+    assert any(words in example for example in finding.examples), finding.examples
+
+
+def test_state_in_a_subtask_that_does_not_own_its_key_group_is_told(seen: tuple[TrialPlan, History]) -> None:
+    plan, history = seen
+    moved = changed_state(
+        history,
+        "both",
+        lambda part: msgspec.structs.replace(part, subtask="both[0]" if "1" in part.subtask else "both[1]"),
+    )
+    assert any("belongs to both[" in example for example in judge(plan, moved).examples)
+
+
+def test_output_and_prepared_transactions_are_judged_too(seen: tuple[TrialPlan, History]) -> None:
+    plan, history = seen
+    assert history.output
+    for output in (history.output[1:], (*history.output, history.output[0])):
+        finding = judge(plan, msgspec.structs.replace(history, output=output))
+        assert finding.verdict is Verdict.INVALID and any("the output" in one for one in finding.examples)
+    view = next(view for view in history.checkpoints if view.reached_sinks)
+    assert view.reached_sinks is not None
+    others = tuple(one for one in history.checkpoints if one is not view)
+    lost = msgspec.structs.replace(view, reached_sinks=view.reached_sinks[1:])
+    finding = judge(plan, msgspec.structs.replace(history, checkpoints=(*others, lost)))
+    assert any("missing from what sinks committed or prepared" in one for one in finding.examples)
+
+
+def test_at_least_once_mode_allows_what_came_early_or_again_and_nothing_else(
+    seen: tuple[TrialPlan, History],
+) -> None:
+    plan, history = seen
+    doubled = changed_state(history, "both", lambda part: with_kept(part, lambda kept: [*kept, kept[0]]))
+    assert judge(plan, doubled, exact=False).verdict is Verdict.INVALID, "nothing was restored"
+    lost = changed_state(history, "both", lambda part: with_kept(part, lambda kept: kept[1:]))
+    assert judge(plan, lost, exact=False).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("bug", ["AL-01", "SO-02", "AL-02"])
+def test_planted_bugs_of_the_protocol_are_caught_on_a_graph_as_well(bug: str, tmp_path: Path) -> None:
+    """Those whose plan says nothing of the graph are run on a diamond, judged by lineage alone."""
+    caught = 0
+    for seed in range(12):
+        base = next(MUTANTS[bug].plans("simulated"))
+        job = JobPlan("diamond")
+        workload = msgspec.structs.replace(base.workload, name="lineage", records_per_second=300)
+        plan = filled(msgspec.structs.replace(base, seed=seed, workload=workload, job=job, faults=()))
+        sink = kill(ProtocolPoint.COMPLETION_NOTIFIED, "out[0]", worker=True)
+        record = execute(msgspec.structs.replace(plan, faults=sink), ReferenceSimulated(), tmp_path).record
+        caught += any(f.checker == "dataflow" and f.verdict is Verdict.INVALID for f in record.findings)
+    assert caught, MUTANTS[bug].description
