@@ -42,7 +42,7 @@ class _Drawing:
     def width(self) -> int:
         """Draw a parallelism, now and then past ten, while the graph stays small."""
         left = _SUBTASKS_MAX - sum(vertex.parallelism for vertex in self.vertices)
-        return max(1, min(left // 3, self.between(1, 12) if self.chance(8) else self.between(1, 3)))
+        return max(1, min(left // 2, self.between(1, 12) if self.chance(8) else self.between(1, 3)))
 
     def pick(self, names: Sequence[str]) -> str:
         return names[self.between(0, len(names) - 1)]
