@@ -15,6 +15,7 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.limit_channel import LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
@@ -124,11 +125,13 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
         CutChannel("totals[0]", COORDINATOR, MOMENT_MS),
         BlackHoleChannel("totals[0]", "sink[0]", MOMENT_MS),
         BlackHoleChannel("totals[0]", COORDINATOR, ZOMBIE_MS),
+        LimitChannel("source[0]", "totals[0]", bytes_max=500, duration_ms=MOMENT_MS),
+        LimitChannel("totals[0]", COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.receiver}",
 )
 def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
-    trials: Trials, fault: CutChannel | BlackHoleChannel
+    trials: Trials, fault: CutChannel | BlackHoleChannel | LimitChannel
 ) -> None:
     plan = LONGER if fault.duration_ms == ZOMBIE_MS else CALM  # what is closed at once is noticed at once
     for trial in trials.all_valid(_at_snapshot(fault, plan)):

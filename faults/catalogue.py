@@ -17,6 +17,7 @@ from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.limit_channel import LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
@@ -41,6 +42,7 @@ FAULTS: tuple[type[Fault], ...] = (
     DamagePrimary,
     FailLocalWrites,
     FailPrimaryWrites,
+    LimitChannel,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

@@ -23,6 +23,7 @@ from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
@@ -59,6 +60,7 @@ CHANNELS: tuple[tuple[Fault, Impairment], ...] = (
     ),
     (CutChannel("a[0]", "b[0]", 20), Closure()),
     (BlackHoleChannel("a[0]", "b[0]", 20), BlackHole()),
+    (LimitChannel("a[0]", "b[0]", 500, 20), ByteLimit(bytes_max=500, direction=Direction.FORWARD)),
 )
 PARTITIONS: tuple[Fault, ...] = (
     PartitionExecutor("a[0]", Peers.EXECUTORS, 20),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
@@ -257,6 +259,69 @@ def test_a_black_hole_swallows_and_remembers_that_it_did(make: Any) -> None:
     assert arrivals(connection, scheduler) == [] and connection.swallowed
     if isinstance(connection, DataChannel):
         assert connection.occupied == 0, "who reads and drops exerts no backpressure"
+
+
+@pytest.mark.parametrize(("make", "size"), [(channel_on, 2 * MESSAGE_BYTES), (link_on, MESSAGE_BYTES)])
+def test_a_limited_connection_lets_its_bytes_through_and_closes_behind_them(make: Any, size: int) -> None:
+    scheduler = Scheduler()
+    connection = make(scheduler)
+    closed: list[float] = []
+
+    def close() -> None:
+        connection.broken = True
+        closed.append(connection.last_arrival_ms)
+
+    connection.disturbance = Disturbance(
+        random.Random(5).random, [ByteLimit(bytes_max=3 * size + size // 2)], close
+    )
+    with contextlib.suppress(ChannelBroken):
+        arrivals(connection, scheduler)
+    scheduler.run(100_000.0)
+    assert closed == [connection.last_arrival_ms], "half of the fourth message was let through, which is none"
+
+
+def test_a_limit_counts_from_when_it_began_and_on_when_something_else_begins() -> None:
+    scheduler = Scheduler()
+    channel = channel_on(scheduler)
+    limit = ByteLimit(bytes_max=3 * MESSAGE_BYTES)
+    channel.send(True, [0])
+    channel.disturbance = disturbed(limit)
+    channel.send(True, [1])
+    channel.disturbance = Disturbance(
+        random.Random(5).random, [limit, Latency(latency_ms=3)], before=channel.disturbance
+    )
+    for number in (2, 3, 4):
+        channel.send(True, [number])
+    assert [element for _, _, element in channel.queue] == [[0], [1], [2], [3]]
+
+
+def test_a_limited_channel_fails_attempt_after_attempt_until_it_heals(tmp_path: Path) -> None:
+    record = judged(planned(LimitChannel("source[0]", "totals[0]", 2 * MESSAGE_BYTES, 100)), tmp_path)
+    (fault,) = record.faults
+    assert fault.label == "limit source[0] → totals[0] to 128 bytes for 100 ms"
+    assert fault.fired_at_ms is not None and fault.healed_at_ms == pytest.approx(fault.fired_at_ms + 100)
+    assert len(record.attempts) > 2
+    assert all("the connection is broken" in attempt.reason for attempt in record.attempts[:-1])
+
+
+def test_a_limited_control_connection_is_lost_once_its_last_message_has_arrived(tmp_path: Path) -> None:
+    plan = planned(LimitChannel("totals[0]", COORDINATOR, 2 * MESSAGE_BYTES, 60))
+    record = judged(plan, tmp_path)
+    assert "lost its control connection" in record.attempts[0].reason
+    outcome = run(plan, tmp_path)
+    lost_ms = next(time for time, step in steps(outcome, "coordinator#1") if step == "lost")
+    came = [
+        line.time_ms for line in outcome.history.of(Acknowledged) if line.operation.subtask == "totals[0]"
+    ]
+    fired_ms = record.faults[0].fired_at_ms
+    assert fired_ms is not None
+    assert [time for time in came if fired_ms < time <= lost_ms], "there was room for two messages"
+
+
+def test_a_limit_that_is_not_reached_breaks_nothing(tmp_path: Path) -> None:
+    assert (
+        len(judged(planned(LimitChannel("source[0]", "totals[0]", 10_000_000, 50)), tmp_path).attempts) == 1
+    )
 
 
 def test_a_broken_channel_refuses_what_is_sent_and_a_broken_link_drops_it() -> None:
