@@ -19,9 +19,6 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError
 Row = dict[str, Any]
 """A record: column name to None, bool, int, float or str."""
 
-MapFunction = Callable[[Row], Row]
-FilterFunction = Callable[[Row], Any]
-FlatMapFunction = Callable[[Row], Iterable[Row]]
 
 
 @dataclass(frozen=True, slots=True)
