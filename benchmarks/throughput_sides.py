@@ -26,7 +26,7 @@ from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
-from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.state.backend_names import backend_named
 from benchmarks.throughput_data import Totals, link_copies, read_final_totals, require_equal
@@ -108,7 +108,7 @@ def _new_directory(scratch: Path, name: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=scratch))
 
 
-class _Stopwatch(JobObserver):
+class _Stopwatch(SparkJobObserver):
     """Measures from the moment the subtasks are told to start, before any of them has opened a file.
 
     The end is the job's: every output is committed, and the coordinator knows it.

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
-
-
-@dataclass(frozen=True, slots=True)
-class NothingHappened:
-    """An empty outcome; implements ``TrialOutcome``."""
-
-    history: History
-    subtasks: tuple[str, ...]
-    attempts: tuple[AttemptRecord, ...] = ()
-    checkpoints: tuple[CheckpointRecord, ...] = ()
-    snapshots: tuple[SnapshotRecord, ...] = ()
-    duration_ms: float = 0.0
-    trace: tuple[str, ...] = ()
-
-    @property
-    def measurements(self) -> dict[str, float]:
-        """Return nothing."""
-        return {}
 
 
 class DoNothing:
@@ -43,10 +23,10 @@ class DoNothing:
         """Return the job of a barrier-based system, so that every plan is accepted."""
         return barrier_view(plan)
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> NothingHappened:
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Return at once."""
         history = History((), End.FINISHED, Reason.FINISHED, detail="", output=())
-        return NothingHappened(history, self.job(plan).names)
+        return TrialOutcome(history, self.job(plan).names)
 
     def close(self) -> None:
         """Do nothing here either."""

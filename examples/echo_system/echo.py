@@ -24,9 +24,9 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, Workl
 from barrier_tck.harness.record.history import End, History, Recorded, Row
 from barrier_tck.harness.record.operations import AttemptEnded, AttemptStarted, JobFinished, Operation
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
+from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
 from barrier_tck.harness.workloads.workload import SplitData
@@ -122,20 +122,6 @@ class EchoTargets(NoTargets):
         return self.worker
 
 
-@dataclass(frozen=True)
-class EchoOutcome:
-    """What a run leaves; implements ``barrier_tck.harness.system.system_under_test.TrialOutcome``."""
-
-    history: History
-    duration_ms: float
-    subtasks: tuple[str, ...] = (SUBTASK,)
-    attempts: tuple[AttemptRecord, ...] = ()
-    checkpoints: tuple[CheckpointRecord, ...] = ()
-    snapshots: tuple[SnapshotRecord, ...] = ()
-    trace: tuple[str, ...] = ()
-    measurements: dict[str, float] = field(default_factory=dict)
-
-
 class EchoSystem:
     """Writes a batch and the new position in one step, so a worker that dies loses and repeats nothing."""
 
@@ -153,7 +139,7 @@ class EchoSystem:
         )
         return JobView((echo,), shows=(ProtocolPoint.RECORDS_PROCESSED,))
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> EchoOutcome:
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Echo the input batch by batch; a dead worker is replaced by one that reads the disk."""
         rows = EchoWorkload().splits(plan)[0].rows
         disk, targets, lines = Disk(), EchoTargets(), list[Recorded[Operation]]()
@@ -172,7 +158,7 @@ class EchoSystem:
             self.echo(batch, disk, targets.worker, nemesis)
         note(JobFinished())
         history = History(tuple(lines), End.FINISHED, Reason.FINISHED, "", output=tuple(disk.output))
-        return EchoOutcome(history, duration_ms=float(len(lines)))
+        return TrialOutcome(history, (SUBTASK,), duration_ms=float(len(lines)))
 
     def echo(self, batch: tuple[Row, ...], disk: Disk, worker: Worker, nemesis: NemesisHooks) -> None:
         """Process one batch. The worker stands still at the point, where it may be killed."""

@@ -6,14 +6,15 @@ opened at once, before retention may delete it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import Recorded, SnapshotView
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
 from barrier_tck.harness.reference.translated_reasons import reason_of
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -27,6 +28,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateRestored,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 
 
 @dataclass(slots=True)
@@ -40,39 +42,43 @@ class _Attempt:
     reason: str = ""
 
 
-@dataclass(slots=True)
-class RunRecorder:
-    """Implements ``CoordinatorObserver``; outlives crashes of the coordinator."""
+class RunRecorder(JobObserver, ABC):
+    """Writes down what it is told; outlives crashes of the coordinator.
 
-    now_ms: Callable[[], float]
-    """Milliseconds since the trial's start."""
-    open_snapshot: Callable[[CompletedCheckpoint], SnapshotView]
-    open_restored: Callable[[int], SnapshotView] | None = None
-    """Opens a checkpoint by its number: one that completed unseen, because the coordinator died over it."""
-    epoch_ms: float = 0.0
-    """The trial's start on the runtime's clock, in whose times metrics come."""
-    operations: list[Recorded[Operation]] = field(default_factory=list)
-    views: list[SnapshotView] = field(default_factory=list)
-    snapshots: list[SnapshotRecord] = field(default_factory=list)
-    end_reason: Reason = Reason.UNSPECIFIED
-    """Why the job is over."""
-    _attempts: list[_Attempt] = field(default_factory=list)
-    _triggered: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _checkpoints: list[CheckpointRecord] = field(default_factory=list)
+    Each world says how its time is read.
+    """
+
+    def __init__(self, opener: CheckpointOpener) -> None:
+        """Start with an empty history."""
+        self._opener = opener
+        self.epoch_ms = 0.0
+        """The trial's start on the runtime's clock, in whose times metrics come."""
+        self.operations: list[Recorded[Operation]] = []
+        self.views: list[SnapshotView] = []
+        self.snapshots: list[SnapshotRecord] = []
+        self.end_reason = Reason.UNSPECIFIED
+        """Why the job is over."""
+        self._attempts: list[_Attempt] = []
+        self._triggered: dict[int, tuple[int, float]] = {}
+        self._checkpoints: list[CheckpointRecord] = []
+
+    @abstractmethod
+    def now_ms(self) -> float:
+        """Return the milliseconds since the trial's start."""
 
     def note(self, operation: Operation, process: str = "coordinator") -> None:
         """Append an operation."""
         self.operations.append(Recorded(len(self.operations), self.now_ms(), process, operation))
 
-    # --- CoordinatorObserver --------------------------------------------------------------------------------
+    # --- JobObserver ----------------------------------------------------------------------------------------
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         """A deployment begins."""
         self._attempts.append(_Attempt(attempt, self.now_ms(), restored_checkpoint))
         self.note(told.AttemptStarted(attempt, restored_checkpoint))
         seen = any(view.checkpoint == restored_checkpoint for view in self.views)
-        if restored_checkpoint is not None and not seen and self.open_restored is not None:
-            self.views.append(self.open_restored(restored_checkpoint))
+        if restored_checkpoint is not None and not seen:
+            self.views.append(self._opener.open_restored(restored_checkpoint))
 
     def attempt_running(self, attempt: int) -> None:
         """Every subtask runs."""
@@ -132,7 +138,7 @@ class RunRecorder:
         checkpoint, attempt = int(completed.checkpoint), int(completed.attempt)
         self.note(told.CheckpointCompleted(checkpoint, attempt))
         self._end_checkpoint(checkpoint, attempt, "completed", "")
-        self.views.append(self.open_snapshot(completed))
+        self.views.append(self._opener.open(completed))
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
@@ -142,9 +148,6 @@ class RunRecorder:
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""
         self.note(told.Committed(str(subtask), checkpoint, attempt))
-
-    def discard_failed(self, what: str, reason: str) -> None:
-        """Garbage could not be removed: what it left is judged at the end, whatever the reason."""
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         """The job finished or failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -67,40 +68,26 @@ class NemesisHooks(Protocol):
         """Return the (point, subtask or any) pairs that a planned fault waits for, so only these need a stop."""
 
 
-class TrialOutcome(Protocol):
-    """What a deployment leaves when it is over."""
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """What a deployment leaves when it is over. A system fills in what it has."""
 
-    @property
-    def history(self) -> History:
-        """Return what the oracle judges."""
-
-    @property
-    def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Return the deployments of the dataflow, in order."""
-
-    @property
-    def checkpoints(self) -> tuple[CheckpointRecord, ...]:
-        """Return the checkpoints in order."""
-
-    @property
-    def snapshots(self) -> tuple[SnapshotRecord, ...]:
-        """Return the subtasks' parts of them."""
-
-    @property
-    def subtasks(self) -> tuple[str, ...]:
-        """Return every subtask, upstream first."""
-
-    @property
-    def duration_ms(self) -> float:
-        """Return the length of the run on its own clock."""
-
-    @property
-    def trace(self) -> tuple[str, ...]:
-        """Return the scheduler's steps, one line each; empty if the system has none."""
-
-    @property
-    def measurements(self) -> dict[str, float]:
-        """Return named numbers, units in the name."""
+    history: History
+    """What the oracle judges."""
+    subtasks: tuple[str, ...] = ()
+    """Every subtask, upstream first."""
+    duration_ms: float = 0.0
+    """The length of the run on its own clock."""
+    attempts: tuple[AttemptRecord, ...] = ()
+    """The deployments of the dataflow, in order."""
+    checkpoints: tuple[CheckpointRecord, ...] = ()
+    """In order."""
+    snapshots: tuple[SnapshotRecord, ...] = ()
+    """The subtasks' parts of the checkpoints."""
+    trace: tuple[str, ...] = ()
+    """The scheduler's steps, one line each."""
+    measurements: dict[str, float] = field(default_factory=dict)
+    """Named numbers, units in the name."""
 
 
 class SystemUnderTest(Protocol):

@@ -87,7 +87,7 @@ def _execute(
             _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
         )
     history = _with_faults(outcome.history, nemesis.operations())
-    trace = outcome.trace  # rendered on demand, so asked for once
+    trace = outcome.trace
     with no_collection():
         verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
     course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)

@@ -20,7 +20,6 @@ Row = dict[str, Any]
 """A record: column name to None, bool, int, float or str."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Vectorized:
     """A function given twice: over one row, and over a whole ``pyarrow.RecordBatch``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -49,9 +49,9 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
-from barrier_tck.reference_impl.protocol.slots import Placement
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import (
     BackgroundExecutor,
     Clock,
@@ -65,46 +65,6 @@ from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 
-class CoordinatorObserver(Protocol):
-    """Told what happens to the job, for histories and reports. Called on the coordinator's thread."""
-
-    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
-        """A deployment begins."""
-
-    def attempt_running(self, attempt: int) -> None:
-        """Every subtask runs."""
-
-    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        """An attempt ended; ``reason`` says it in words (empty if it finished)."""
-
-    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
-        """With local recovery on: where every subtask of an attempt goes, and where it could have gone (LOC-9)."""
-
-    def state_restored(self, message: StateRestored) -> None:
-        """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
-
-    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
-        """The sources are told to inject barriers."""
-
-    def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
-        """An acknowledgement arrived (accepted or not)."""
-
-    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
-        """The metadata is durable, nothing has been discarded for it, and nobody was told."""
-
-    def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
-        """A checkpoint was given up."""
-
-    def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
-        """A terminal subtask committed."""
-
-    def discard_failed(self, what: str, reason: str) -> None:
-        """Garbage could not be removed; the job goes on."""
-
-    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
-        """The job finished or failed."""
-
-
 @dataclass(frozen=True)
 class CoordinatorPorts:
     """The world of the coordinator."""
@@ -116,7 +76,7 @@ class CoordinatorPorts:
     deployer: Deployer
     background: BackgroundExecutor
     storage: CheckpointStorage
-    observer: CoordinatorObserver
+    observer: JobObserver
 
 
 class CoordinatorDriver:

@@ -46,9 +46,9 @@ from barrier_tck.reference_impl.spark.link_messages import (
     SlotOffer,
     WatchedPoint,
 )
-from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.placing import addresses, deployment_of, process_of
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.stage import BarrierStage, StageOutcome
 from barrier_tck.reference_impl.spark.subtask_process import SubtaskProgram
@@ -99,7 +99,7 @@ class SparkJobRunner:
         plane: Callable[[], DataPlane] = ArrowPlane,
         components: Components | None = None,
         options: SparkOptions | None = None,
-        observer: JobObserver | None = None,
+        observer: SparkJobObserver | None = None,
         watched: Sequence[tuple[RuntimePoint, SubtaskId | None]] = (),
         routes: Routes | None = None,
     ) -> None:
@@ -117,7 +117,7 @@ class SparkJobRunner:
         self._plane = plane
         self._components = components or Components()
         self._options = options or SparkOptions()
-        self._observer = observer or JobObserver()
+        self._observer = observer or SparkJobObserver()
         self._watched = tuple(WatchedPoint(point.value, subtask) for point, subtask in watched)
         self._routes = routes or DirectRoutes()
         self._secret = new_secret()

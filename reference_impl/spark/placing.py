@@ -10,8 +10,8 @@ from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.spark.link_messages import ChannelAddress, SlotOffer
-from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 from barrier_tck.reference_impl.spark.routes import ChannelEnds, Routes
+from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 
 def addresses(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from barrier_tck.faults.targets import (
@@ -22,10 +21,9 @@ from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 
 
@@ -176,20 +174,6 @@ class FakeTargets(NoTargets):
         return self.links[-len(names) :]
 
 
-@dataclass
-class FakeOutcome:
-    """Implements ``TrialOutcome``."""
-
-    history: History
-    attempts: tuple[AttemptRecord, ...] = ()
-    checkpoints: tuple[CheckpointRecord, ...] = ()
-    snapshots: tuple[SnapshotRecord, ...] = ()
-    subtasks: tuple[str, ...] = ()
-    duration_ms: float = 10.0
-    trace: tuple[str, ...] = ()
-    measurements: dict[str, float] = field(default_factory=dict)
-
-
 Behaviour = Callable[[TrialPlan], Verdict]
 
 
@@ -220,7 +204,7 @@ class FakeSystem:
     def job(self, plan: TrialPlan) -> JobView:
         return barrier_view(plan)
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> FakeOutcome:
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         self.runs += 1
         assert directory.is_dir()
         if plan.seed in self.raises:
@@ -233,7 +217,7 @@ class FakeSystem:
             trace += (f"run {self.runs}",)
         verdict = self.behaviour(plan)
         history = History((), End.FINISHED, Reason.FINISHED, "", output=({"verdict": verdict.value},))
-        return FakeOutcome(history, subtasks=self.job(plan).names, trace=trace)
+        return TrialOutcome(history, self.job(plan).names, 10.0, trace=trace)
 
     def _pass_points(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:
         for scheduled in plan.faults:

@@ -20,9 +20,8 @@ from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import End, History, Recorded, Row
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
 from barrier_tck.harness.workloads.workload import SplitData
 from tests.harness.fake_system import FakeProcess
@@ -259,20 +258,6 @@ class Stage:
         self.end = (End.STUCK, Reason.OUT_OF_TIME, detail)
 
 
-@dataclass(frozen=True)
-class ForeignOutcome:
-    """What a script leaves."""
-
-    history: History
-    subtasks: tuple[str, ...]
-    duration_ms: float
-    attempts: tuple[AttemptRecord, ...] = ()
-    checkpoints: tuple[CheckpointRecord, ...] = ()
-    snapshots: tuple[SnapshotRecord, ...] = ()
-    trace: tuple[str, ...] = ()
-    measurements: dict[str, float] = field(default_factory=dict)
-
-
 class ForeignSystem:
     """Plays a script instead of a job."""
 
@@ -292,7 +277,7 @@ class ForeignSystem:
         writers = [SubtaskView(words.subtask(words.writer, name), (Role.SINK,)) for name in WRITERS]
         return JobView((*readers, SubtaskView(words.victim, (Role.STATEFUL,)), *writers))
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> ForeignOutcome:
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         stage = Stage(plan, self._words, nemesis)
         self._script(stage)
         end, reason, detail = stage.end
@@ -303,7 +288,7 @@ class ForeignSystem:
             for line in history.operations
         )
         read = msgspec.structs.replace(history, operations=lines)
-        return ForeignOutcome(read, self.job(plan).names, stage.now_ms)
+        return TrialOutcome(read, self.job(plan).names, stage.now_ms)
 
     def close(self) -> None:
         pass

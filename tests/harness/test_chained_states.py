@@ -35,10 +35,11 @@ from barrier_tck.reference_impl.operators.sources import CollectionSource, Parqu
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
-from barrier_tck.reference_impl.spark.observer import JobObserver
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import session_settings
 from barrier_tck.reference_impl.state.backend_names import backend_named
 from barrier_tck.reference_impl.state.keyed import KeyedStates
@@ -163,7 +164,7 @@ def spark() -> Iterator[Any]:
         yield session
 
 
-class Killer(JobObserver):
+class Killer(SparkJobObserver):
     """Kills an executor, once, when a subtask stands at the watched point and a checkpoint is complete."""
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.spark.observer import JobObserver
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 GROUPS = 16

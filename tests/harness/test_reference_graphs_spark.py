@@ -25,7 +25,7 @@ from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
-from barrier_tck.reference_impl.spark.observer import JobObserver
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import session_settings
 
 FLIGHTS = [{"id": number, "origin": number % 5, "hour": number % 24} for number in range(2_400)]
@@ -112,7 +112,7 @@ def in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["input"], row["at"], row["text"], row["id"], row["degrees"]))
 
 
-class Killer(JobObserver):
+class Killer(SparkJobObserver):
     """Kills the executor of a subtask, once, when it stands at the watched point and a checkpoint is complete."""
 
     def __init__(self) -> None:

@@ -18,8 +18,9 @@ from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
-from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark, SparkOutcome
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.reference.spark.spark_targets import LostHost, SignalledProcess
+from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.trial_run import run_trial
 
 
@@ -51,7 +52,7 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
     class Killer(ReferenceSpark):
         """Kills the judge of the system that it stands for, as its trial begins."""
 
-        def run(self, *arguments: Any) -> SparkOutcome:
+        def run(self, *arguments: Any) -> TrialOutcome:
             system.session()
             if system._judge is None:
                 assert system._cluster is not None

@@ -41,9 +41,10 @@ from barrier_tck.harness.reference.simulated.network import (
 )
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS
-from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedOutcome
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.simulated.simulated_targets import _LinkTarget
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
@@ -57,7 +58,7 @@ def planned(fault: Fault, trigger: After | At = TAKEN, **changes: Any) -> TrialP
     return msgspec.structs.replace(PLAN, faults=(ScheduledFault(fault, trigger),), **changes)
 
 
-def run(plan: TrialPlan, directory: Path) -> SimulatedOutcome:
+def run(plan: TrialPlan, directory: Path) -> TrialOutcome:
     return ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
 
 
@@ -68,7 +69,7 @@ def judged(plan: TrialPlan, directory: Path) -> TrialRecord:
     return record
 
 
-def steps(outcome: SimulatedOutcome, actor: str) -> list[tuple[float, str]]:
+def steps(outcome: TrialOutcome, actor: str) -> list[tuple[float, str]]:
     """Time and kind of every step of an actor."""
     lines = [line.split(maxsplit=3) for line in outcome.trace]
     return [(float(time), step) for time, name, step, *_ in lines if name == actor]

@@ -32,11 +32,12 @@ from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
 from barrier_tck.harness.reference.simulated.network import DataChannel, Disturbance
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
-from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated, SimulatedOutcome
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.reference.simulated.subtask_processes import STEP_MS_MAX, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.surroundings import Surroundings
 from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import COORDINATOR_RESTART_MS, SimulatedWorld
+from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -47,7 +48,7 @@ KILL = ScheduledFault(KillExecutor("totals[0]"), After(ProtocolPoint.SNAPSHOT_TA
 PLAN = TrialPlan(faults=(KILL,))
 
 
-def run(plan: TrialPlan, directory: Path) -> SimulatedOutcome:
+def run(plan: TrialPlan, directory: Path) -> TrialOutcome:
     return ReferenceSimulated().run(plan, Nemesis(plan.faults), directory)
 
 

@@ -21,8 +21,8 @@ from barrier_tck.harness.reference.spark.proxies import disturbs_connections
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
-from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
+from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 SOURCE, TOTALS, SINK = SubtaskId("source", 0), SubtaskId("totals", 0), SubtaskId("sink", 0)
 HOSTS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")

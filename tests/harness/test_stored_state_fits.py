@@ -28,8 +28,8 @@ from barrier_tck.reference_impl.operators.stateless import Map
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime import coordinator_driver
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState
-from barrier_tck.reference_impl.spark.observer import JobObserver
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 

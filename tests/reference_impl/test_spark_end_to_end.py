@@ -28,8 +28,8 @@ from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
-from barrier_tck.reference_impl.spark.observer import JobObserver
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds, DirectRoutes
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.spark.transport import ChannelServer
 
@@ -87,7 +87,7 @@ def committed(files: Path) -> list[dict[str, int]]:
     return sorted(rows, key=lambda row: row["k"])
 
 
-class Killer(JobObserver):
+class Killer(SparkJobObserver):
     """Kills the executor (or only the worker) of a subtask that stands at a watched point."""
 
     def __init__(self, kills: dict[RuntimePoint, int], executor: bool = True) -> None:
@@ -232,7 +232,7 @@ def test_a_runner_that_is_closed_ends_its_job_and_frees_the_cluster(
     running = threading.Event()
     attempts: list[int] = []
 
-    class Observer(JobObserver):
+    class Observer(SparkJobObserver):
         def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
             attempts.append(attempt)
 
@@ -253,7 +253,7 @@ def test_a_runner_that_is_closed_ends_its_job_and_frees_the_cluster(
 def test_an_observer_that_raises_is_reported_and_not_taken_for_a_failure_of_the_job(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    class Broken(JobObserver):
+    class Broken(SparkJobObserver):
         def attempt_running(self, attempt: int) -> None:
             raise ValueError("broken")
 

@@ -15,9 +15,9 @@ from barrier_tck.reference_impl.protocol.messages import CancelSubtask, Complete
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import (
     CoordinatorDriver,
-    CoordinatorObserver,
     CoordinatorPorts,
 )
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 
 
@@ -41,7 +41,7 @@ class CoordinatorWorld(Protocol):
         """What it is built of."""
 
     @property
-    def observer(self) -> CoordinatorObserver:
+    def observer(self) -> JobObserver:
         """Who is told."""
 
     @property

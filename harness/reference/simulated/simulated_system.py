@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     build_graph,
@@ -24,12 +23,11 @@ from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
-from barrier_tck.harness.reference.simulated.trace import Trace
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import read_splits
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
@@ -40,25 +38,6 @@ from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
-
-
-@dataclass(frozen=True)
-class SimulatedOutcome:
-    """What a simulated trial leaves; implements ``TrialOutcome``."""
-
-    history: History
-    attempts: tuple[AttemptRecord, ...]
-    checkpoints: tuple[CheckpointRecord, ...]
-    snapshots: tuple[SnapshotRecord, ...]
-    subtasks: tuple[str, ...]
-    duration_ms: float
-    steps: Trace
-    measurements: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def trace(self) -> tuple[str, ...]:
-        """Return the scheduler's steps, rendered."""
-        return self.steps.lines()
 
 
 class ReferenceSimulated:
@@ -96,12 +75,12 @@ class ReferenceSimulated:
         """Return the subtasks, links and points of the plan's job."""
         return barrier_view(plan)
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SimulatedOutcome:
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
         with no_collection():
             return self._run(plan, nemesis)
 
-    def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> SimulatedOutcome:
+    def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> TrialOutcome:
         plan = filled(plan)
         workload = workload_named(plan.workload.name)
         graph = build_graph(plan, workload, collection_sources(plan, read_splits(workload, plan)))
@@ -109,20 +88,19 @@ class ReferenceSimulated:
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(plan, graph, components)
-        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder.books, nemesis)
+        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder, nemesis)
         recorder.follow(world)
         try:
             in_time = world.run(SimulatedTargets(world))
-            books = recorder.books
-            history = _history(world, books, in_time)
-            return SimulatedOutcome(
+            history = _history(world, recorder, in_time)
+            return TrialOutcome(
                 history=history,
-                attempts=books.attempts(),
-                checkpoints=books.checkpoints(),
-                snapshots=tuple(books.snapshots),
+                attempts=recorder.attempts(),
+                checkpoints=recorder.checkpoints(),
+                snapshots=tuple(recorder.snapshots),
                 subtasks=tuple(str(subtask) for subtask in graph.subtasks),
                 duration_ms=world.scheduler.now,
-                steps=world.trace,
+                trace=world.trace.lines(),
                 measurements=_measure(world),
             )
         finally:
@@ -134,31 +112,32 @@ class ReferenceSimulated:
         """Do nothing: no trial leaves anything."""
 
 
-class _Recorder:
-    """Ties a ``RunRecorder`` to a world that does not exist yet when the recorder is made."""
+class _Recorder(RunRecorder):
+    """Records a world that does not exist yet when the recorder is made."""
 
     def __init__(self, plan: TrialPlan, graph: JobGraph, components: Components) -> None:
-        self._world: SimulatedWorld | None = None
         judged_as_a_whole = workload_named(plan.workload.name).spec is None
-        opener = CheckpointOpener(
-            graph,
-            kinds_of(plan),
-            components,
-            self._files,
-            CHECKPOINTS,
-            OUTPUT,
-            _decode_lines if judged_as_a_whole else None,
+        super().__init__(
+            CheckpointOpener(
+                graph,
+                kinds_of(plan),
+                components,
+                self._files,
+                CHECKPOINTS,
+                OUTPUT,
+                _decode_lines if judged_as_a_whole else None,
+            )
         )
-        self.books = RunRecorder(self._now_ms, opener.open, opener.open_restored)
+        self._world: SimulatedWorld | None = None
 
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
 
     def release(self) -> None:
-        """Cut the rings between this, the world and the books: whoever still asks gets an AttributeError."""
+        """Cut the ring between this and the world: whoever still asks gets an AttributeError."""
         vars(self).clear()
 
-    def _now_ms(self) -> float:
+    def now_ms(self) -> float:
         return self._world.scheduler.now if self._world is not None else 0.0
 
     def _files(self) -> FileSystem:

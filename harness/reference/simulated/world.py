@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from barrier_tck.faults.targets import COORDINATOR, Targets
-from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
+from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
@@ -44,7 +44,7 @@ from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorObserver
+from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -52,7 +52,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import StateCapability
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
-_FAULT_POINTS = {point: FaultPoint(point.value) for point in RuntimePoint}
+_FAULT_POINTS = {point: ProtocolPoint(point.value) for point in RuntimePoint}
 COORDINATOR_RESTART_MS = 15.0
 """A crashed coordinator is started again after this long."""
 
@@ -67,7 +67,7 @@ class SimulatedWorld:
         config: JobConfig,
         plane: DataPlane,
         components: Components,
-        observer: CoordinatorObserver,
+        observer: JobObserver,
         nemesis: NemesisHooks,
         disk: SimulatedDisk | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class SimulatedWorld:
         watched = [point for point, _ in nemesis.watched_points()]
         # By identity: hashing an enum member costs more than all the rest of passing a point.
         self.watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
-        self.records_watched = FaultPoint.RECORDS_PROCESSED in watched
+        self.records_watched = ProtocolPoint.RECORDS_PROCESSED in watched
         capabilities = components.state_backend().capabilities
         self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
         self._working = (

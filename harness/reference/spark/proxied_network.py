@@ -21,8 +21,8 @@ from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.toxics import DOWNSTREAM, UPSTREAM, Toxic
 from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
-from barrier_tck.reference_impl.spark.observer import SubtaskProcess
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
+from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 _NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
 

@@ -12,13 +12,13 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from barrier_tck.faults.vocabulary import ProtocolPoint as FaultPoint
+from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.cluster.spark_session import spark_session
@@ -27,7 +27,6 @@ from barrier_tck.harness.plan.job_graph import SOURCE
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     PARQUET_BATCH_ROWS,
@@ -46,7 +45,7 @@ from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads import flights
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
@@ -54,15 +53,9 @@ from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.protocol.messages import (
-    AcknowledgeCheckpoint,
-    CompletedCheckpoint,
-    StateRestored,
-)
-from barrier_tck.reference_impl.protocol.slots import Placement
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
-from barrier_tck.reference_impl.spark.observer import JobObserver, SubtaskProcess
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -78,32 +71,17 @@ HEARTBEAT_TIMEOUT_MS = 4_000
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _LOOK_AGAIN_MS = 20.0
-_FAULT_POINTS = {point: FaultPoint(point.value) for point in RuntimePoint}
+_FAULT_POINTS = {point: ProtocolPoint(point.value) for point in RuntimePoint}
 _RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.items()}
 
 
-@dataclass(frozen=True)
-class SparkOutcome:
-    """What a trial on Spark leaves; implements ``TrialOutcome``."""
-
-    history: History
-    attempts: tuple[AttemptRecord, ...]
-    checkpoints: tuple[CheckpointRecord, ...]
-    snapshots: tuple[SnapshotRecord, ...]
-    subtasks: tuple[str, ...]
-    duration_ms: float
-    measurements: dict[str, float] = field(default_factory=dict)
-    trace: tuple[str, ...] = ()
-
-
-class _Watcher(JobObserver):
-    """Passes what the job tells on to the recorder and the nemesis, in the trial's own time."""
+class _Watcher(RunRecorder, SparkJobObserver):
+    """Records the trial in its own time, and passes on what the nemesis and the network must know."""
 
     def __init__(self, opener: CheckpointOpener) -> None:
-        self.books = RunRecorder(self.now_ms, opener.open, opener.open_restored)
+        super().__init__(opener)
         self.nemesis: NemesisHooks | None = None
         self.runner: SparkJobRunner | None = None
-        self.epoch_ms = 0.0
         self.kills_ms: list[float] = []
         self.first_records_ms: dict[int, float] = {}
         self.network: ProxyNetwork | None = None
@@ -114,17 +92,8 @@ class _Watcher(JobObserver):
     def note_kill(self) -> None:
         self.kills_ms.append(self.now_ms())
 
-    def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
-        self.books.attempt_started(attempt, restored_checkpoint)
-
-    def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
-        self.books.subtasks_assigned(attempt, placement)
-
-    def state_restored(self, message: StateRestored) -> None:
-        self.books.state_restored(message)
-
     def attempt_running(self, attempt: int) -> None:
-        self.books.attempt_running(attempt)
+        super().attempt_running(attempt)
         if self.nemesis is not None:
             self.nemesis.first_attempt_ran()
 
@@ -137,27 +106,9 @@ class _Watcher(JobObserver):
         self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        self.books.attempt_ended(attempt, cause, reason)
+        super().attempt_ended(attempt, cause, reason)
         if self.network is not None:
             self.network.attempt_over(attempt)
-
-    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
-        self.books.checkpoint_triggered(checkpoint, attempt)
-
-    def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
-        self.books.acknowledged(message)
-
-    def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
-        self.books.checkpoint_completed(completed)
-
-    def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
-        self.books.checkpoint_aborted(checkpoint, attempt, cause, reason)
-
-    def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
-        self.books.committed(subtask, attempt, checkpoint)
-
-    def discard_failed(self, what: str, reason: str) -> None:
-        self.books.discard_failed(what, reason)
 
     def point_reached(
         self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
@@ -166,12 +117,9 @@ class _Watcher(JobObserver):
             name = str(subtask) if subtask is not None else None
             self.nemesis.point_reached(_FAULT_POINTS[point], name, attempt)
 
-    def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
-        self.books.job_ended(state, cause, reason)
-
     def kill_to_first_record_ms(self) -> list[float]:
         """Per kill: the time until a later attempt had processed its first batch."""
-        ended = {record.attempt: record.ended_at_ms for record in self.books.attempts()}
+        ended = {record.attempt: record.ended_at_ms for record in self.attempts()}
         found = []
         for kill_ms in self.kills_ms:
             later = [
@@ -280,7 +228,7 @@ class ReferenceSpark:
         self._proxies.forget()
         self._stack.close()
 
-    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> SparkOutcome:
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial on the cluster.
 
         Raises RuntimeFailure if the cluster is not whole again in time: no verdict is possible then.
@@ -310,7 +258,7 @@ class ReferenceSpark:
         scratch: Path,
         nemesis: NemesisHooks,
         network: ProxyNetwork | None,
-    ) -> SparkOutcome:
+    ) -> TrialOutcome:
         graph = build_graph(plan, workload, parquet_sources(plan, workload, source))
         root = scratch / "files"
         root.mkdir()
@@ -344,7 +292,7 @@ class ReferenceSpark:
             ],
         )
         watcher.runner = runner
-        watcher.epoch_ms = watcher.books.epoch_ms = runner.now_ms()
+        watcher.epoch_ms = runner.now_ms()
         assert self._cluster is not None
         disks = JobDisks(self._cluster.directory, self._config.worker_host, graph.name, root)
         targets = SparkTargets(
@@ -365,27 +313,26 @@ class ReferenceSpark:
                 nemesis.heal_all()  # before the runner closes: what is stopped cannot leave
         disks.wipe_all()
         duration_ms = watcher.now_ms()
-        books = watcher.books
         if end is End.STUCK:
-            books.cut_off(Reason.OUT_OF_TIME, detail)
+            watcher.cut_off(Reason.OUT_OF_TIME, detail)
         output, query = self._output(workload, plan, source, root / OUTPUT)
         recoveries = watcher.kill_to_first_record_ms()
         history = History(
-            operations=tuple(books.operations),
+            operations=tuple(watcher.operations),
             end=end,
-            reason=books.end_reason,
+            reason=watcher.end_reason,
             detail=detail,
             output=output,
-            checkpoints=tuple(books.views),
+            checkpoints=tuple(watcher.views),
             storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
             pending=pending,
             output_query=query,
         )
-        return SparkOutcome(
+        return TrialOutcome(
             history=history,
-            attempts=books.attempts(),
-            checkpoints=books.checkpoints(),
-            snapshots=tuple(books.snapshots),
+            attempts=watcher.attempts(),
+            checkpoints=watcher.checkpoints(),
+            snapshots=tuple(watcher.snapshots),
             subtasks=tuple(str(subtask) for subtask in graph.subtasks),
             duration_ms=duration_ms,
             measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},

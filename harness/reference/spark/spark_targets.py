@@ -15,7 +15,7 @@ from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopie
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.spark.observer import SubtaskProcess
+from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 _SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.002

@@ -1,9 +1,6 @@
-"""What a job on Spark tells whoever watches: ``CoordinatorObserver``, and what only this world knows."""
+"""What a job tells whoever watches it, in every world."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
@@ -14,42 +11,19 @@ from barrier_tck.reference_impl.protocol.messages import (
     StateRestored,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
-from barrier_tck.reference_impl.runtime.ports import RuntimePoint
-
-
-@dataclass(frozen=True, slots=True)
-class SubtaskProcess:
-    """Where a subtask of the current attempt runs."""
-
-    subtask: SubtaskId
-    attempt: int
-    host: str
-    worker_pid: int
-    """The Python worker."""
-    executor_pid: int
-    """The executor's JVM; 0 if it could not be found."""
-    executor_id: str
-    slot: int = 0
-    """The number of the Spark task within the attempt's stage."""
 
 
 class JobObserver:
-    """Does nothing; inherit and override what is of interest. Every call comes on the coordinator's thread.
+    """Told what happens to a job, for histories and reports. Does nothing: inherit and override what is of interest.
 
-    The coordinator stands still during a call, and a subtask at a watched point too.
+    Every call comes on the coordinator's thread, which stands still until it returns.
     """
 
     def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
         """A deployment begins."""
 
-    def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
-        """Every subtask has its slot; nothing was sent to them yet."""
-
     def attempt_running(self, attempt: int) -> None:
         """Every subtask runs."""
-
-    def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
-        """A subtask finished the first batch of an attempt, at a time of the coordinator's clock."""
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         """An attempt ended; ``reason`` says it in words (empty if it finished)."""
@@ -77,11 +51,6 @@ class JobObserver:
 
     def discard_failed(self, what: str, reason: str) -> None:
         """Garbage could not be removed; the job goes on."""
-
-    def point_reached(
-        self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
-    ) -> None:
-        """A subtask stands still at a watched point; or the coordinator (``subtask`` None) does, at any."""
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         """The job finished or failed."""
