@@ -58,6 +58,8 @@ class Profile:
     """Workloads; more often named, more often drawn."""
     drawn_jobs_per_mille: int = 700
     """How many plans have a drawn job graph and none of the named shapes, if their workload can draw one."""
+    subtasks_max: int = 30
+    """About so many subtasks a drawn job graph has at most."""
     modes: tuple[CheckpointingMode, ...] = ("exactly_once",)
     """Checkpointing modes."""
     max_concurrent: Range = (1, 3)
@@ -201,6 +203,47 @@ PROFILES: tuple[Profile, ...] = (
         timed_per_mille=150,
         timed_ms=(100, 800),
         lose_unsynced_per_mille=0,
+        progress_ms=30_000,
+    ),
+    Profile(
+        name="spark-graphs",
+        description="For a real cluster: generated job graphs, with kills, lost hosts, pauses and disturbed connections.",
+        workloads=("lineage",),
+        sources=(1, 2),
+        keyed=(1, 2),
+        sinks=(1, 2),
+        subtasks_max=10,
+        executors=(3, 3),
+        batches=(40, 60),
+        batch_records=(20, 20),
+        keys=(5, 50),
+        start_offset=(0, 0),
+        tiny_inputs_per_mille=0,
+        records_per_second=(400,),
+        modes=("exactly_once", "exactly_once", "at_least_once"),
+        max_concurrent=(1, 2),
+        interval_ms=(300, 600),
+        timeouts_ms=(10_000,),
+        min_pause_ms=(0,),
+        retained=(2, 2),
+        async_ms_max=(0, 0),
+        late_async_per_mille=0,
+        latency_ms_max=(0, 0),
+        slow_channel_per_mille=0,
+        channel_capacities=(8,),
+        restart_delay_ms=(10, 10),
+        faults=(1, 2),
+        kinds=(
+            *(("executor", 4), ("worker", 3), ("host", 1)),
+            *(("pause-worker", 1), ("pause-executor", 1)),
+            *(("delay", 1), ("throttle", 1), ("cut", 1), ("black-hole", 1)),
+        ),
+        timed_per_mille=150,
+        timed_ms=(100, 800),
+        lose_unsynced_per_mille=0,
+        duration_ms=(200, 1_500),
+        latency_ms=(10, 200),
+        bytes_per_second=(20_000, 100_000),
         progress_ms=30_000,
     ),
 )

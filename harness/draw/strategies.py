@@ -180,7 +180,7 @@ def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
         return filled(plan)
     workload = workload_named(plan.workload.name)
     if isinstance(workload, DrawsJobs) and _chance(draw, profile.drawn_jobs_per_mille):
-        job = workload.draw_job(lambda least, most: draw(st.integers(least, most)))
+        job = workload.draw_job(lambda least, most: draw(st.integers(least, most)), profile.subtasks_max)
         return filled(msgspec.structs.replace(plan, job=job))
     shape = draw(st.sampled_from(workload.shapes))
     wished = workload.job(shape, {})

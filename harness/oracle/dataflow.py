@@ -9,24 +9,23 @@ A record is told with the path that it took, subtask by subtask.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.oracle.record_routes import route_problems
+from barrier_tck.harness.oracle.record_routes import placement_problems, route_problems
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.workloads.meaning import ID, Bag, Content, DataflowModel, Record
+from barrier_tck.harness.workloads.meaning import Bag, Content, DataflowModel, Record
+from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of
 from barrier_tck.harness.workloads.workload import split_name
 
-_SUBTASK = re.compile(r"\[\d+\]")
 Positions = Mapping[str, int]
 """Split -> number of its records before the barrier."""
 
@@ -76,8 +75,6 @@ class _Place:
     """Where records are looked for."""
 
     name: str
-    start: int
-    """Position at which a record begins: behind the number of the input, in a state."""
     whole: Bag
     """What it holds when all input has been read: how often each record can get there at all."""
 
@@ -107,10 +104,14 @@ class _Judge:
         return DataflowModel(self.context.plan.job)
 
     @cached_property
-    def _offsets(self) -> dict[int, tuple[str, int]]:
+    def _form(self) -> RecordForm:
+        return form_of(self.input.workload)
+
+    @cached_property
+    def _offsets(self) -> dict[int | None, tuple[str, int]]:
         """Id -> split and offset of the source record."""
         return {
-            row["id"]: (split.name, offset)
+            self._form.identity(self._form.read(row)): (split.name, offset)
             for split in self.input.splits
             for offset, row in enumerate(split.input, split.start_offset)
         }
@@ -131,30 +132,32 @@ class _Judge:
         if missing:
             yield f"the split {missing[0]} has no position"
             return
-        content, seen = self._model.at(self._read(positions)), _seen(view)
+        content, seen = self._model.at(self._read(positions)), self._seen(view)
         for operator, expected in content.kept.items():
-            place = _Place(f"the state of {operator}", 1, self._whole.kept[operator])
+            place = _Place(f"the state of {operator}", self._whole.kept[operator])
             yield from self._compare(place, expected, seen.pop(operator, {}), positions)
         yield from (f"{operator} holds state, but no such operator keeps any" for operator in seen)
         if view.reached_sinks is not None:
-            place = _Place("what sinks committed or prepared", 0, self._whole.at_sinks)
-            yield from self._compare(place, content.at_sinks, _by_path(view.reached_sinks), positions)
-        yield from route_problems(self.context.plan, view, ordered=self.exact or not self._restored)
+            place = _Place("what sinks committed or prepared", self._whole.at_sinks)
+            yield from self._compare(place, content.at_sinks, self._by_way(view.reached_sinks), positions)
+        yield from placement_problems(self.context.plan, view)
+        if self._form is LINEAGE:
+            yield from route_problems(self.context.plan, view, ordered=self.exact or not self._restored)
 
     def of_output(self) -> Iterator[str]:
         """Say what is wrong with the committed output."""
         history = self.context.history
         if history.output is not None:
-            place = _Place("the output", 0, self._whole.at_sinks)
+            place = _Place("the output", self._whole.at_sinks)
             lacks = history.end is not End.FINISHED
-            yield from self._compare(place, place.whole, _by_path(history.output), self._ends, lacks)
+            yield from self._compare(place, place.whole, self._by_way(history.output), self._ends, lacks)
 
     def _read(self, positions: Positions) -> dict[str, Bag]:
         """Return what each source vertex has emitted before a cut."""
         read: dict[str, Bag] = {vertex.name: Counter() for vertex in self.context.plan.job.sources}
         for split in self.input.splits:
             rows = split.rows[split.start_offset : max(split.start_offset, positions[split.name])]
-            read[split.vertex].update((row["id"], row["key"], row["path"]) for row in rows)
+            read[split.vertex].update(map(self._form.read, rows))
         return read
 
     def _compare(
@@ -174,7 +177,7 @@ class _Judge:
             found = len(seen.get(record, ()))
             if found < times and not may_lack:
                 count = f": {found} of {times} are there" if times > 1 else ""
-                yield f"{self._told(record, place)} is missing from {place.name}{count}"
+                yield f"{self._told(record)} is missing from {place.name}{count}"
         for record, paths in seen.items():
             due = expected.get(record, 0)
             surplus = len(paths) - due
@@ -183,47 +186,57 @@ class _Judge:
             if not self.exact and surplus <= self._leave(record, place, positions):
                 self.duplicates += surplus
                 continue
-            way = f"came by way of {paths[-1] or 'a source'} and is in {place.name}"
-            yield f"record {record[place.start + ID]} {way} {len(paths)} times instead of {due}"
+            yield f"{self._told(record, paths)} is in {place.name} {len(paths)} times instead of {due}"
 
     def _leave(self, record: Record, place: _Place, positions: Positions) -> int:
         """Return how often more at-least-once mode lets a record be there.
 
         A record behind the barriers may have come early, once by each of its ways; one behind a cut that was restored
-        may have come again, for each such restore.
+        may have come again, for each such restore. Of a record that came from several nothing so exact is known.
         """
-        split, offset = self._offsets.get(record[place.start + ID], ("", -1))
+        times = place.whole.get(record, 0)
+        identity = self._form.identity(_unnumbered(record))
+        if identity is None:
+            return times * len(self._ends) * (2 + len(self._restored))
+        split, offset = self._offsets.get(identity, ("", -1))
         if not split:
             return 0
         early = offset >= positions[split]
         again = sum(offset >= restored.get(split, 0) for restored in self._restored)
-        return (again + early) * place.whole.get(record, 0)
+        return (again + early) * times
 
-    def _told(self, record: Record, place: _Place) -> str:
-        split, offset = self._offsets.get(record[place.start + ID], ("no split", -1))
-        return f"record {record[place.start + ID]} ({split}@{offset}) by way of {record[-1] or 'its source'}"
+    def _told(self, record: Record, ways: Sequence[str] = ()) -> str:
+        """Return a record for a finding, with where it was read and the last way by which it came."""
+        bare = _unnumbered(record)
+        split, offset = self._offsets.get(self._form.identity(bare), ("", -1))
+        read = f" ({split}@{offset})" if split else ""
+        came = f", which came as {ways[-1]}," if ways and ways[-1] else ""
+        return f"{self._form.told(bare)}{read}{came}"
+
+    def _seen(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
+        """Return stateful operator -> record (with the number of its input) -> the full ways by which it came."""
+        found: dict[str, dict[Record, list[str]]] = {}
+        for part in view.state:
+            records = found.setdefault(part.operator, {})
+            for text, entry in part.entries.items():
+                for number, row in self._form.kept(part.name, key_of_text(text), entry):
+                    records.setdefault((number, self._form.read(row)), []).append(self._form.way(row))
+        return found
+
+    def _by_way(self, rows: Iterable[Row]) -> dict[Record, list[str]]:
+        found: dict[Record, list[str]] = {}
+        for row in rows:
+            found.setdefault(self._form.read(row), []).append(self._form.way(row))
+        return found
+
+
+def _unnumbered(record: Record) -> Record:
+    """Return a record without the number of the input that stands before it in a state."""
+    if len(record) == 2 and isinstance(record[0], int) and isinstance(record[1], tuple):
+        bare: Record = record[1]
+        return bare
+    return record
 
 
 def _positions(view: SnapshotView) -> dict[str, int]:
     return {split_name(split): position for split, position in view.positions.items()}
-
-
-def _seen(view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
-    """Return stateful operator -> record (with the number of its input) -> the full paths by which it came."""
-    found: dict[str, dict[Record, list[str]]] = {}
-    for part in view.state:
-        records = found.setdefault(part.operator, {})
-        for text, kept in part.entries.items():
-            key = key_of_text(text)[0]
-            for number, identifier, path in kept:
-                record = (number, identifier, key, _SUBTASK.sub("", path))
-                records.setdefault(record, []).append(path)
-    return found
-
-
-def _by_path(rows: Iterable[Row]) -> dict[Record, list[str]]:
-    found: dict[Record, list[str]] = {}
-    for row in rows:
-        record = (row["id"], row["key"], _SUBTASK.sub("", row["path"]))
-        found.setdefault(record, []).append(row["path"])
-    return found

@@ -20,12 +20,18 @@ def route_problems(plan: TrialPlan, view: SnapshotView, ordered: bool) -> Iterat
     """
     operators = {operator.name: vertex.name for vertex in plan.job.vertices for operator in vertex.operators}
     for part in view.state:
-        yield from _placed(plan, operators, part)
         for path in dict.fromkeys(path for kept in part.entries.values() for _, _, path in kept):
             yield from _way_problems(plan.job, operators, path, part.subtask)
         if ordered:
             for kept in part.entries.values():
                 yield from _overtaken(kept, part.subtask)
+
+
+def placement_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
+    """Say which keys' state lies in a subtask that does not own their key group (RSC-1)."""
+    operators = {operator.name: vertex.name for vertex in plan.job.vertices for operator in vertex.operators}
+    for part in view.state:
+        yield from _placed(plan, operators, part)
 
 
 def _overtaken(kept: Sequence[Any], subtask: str) -> Iterator[str]:

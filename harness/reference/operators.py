@@ -14,6 +14,7 @@ from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.reference_impl.operators.aggregate import AggregateSpec
 from barrier_tck.reference_impl.operators.functions import Count, Emission, Row, Sum
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
+from barrier_tck.reference_impl.operators.join import Join
 from barrier_tck.reference_impl.operators.keyed_process import KeyedProcess
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.stateless import Filter, FlatMap, Map
@@ -62,6 +63,28 @@ def _totals(site: _Site) -> OperatorSpec:
     return AggregateSpec(site.operator.name, site.key, aggregates, Emission.EACH_RECORD, (spec.id_column,))
 
 
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """A row predicate: a column's value is there, at least one bound, and below another."""
+
+    column: str
+    at_least: float | None = None
+    below: float | None = None
+
+    def __call__(self, row: Row) -> bool:
+        """Tell whether a row is kept."""
+        value = row[self.column]
+        if value is None or (self.at_least is not None and value < self.at_least):
+            return False
+        return self.below is None or bool(value < self.below)
+
+
+def _join(site: _Site) -> OperatorSpec:
+    parameters = site.operator.parameters
+    left, right = (tuple(key) for key in parameters["keys"])
+    return Join(site.operator.name, left, right, parameters["left"], parameters["right"])
+
+
 _KINDS: dict[str, Callable[[_Site], OperatorSpec]] = {
     SINK: lambda site: FileSink(OUTPUT, uid=site.operator.name),
     "totals": _totals,
@@ -70,6 +93,8 @@ _KINDS: dict[str, Callable[[_Site], OperatorSpec]] = {
     ),
     "twice": lambda site: FlatMap(site.operator.name, _twice),
     "unmarked": lambda site: Filter(site.operator.name, _is_unmarked),
+    "filter": lambda site: Filter(site.operator.name, TableFilter(**site.operator.parameters)),
+    "join": _join,
     "pass": lambda site: marking(site.operator),
     "drop": lambda site: marking(site.operator),
     "rekey": lambda site: marking(site.operator),

@@ -18,13 +18,13 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.sink_files import ReadRows, is_committed, rows_at_sinks, transaction_of
 from barrier_tck.harness.reference.state_entries import STATES, KeptState
 from barrier_tck.harness.reference.translated_reasons import reason_of_error
-from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
-from barrier_tck.reference_impl.state.backend import StateReader, StateScope
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateReader, StateScope
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
@@ -86,15 +86,15 @@ class CheckpointOpener:
         try:
             for part in completed.snapshots:
                 for spec in self.graph.vertex(part.subtask.vertex).operators:
-                    kept = STATES.get(self.kinds[spec.uid])
-                    if kept is None:
+                    states = STATES.get(self.kinds[spec.uid], ())
+                    if not states:
                         continue
                     snapshot = next((o for o in part.operators if o.operator == spec.uid), None)
                     if snapshot is None:
                         missing = f"{part.subtask} has no snapshot of operator {spec.uid}"
                         problem = CheckpointProblem(checkpoint, Reason.INCOMPLETE, detail=missing)
                         continue
-                    state.append(self._state_of(part.subtask, kept, snapshot, reader))
+                    state += self._states_of(part.subtask, states, snapshot, reader)
             if self.read_rows is not None:
                 rows = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
         except Exception as error:  # noqa: BLE001 - also a backend that raises what it may not: a finding
@@ -122,10 +122,14 @@ class CheckpointOpener:
             return SnapshotView(checkpoint, None, {}, problem=problem_of(checkpoint, error, None))
         return self.open(completed)
 
-    def _state_of(
-        self, subtask: SubtaskId, kept: KeptState, snapshot: OperatorSnapshot, reader: StateReader
-    ) -> StateView:
-        """Read one operator's state through the backend, as a restore would (ALN-2)."""
+    def _states_of(
+        self,
+        subtask: SubtaskId,
+        states: Sequence[KeptState],
+        snapshot: OperatorSnapshot,
+        reader: StateReader,
+    ) -> list[StateView]:
+        """Read one operator's states through the backend, as a restore would (ALN-2)."""
         uid, groups = snapshot.operator, self.graph.key_groups_of(subtask)
         backend = self.components.state_backend()
         working = WorkingDirectory(backend)
@@ -135,17 +139,24 @@ class CheckpointOpener:
             )
             store = backend.open(scope, snapshot.handles, reader)
             try:
-                entries: dict[str, list[Any]] = {}
-                owners: dict[str, int] = {}
-                for group in groups:
-                    for key, value in store.scan(kept.name, group):
-                        text = _key_text(list(decode_key(key))).decode()
-                        entries[text], owners[text] = kept.read(value), int(group)
-                return StateView(uid, str(subtask), kept.name, entries, owners)
+                return [_view_of(store, uid, str(subtask), groups, kept) for kept in states]
             finally:
                 store.close()
         finally:
             working.close()
+
+
+def _view_of(
+    store: KeyedStateStore, uid: str, subtask: str, groups: KeyGroupRange, kept: KeptState
+) -> StateView:
+    """Scan one state of an open store."""
+    entries: dict[str, list[Any]] = {}
+    owners: dict[str, int] = {}
+    for group in groups:
+        for key, value in store.scan(kept.name, group):
+            text = _key_text(list(decode_key(key))).decode()
+            entries[text], owners[text] = kept.read(value), int(group)
+    return StateView(uid, subtask, kept.name, entries, owners)
 
 
 def problem_of(checkpoint: int, error: Exception, file: str | None) -> CheckpointProblem:

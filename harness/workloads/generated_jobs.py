@@ -22,7 +22,8 @@ from barrier_tck.harness.plan.shapes import without_key
 from barrier_tck.harness.workloads.workload import Between
 
 _KEY = ("key",)
-_SUBTASKS_MAX = 30
+SUBTASKS_MAX = 30
+"""A graph stops growing wider near so many subtasks: what a simulated trial runs in some hundredths of a second."""
 _STATELESS = ("pass", "drop", "rekey", "fork")
 
 
@@ -31,6 +32,7 @@ class _Drawing:
     """The graph so far."""
 
     between: Between
+    subtasks_max: int
     vertices: list[VertexPlan] = field(default_factory=list)
     edges: list[EdgePlan] = field(default_factory=list)
     multiplied: bool = False
@@ -41,16 +43,16 @@ class _Drawing:
 
     def width(self) -> int:
         """Draw a parallelism, now and then past ten, while the graph stays small."""
-        left = _SUBTASKS_MAX - sum(vertex.parallelism for vertex in self.vertices)
+        left = self.subtasks_max - sum(vertex.parallelism for vertex in self.vertices)
         return max(1, min(left // 2, self.between(1, 12) if self.chance(8) else self.between(1, 3)))
 
     def pick(self, names: Sequence[str]) -> str:
         return names[self.between(0, len(names) - 1)]
 
 
-def generated_job(between: Between) -> JobPlan:
+def generated_job(between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan:
     """Return a drawn graph."""
-    drawing = _Drawing(between)
+    drawing = _Drawing(between, subtasks_max)
     above = [_add_source(drawing, number) for number in range(between(1, 3))]
     everyone = list(above)
     for layer in range(between(1, 4)):

@@ -25,8 +25,9 @@ from barrier_tck.harness.plan.job_graph import (
 )
 from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.workloads.generated_jobs import generated_job
+from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, generated_job
 from barrier_tck.harness.workloads.meaning import MEANINGS
+from barrier_tck.harness.workloads.record_forms import LINEAGE
 from barrier_tck.harness.workloads.workload import Between, SplitData, job_of_plan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("path", pa.string())])
@@ -47,6 +48,7 @@ class Lineage:
         "exactly once."
     )
     spec = None
+    record_form = LINEAGE
     shapes = ("line", "union", "diamond", "shuffles", "joined", "fan-in")
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
@@ -57,9 +59,9 @@ class Lineage:
         vertices, edges = make()
         return along(*edges, shape=shape or self.shapes[0], vertices=vertices, widths=widths)
 
-    def draw_job(self, between: Between) -> JobPlan:
+    def draw_job(self, between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan:
         """Return a graph of one to four layers, drawn."""
-        return generated_job(between)
+        return generated_job(between, subtasks_max)
 
     def problem_of(self, job: JobPlan) -> str | None:
         """Accept every graph whose operators have a meaning, and whose sources mark their records."""

