@@ -207,7 +207,7 @@ PROFILES: tuple[Profile, ...] = (
     ),
     Profile(
         name="spark-graphs",
-        description="For a real cluster: generated job graphs, with kills, lost hosts, pauses and disturbed connections.",
+        description="For a real cluster: generated job graphs; kills, lost hosts, pauses, disturbed connections.",
         workloads=("lineage",),
         sources=(1, 2),
         keyed=(1, 2),

@@ -25,7 +25,7 @@ from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
-from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
+from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed, require_shape
 
 
 class Passthrough:
@@ -53,8 +53,7 @@ class Passthrough:
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
         """Return the line, every vertex as wide as the widest that is asked for: nothing is shuffled (ALO-3)."""
-        if shape not in ("", *self.shapes):
-            raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
+        require_shape(self, shape)
         names = (SOURCE, "steps", SINK)
         width = max((widths.get(name, 1) for name in names), default=1) if widths else 2
         steps = (OperatorPlan("unmarked", "unmarked"), OperatorPlan("output_row", "output_row"))

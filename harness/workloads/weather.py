@@ -19,14 +19,13 @@ from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import Row
 from barrier_tck.harness.workloads.flights import data_of_package
-from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
+from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed, require_shape
 
 KEY = ("origin", "time_hour")
 LATE_MINUTES = 15
-FLIGHTS = pa.schema(
-    [("flight_id", pa.int64()), ("origin", pa.string()), ("time_hour", pa.string()), ("delay", pa.float64())]
-)
-WEATHER = pa.schema([("origin", pa.string()), ("time_hour", pa.string()), ("temp", pa.float64())])
+_HOURLY = [("origin", pa.string()), ("time_hour", pa.string())]
+FLIGHTS = pa.schema([("flight_id", pa.int64()), *_HOURLY, ("delay", pa.float64())])
+WEATHER = pa.schema([*_HOURLY, ("temp", pa.float64())])
 
 
 class Weather:
@@ -43,8 +42,7 @@ class Weather:
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
         """Return the diamond."""
-        if shape not in ("", *self.shapes):
-            raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
+        require_shape(self, shape)
         left = {name: name for name in FLIGHTS.names}
         join = {"keys": [list(KEY), list(KEY)], "left": left, "right": {"temp": "temp"}}
         late, other = ({"column": "delay", side: LATE_MINUTES} for side in ("at_least", "below"))

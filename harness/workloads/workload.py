@@ -111,6 +111,12 @@ def job_of_plan(workload: Workload, plan: TrialPlan) -> JobPlan:
     return plan.job if plan.job.vertices else workload.job(plan.job.shape, plan.job.widths)
 
 
+def require_shape(workload: Workload, shape: str) -> None:
+    """Raise ValueError unless a shape is one of the workload's, or empty."""
+    if shape not in ("", *workload.shapes):
+        raise ValueError(f"there is no shape {shape!r}; known: {', '.join(workload.shapes)}")
+
+
 def problem_of_fixed(workload: Workload, job: JobPlan) -> str | None:
     """Say how a job differs from every shape of a workload, widths aside; None if it is one of them."""
     widths = {vertex.name: vertex.parallelism for vertex in job.vertices}
