@@ -22,7 +22,6 @@ from barrier_tck.harness.workloads.flights import data_of_package
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed, require_shape
 
 KEY = ("origin", "time_hour")
-LATE_MINUTES = 15
 _HOURLY = [("origin", pa.string()), ("time_hour", pa.string())]
 FLIGHTS = pa.schema([("flight_id", pa.int64()), *_HOURLY, ("delay", pa.float64())])
 WEATHER = pa.schema([*_HOURLY, ("temp", pa.float64())])
@@ -45,7 +44,7 @@ class Weather:
         require_shape(self, shape)
         left = {name: name for name in FLIGHTS.names}
         join = {"keys": [list(KEY), list(KEY)], "left": left, "right": {"temp": "temp"}}
-        late, other = ({"column": "delay", side: LATE_MINUTES} for side in ("at_least", "below"))
+        late, other = ({"column": "delay", side: 15} for side in ("at_least", "below"))
         return along(
             EdgePlan("flights", "late", Spread.FORWARD),
             EdgePlan("flights", "others", Spread.FORWARD),
