@@ -7,6 +7,7 @@ strategies, shrinking, oracles and reports ask the fault, and none of them knows
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -77,6 +78,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shown_as: ClassVar[str] = ""
     """What a report calls the state of who is hit while it lasts, for instance ``paused``; of faults that last only."""
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a number below its least value, or values that contradict each other."""
+        for field, value, number in self.numbers():
+            if value < number.least:
+                raise ValueError(f"{field} is {value}; it must be {number.least} or more")
+        problem = self.problem()
+        if problem is not None:
+            raise ValueError(problem)
+
     # --- what each fault says for itself --------------------------------------------------------------------
 
     def told(self) -> str:
@@ -118,10 +128,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the ends of the connection that it disturbs, if it names one."""
         return None
 
-    def problem(self) -> tuple[str, str] | None:
-        """Return (field, what is wrong with it) if it cannot be meant as it stands, whatever the job.
+    def problem(self) -> str | None:
+        """Say which of its values cannot be meant together, whatever the job; it is made with none that cannot.
 
-        Names, and the least value of each number, are checked by their fields.
+        The least value of each number is said by its field.
         """
         return None
 
@@ -182,7 +192,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for field, value, number in self.numbers():
             if number.smaller_is_simpler:
                 for less in down_from(value, number.least):
-                    yield msgspec.structs.replace(self, **{field: less})
+                    with contextlib.suppress(ValueError):  # it may have to be as large as another one
+                        yield msgspec.structs.replace(self, **{field: less})
 
 
 def tag_of(fault: Fault | type[Fault]) -> str:

@@ -29,8 +29,8 @@ def validate(
     """Raise ScheduleError for the first fault that cannot be meant as it stands.
 
     Checked: subtasks of faults and triggers exist; sender and receiver are connected, if ``channels`` are known,
-    and the coordinator is only ever the receiver; numbers are as large as their fields say, and the fault itself has
-    nothing against its values; points of the coordinator take no subtask; ``nth`` is 1 or more; times are not negative.
+    and the coordinator is only ever the receiver; points of the coordinator take no subtask; ``nth`` is 1 or more;
+    times are not negative. What is wrong with a fault whatever the job, it says itself when it is made.
     """
     for index, scheduled in enumerate(schedule):
         path = f"faults[{index}]"
@@ -51,13 +51,6 @@ def _check_fault(
     else:
         for field, name in fault.named():
             _require_subtask(name, subtasks, f"{path}.{field}")
-    for field, value, number in fault.numbers():
-        if value < number.least:
-            raise ScheduleError(f"{path}.{field} is {value}; it must be {number.least} or more")
-    problem = fault.problem()
-    if problem is not None:
-        field, what = problem
-        raise ScheduleError(f"{path}.{field} is {what}")
 
 
 def _check_link(

@@ -33,12 +33,12 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
         """Return the subtask's part of the checkpoint."""
         return CopiesHit(CopyPlace.DURABLE, self.subtask, self.damage)
 
-    def problem(self) -> tuple[str, str] | None:
+    def problem(self) -> str | None:
         """Refuse what only a local copy can be."""
         if self.damage not in (Damage.OLDER_CHECKPOINT, Damage.OLDER_ATTEMPT):
             return None
         right = "'missing', 'truncated', 'bit_flipped' or 'partial'"
-        return "damage", f"{self.damage.value!r}, which only a local copy can be; use {right}"
+        return f"damage is {self.damage.value!r}, which only a local copy can be; use {right}"
 
     def told(self) -> str:
         """Return the fault as a phrase."""

@@ -50,14 +50,12 @@ class DelayChannel(ChannelFault, frozen=True, tag="delay_channel"):
         """Return what is done to the connection."""
         return Latency(latency_ms=self.latency_ms, jitter_ms=self.jitter_ms, direction=self.direction)
 
-    def problem(self) -> tuple[str, str] | None:
+    def problem(self) -> str | None:
         """Refuse a jitter that lets things arrive before they were sent."""
         if self.jitter_ms <= self.latency_ms:
             return None
-        return (
-            "jitter_ms",
-            f"{self.jitter_ms}, above latency_ms ({self.latency_ms}): nothing arrives before it was sent",
-        )
+        above = f"above latency_ms ({self.latency_ms})"
+        return f"jitter_ms is {self.jitter_ms}, {above}: nothing arrives before it was sent"
 
     def told(self) -> str:
         """Return the fault as a phrase."""

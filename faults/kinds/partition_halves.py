@@ -31,13 +31,13 @@ class PartitionHalves(Fault, frozen=True, tag="partition_halves"):
     on_progress = OnProgress.STOPS
     shown_as = "partitioned"
 
-    def problem(self) -> tuple[str, str] | None:
+    def problem(self) -> str | None:
         """Refuse a half of nobody, and one that names somebody twice."""
         if not self.subtasks:
-            return "subtasks", "empty; name the subtasks whose executors are the first half"
+            return "subtasks is empty; name the subtasks whose executors are the first half"
         for position, subtask in enumerate(self.subtasks):
             if subtask in self.subtasks[:position]:
-                return f"subtasks[{position}]", f"{subtask!r}, which is named already"
+                return f"subtasks[{position}] is {subtask!r}, which is named already"
         return None
 
     def told(self) -> str:
