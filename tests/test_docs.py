@@ -29,6 +29,7 @@ from barrier_tck.harness.record.records import (
     TrialSummary,
 )
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
 from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
 
 README = (ROOT / "README.md").read_text()
@@ -228,6 +229,23 @@ def test_operations_of_the_history_in_the_document_are_the_structs() -> None:
     listed = {row[0].strip("`"): _columns(row[1]) for row in rows(table, r"`\w+`")}
     structs = {str(kind.__struct_config__.tag): list(kind.__struct_fields__) for kind in get_args(Operation)}
     assert listed == structs
+
+
+@pytest.mark.parametrize(
+    ("table", "fields"),
+    [
+        ("header", ["format", "version", "size", "checksum"]),
+        ("body", list(CompletedCheckpoint.__struct_fields__)),
+        ("operator", list(OperatorSnapshot.__struct_fields__)),
+        ("handle", list(StateHandle.__struct_fields__)),
+    ],
+)
+def test_fields_of_the_metadata_in_the_document_are_those_that_are_written(
+    table: str, fields: list[str]
+) -> None:
+    page = (ROOT / "docs" / "checkpoint-files.md").read_text()
+    part = re.split(rf"\| field of (?:the|an|a) {table} \| meaning \|", page)[1].partition("\n\n")[0]
+    assert [name for row in rows(part, r"`.*`") for name in _columns(row[0])] == fields
 
 
 def test_modules_named_in_the_architecture_exist() -> None:

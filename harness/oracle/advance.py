@@ -74,9 +74,13 @@ def covers_the_input(context: TrialContext, trial_input: TrialInput) -> bool | N
 
 
 def output_is_whole(history: History, trial_input: TrialInput) -> bool | None:
-    """Tell whether every record of the input has a row in the output; None if the output was not read."""
-    if history.output is not None:
-        column = trial_input.spec.id_column
+    """Tell whether every record of the input has a row in the output; None if nobody can tell.
+
+    Nobody can if the output was not read, or if the workload's rows do not say which record they come from.
+    """
+    model = trial_input.workload.spec
+    if history.output is not None and model is not None:
+        column = model.id_column
         shown = (row.get(column) for row in history.output)
         there = dict.fromkeys(identifier for identifier in shown if isinstance(identifier, Hashable))
         return all(identifier in there for identifier in trial_input.records)

@@ -20,6 +20,7 @@ from barrier_tck.harness.oracle.reachability import Reachability
 from barrier_tck.harness.oracle.restorability import Restorability
 from barrier_tck.harness.oracle.restored_latest import RestoredLatest
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
@@ -56,6 +57,7 @@ def checkers_for(
         chosen += [
             NoGarbage(),
             Reachability(),
+            StoredCheckpoints(trial_input),
             Restorability(),
             CommittedTransactions(),
         ]

@@ -10,6 +10,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding
+from barrier_tck.harness.system.job_view import JobView
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class TrialContext:
     """What became of each planned fault, in the order of the plan."""
     subtasks: tuple[str, ...] = ()
     """Every subtask, upstream first."""
+    job: JobView | None = None
+    """What the system says of the job: roles and links; None: it does not say."""
     capabilities: frozenset[str] = frozenset()
     """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
 

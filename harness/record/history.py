@@ -14,6 +14,7 @@ import msgspec
 
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.stored import StoredCheckpoint
 
 Row = dict[str, Any]
 """A record as a mapping from column name to value."""
@@ -112,6 +113,8 @@ class StorageView(msgspec.Struct, frozen=True):
     """Files that no retained checkpoint and no committed output refers to."""
     transactions: tuple[Transaction, ...] = ()
     """What sinks had committed."""
+    stored: tuple[StoredCheckpoint, ...] | None = None
+    """The retained checkpoints as somebody else than the system read them off storage; None: nobody did."""
 
 
 class OutputCounts(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints
 from barrier_tck.harness.record.history import (
     CheckpointProblem,
     SnapshotView,
@@ -26,7 +27,7 @@ from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateReader, StateScope
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 _key_text = msgspec.json.Encoder().encode
@@ -65,9 +66,9 @@ class CheckpointOpener:
     """Decodes a file of output rows; None: what sinks hold is not read."""
 
     @property
-    def storage(self) -> FileCheckpointStorage:
-        """Return the job's checkpoint storage, to be read from."""
-        return FileCheckpointStorage(self.files(), self.graph.name, self.root)
+    def storage(self) -> CheckpointStorage:
+        """Return the job's checkpoint storage, to be read from as the job itself would."""
+        return self.components.checkpoint_storage(self.files(), self.graph.name, self.root)
 
     def open(self, completed: CompletedCheckpoint) -> SnapshotView:
         """Restore every stateful operator of a completed checkpoint into fresh stores and read them out.
@@ -165,9 +166,10 @@ def problem_of(checkpoint: int, error: Exception, file: str | None) -> Checkpoin
     return CheckpointProblem(checkpoint, reason_of_error(error), file, detail)
 
 
-def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:
+def view_storage(storage: CheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:
     """Compare what durable storage holds with what its retained checkpoints need.
 
+    ``storage`` reads as the system does; beside it the judge's own reader looks at the bytes.
     ``root`` is the directory of checkpoint storage, ``output`` that of the committed output. Orphans are files
     that nothing refers to: of checkpoint storage, and of transactions that nobody will ever commit.
     """
@@ -195,6 +197,7 @@ def view_storage(storage: FileCheckpointStorage, files: FileSystem, root: str, o
         tuple(unreadable),
         tuple(orphans),
         tuple(transaction_of(path) for path in written if is_committed(path, output)),
+        read_stored_checkpoints(files.list_files(root), files.read, root),
     )
 
 

@@ -143,6 +143,7 @@ def _context(
         history=history,
         faults=nemesis.records(),
         subtasks=outcome.subtasks,
+        job=system.job(plan),
         capabilities=frozenset(capability.name for capability in system.capabilities),
     )
 

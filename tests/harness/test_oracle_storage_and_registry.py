@@ -123,6 +123,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "no-garbage",
         "committed-transactions",
         "reachability",
+        "stored-checkpoints",
         "restorability",
         "progress",
         "faults-fired",

@@ -314,6 +314,14 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         ),
     )
     yield Mutant(
+        "MD-03",
+        "STA-3",
+        "The checksum of a state file covers its first bytes only; writer and reader agree on it.",
+        "planted here, no public report",
+        replace(product, checkpoint_storage=storage.ChecksTheBeginning),
+        SIMULATED,
+    )
+    yield Mutant(
         "FE-01",
         "REC-2",
         "A late acknowledgement of an old attempt is accepted; it completes a checkpoint that was aborted.",

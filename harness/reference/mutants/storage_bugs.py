@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
-from barrier_tck.reference_impl.runtime_errors import StorageError
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import msgspec
+
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageError
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.metadata import checksum_of
+from barrier_tck.reference_impl.storage.paths import join
 
 
 class _UnsyncedStream:
@@ -77,6 +84,47 @@ class PublishesUnsynced(FileCheckpointStorage):
     def publish(self, completed: CompletedCheckpoint) -> None:
         """Publish, and hope."""
         self._unsynced.publish(completed)
+
+
+CHECKED = 64
+"""Of so many bytes ``ChecksTheBeginning`` makes a checksum."""
+
+
+class _BeginningWriter:
+    """Writes as another writer does, and names the checksum of the first bytes."""
+
+    def __init__(self, inner: FileStateWriter) -> None:
+        self._inner = inner
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        beginning = bytearray()
+
+        def watched() -> Iterator[bytes]:
+            for chunk in chunks:
+                beginning.extend(chunk[: CHECKED - len(beginning)])
+                yield chunk
+
+        handle = self._inner.write(name, watched(), key_groups)
+        return msgspec.structs.replace(handle, checksum=checksum_of(bytes(beginning)))
+
+
+class ChecksTheBeginning(FileCheckpointStorage):
+    """MD-03: the checksum of a state file covers its first bytes only; who writes and who reads it back agree."""
+
+    def writer(
+        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+    ) -> FileStateWriter:
+        """Return a writer that names such checksums."""
+        inner = super().writer(checkpoint, attempt, subtask, operator)
+        return cast("FileStateWriter", _BeginningWriter(inner))
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Return a state file whose first bytes are right."""
+        content = self._files.read(join(self._root, handle.path))
+        found = checksum_of(content[:CHECKED])
+        if (len(content), found) != (handle.size, handle.checksum):
+            raise CorruptStateError(f"{handle.path} has {len(content)} bytes with the checksum {found}")
+        return content
 
 
 class DeletesTheUnreadable(FileCheckpointStorage):

@@ -36,7 +36,6 @@ from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
@@ -158,7 +157,7 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
     if not in_time:
         books.cut_off(Reason.OUT_OF_TIME if world.scheduler.timed_out else Reason.NOTHING_LEFT, detail)
     files = world.read_only_files()
-    storage = FileCheckpointStorage(files, world.graph.name, CHECKPOINTS)
+    storage = world.components.checkpoint_storage(files, world.graph.name, CHECKPOINTS)
     return History(
         operations=tuple(books.operations),
         end=end,

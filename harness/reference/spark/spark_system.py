@@ -324,7 +324,7 @@ class ReferenceSpark:
             detail=detail,
             output=output,
             checkpoints=tuple(watcher.views),
-            storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
+            storage=view_storage(opener.storage, files, CHECKPOINTS, OUTPUT),
             pending=pending,
             output_query=query,
         )

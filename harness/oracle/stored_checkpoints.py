@@ -1,0 +1,135 @@
+"""Stored checkpoints: what is retained is in storage, byte for byte, and says all that a restore needs (STA-3).
+
+What the system tells of its checkpoints it read with its own code. Here the judge looks at the bytes that a reader of
+its own found: the position of every split, in the part of a source subtask; for every subtask that keeps state the
+files of it; and of each file the size and the checksum that the metadata names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import damaged_files
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredPart
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.workloads.workload import split_name
+
+
+class StoredCheckpoints:
+    """Every retained checkpoint is whole in storage, by the judge's own reading."""
+
+    name = "stored-checkpoints"
+    clauses = ("STA-3",)
+
+    def __init__(self, trial_input: TrialInput) -> None:
+        """Take the input, for its splits."""
+        self._input = trial_input
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge what one trial left in durable storage."""
+        storage = context.history.storage
+        if storage is None or storage.stored is None:
+            summary = "nobody read the bytes of the retained checkpoints"
+            return Finding(self.name, (), Verdict.VALID, summary)
+        damaged = damaged_files(context)
+        found = tuple(stored.checkpoint for stored in storage.stored)
+        problems: list[str] = []
+        if found != tuple(sorted(storage.retained)):
+            problems.append(f"{list(storage.retained)} are retained, and storage holds {list(found)}")
+        files = [file for stored in storage.stored for part in stored.parts for file in part.files]
+        for stored in storage.stored:
+            view = next((v for v in context.history.checkpoints if v.checkpoint == stored.checkpoint), None)
+            problems += [
+                f"checkpoint {stored.checkpoint}: {problem}"
+                for problem in self._problems(stored, view, context, damaged)
+            ]
+        counts = {"checkpoints": len(found), "files": len(files), "wrong": len(problems)}
+        if problems:
+            summary = f"{len(problems)} things are wrong in storage: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        spoken = self.clauses if found else ()
+        summary = f"{len(found)} retained checkpoints with {len(files)} files are whole in storage"
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+    def _problems(
+        self,
+        stored: StoredCheckpoint,
+        view: SnapshotView | None,
+        context: TrialContext,
+        damaged: tuple[str, ...],
+    ) -> Iterator[str]:
+        if stored.problem is not None:
+            yield f"its metadata is {stored.problem.value}: {stored.detail}"
+            return
+        yield from _parts(stored, context)
+        yield from self._positions(stored, view, context)
+        for part in stored.parts:
+            if context.job is not None and part.subtask in context.job.in_role(Role.STATEFUL):
+                yield from _pointers(part, view)
+            for file in part.files:
+                if file.path not in damaged:
+                    yield from _contents(file)
+
+    def _positions(
+        self, stored: StoredCheckpoint, view: SnapshotView | None, context: TrialContext
+    ) -> Iterator[str]:
+        """Say which splits have no position, more than one, or one in a part that is no source's."""
+        sources = context.job.in_role(Role.SOURCE) if context.job is not None else None
+        shown = {split_name(split): position for split, position in view.positions.items()} if view else {}
+        holders: dict[str, str] = {}
+        for part in stored.parts:
+            for split, position in part.positions:
+                name = split_name(split)
+                if sources is not None and part.subtask not in sources:
+                    yield f"the position of split {name} is in the part of {part.subtask}, which reads nothing"
+                if name in holders:
+                    yield f"split {name} has a position in the parts of {holders[name]} and {part.subtask}"
+                holders[name] = part.subtask
+                if shown.get(name, position) != position:
+                    yield f"split {name} is at {position} in storage, and the system showed {shown[name]}"
+        yield from (
+            f"no source subtask has a position of split {name}"
+            for name in self._input.extents
+            if name not in holders
+        )
+
+
+def _parts(stored: StoredCheckpoint, context: TrialContext) -> Iterator[str]:
+    """Say which subtasks have no part, or more than one, and which parts are nobody's."""
+    numbers = Counter([part.subtask for part in stored.parts])
+    for subtask in context.subtasks:
+        if numbers[subtask] != 1:
+            yield f"{numbers[subtask]} parts are those of {subtask}"
+    for subtask in numbers:
+        if subtask not in context.subtasks:
+            yield f"it has a part of {subtask}, which is not in the job"
+    present = Counter([subtask.rpartition("[")[0] for subtask in numbers])
+    for vertex, width in stored.widths.items():
+        if present[vertex] != width:
+            yield f"it says that {vertex} had {width} subtasks, and has parts of {present[vertex]}"
+
+
+def _pointers(part: StoredPart, view: SnapshotView | None) -> Iterator[str]:
+    """Say which state of a subtask no file is named for; an operator that holds nothing needs none."""
+    if not part.operators:
+        yield f"{part.subtask} keeps state, and none of its operators is named"
+    named = {operator.operator: operator.files for operator in part.operators}
+    for state in view.state if view is not None else ():
+        if state.subtask == part.subtask and state.entries and not named.get(state.operator):
+            yield f"operator {state.operator} of {part.subtask} has state, and no file of it is named"
+
+
+def _contents(file: StoredFile) -> Iterator[str]:
+    """Say what a file is not that its metadata says."""
+    if file.found_size is None:
+        yield f"{file.path} cannot be read"
+    elif file.found_size != file.size:
+        yield f"{file.path} has {file.found_size} bytes, its metadata says {file.size}"
+    elif file.found_checksum != file.checksum:
+        yield f"{file.path} has the checksum {file.found_checksum}, its metadata says {file.checksum}"

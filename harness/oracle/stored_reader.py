@@ -1,0 +1,110 @@
+"""Reads retained checkpoints off durable storage, from the bytes and the documented format (docs/checkpoint-files.md).
+
+This shares no code with what writes checkpoints, nor with what restores them: a mistake that writer and reader of a
+system have in common does not show to either. It needs to list and to read files, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredOperator, StoredPart
+
+FORMAT, VERSIONS = "checkpoint-metadata", (1, 2)
+_PLACE = re.compile(r"(?P<directory>.*)/chk-(?P<checkpoint>[0-9]+)/_metadata")
+
+
+class _Unfit(Exception):
+    """The metadata file is not what the format says."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+def read_stored_checkpoints(
+    names: Iterable[str], read: Callable[[str], bytes], root: str
+) -> tuple[StoredCheckpoint, ...]:
+    """Return every checkpoint that has a metadata file, oldest first, with all files that it names.
+
+    ``names`` are the paths of all files of one job's checkpoints, ``root`` is the directory that the paths in metadata
+    begin at; ``read`` returns a file's content, and raises whatever it likes for one that it cannot read.
+    """
+    places = {int(found["checkpoint"]): found[0] for name in names if (found := _PLACE.fullmatch(name))}
+    return tuple(_checkpoint(checkpoint, places[checkpoint], read, root) for checkpoint in sorted(places))
+
+
+def _checkpoint(checkpoint: int, path: str, read: Callable[[str], bytes], root: str) -> StoredCheckpoint:
+    content = _content(path, read)
+    if content is None:
+        return StoredCheckpoint(checkpoint, problem=Reason.STORAGE_FAILED, detail=f"{path} cannot be read")
+    try:
+        body = _body(content)
+        if body["checkpoint"] != checkpoint:
+            raise _Unfit(Reason.FOREIGN, f"it is the metadata of checkpoint {body['checkpoint']}")
+        parts = tuple(_part(part, read, root) for part in body["snapshots"])
+        vertices = (body.get("job") or {}).get("vertices", ())
+        widths = {str(vertex["name"]): int(vertex["parallelism"]) for vertex in vertices}
+    except _Unfit as unfit:
+        return StoredCheckpoint(checkpoint, problem=unfit.reason, detail=f"{path}: {unfit}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        detail = f"{path} does not have the documented form: {type(error).__name__}: {error}"
+        return StoredCheckpoint(checkpoint, problem=Reason.MALFORMED, detail=detail)
+    return StoredCheckpoint(checkpoint, parts, widths)
+
+
+def _body(content: bytes) -> dict[str, Any]:
+    """Return the body of a metadata file, once its header proved right."""
+    lines = content.split(b"\n")
+    if len(lines) != 3 or lines[2]:
+        raise _Unfit(Reason.MALFORMED, f"it has {len(lines)} parts between newlines, and not two lines")
+    header = json.loads(lines[0])
+    if header["format"] != FORMAT:
+        raise _Unfit(Reason.FOREIGN, f"it is a {header['format']!r} file")
+    if header["version"] not in VERSIONS:
+        raise _Unfit(Reason.MALFORMED, f"it has version {header['version']}, which is not documented")
+    if header["size"] != len(lines[1]):
+        raise _Unfit(Reason.WRONG_SIZE, f"its header says {header['size']} bytes, there are {len(lines[1])}")
+    if header["checksum"] != _checksum(lines[1]):
+        raise _Unfit(
+            Reason.WRONG_CHECKSUM, f"its header says {header['checksum']}, not {_checksum(lines[1])}"
+        )
+    body: dict[str, Any] = json.loads(lines[1])
+    return body
+
+
+def _part(part: dict[str, Any], read: Callable[[str], bytes], root: str) -> StoredPart:
+    subtask = f"{part['subtask']['vertex']}[{part['subtask']['index']}]"
+    operators = (
+        StoredOperator(
+            operator["operator"],
+            {position["split"]: int(position["offset"]) for position in operator["positions"]},
+            tuple(_file(handle, read, root) for handle in operator["handles"]),
+        )
+        for operator in part["operators"]
+    )
+    return StoredPart(subtask, tuple(operators))
+
+
+def _file(handle: dict[str, Any], read: Callable[[str], bytes], root: str) -> StoredFile:
+    path, size, checksum = str(handle["path"]), int(handle["size"]), str(handle["checksum"])
+    content = _content(f"{root}/{path}", read)
+    if content is None:
+        return StoredFile(path, size, checksum)
+    return StoredFile(path, size, checksum, len(content), _checksum(content))
+
+
+def _checksum(content: bytes) -> str:
+    return f"crc32:{zlib.crc32(content) & 0xFFFFFFFF:08x}"
+
+
+def _content(path: str, read: Callable[[str], bytes]) -> bytes | None:
+    try:
+        return bytes(read(path))
+    except Exception:  # noqa: BLE001 - whatever storage raises for it: the file cannot be read, which is the fact
+        return None
