@@ -205,7 +205,7 @@ def test_a_host_that_loses_unsynced_writes_loses_nothing_that_was_acknowledged(
     trials.all_valid(with_faults(ScheduledFault(KillExecutor(aim.subtask, lose_unsynced=True), aim)))
 
 
-@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)
+@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.STORAGE_OUTAGE)
 @pytest.mark.clause("COO-6", "REC-4")
 def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED), unreadable_ms=40)

@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
 from barrier_tck.conformance.plans import profile_for, scale_of, scaled
-from barrier_tck.harness.draw.strategies import trial_plans
+from barrier_tck.harness.draw.strategies import Circumstances, trial_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_check import check_plan
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
@@ -125,8 +124,7 @@ class Trials:
         @given(
             trial_plans(
                 profile_for(profile, self.system.world),
-                self.system.job,
-                targets=targets_of(self.system),
+                Circumstances(view=self.system.job, capabilities=self.system.capabilities),
             )
         )
         def holds(plan: TrialPlan) -> None:

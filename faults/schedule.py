@@ -28,9 +28,10 @@ def validate(
 ) -> None:
     """Raise ScheduleError for the first fault that cannot be meant as it stands.
 
-    Checked: subtasks of faults and triggers exist; sender and receiver are connected, if ``channels`` are known,
-    and the coordinator is only ever the receiver; points of the coordinator take no subtask; ``nth`` is 1 or more;
-    times are not negative. What is wrong with a fault whatever the job, it says itself when it is made.
+    Checked: subtasks of faults and triggers exist; sender and receiver are connected, if ``channels`` (those to the
+    coordinator among them) are known, and the coordinator is only ever the receiver; points of the coordinator take no
+    subtask; ``nth`` is 1 or more; times are not negative. What is wrong with a fault whatever the job, it says itself
+    when it is made.
     """
     for index, scheduled in enumerate(schedule):
         path = f"faults[{index}]"
@@ -63,14 +64,13 @@ def _check_link(
             "choose the way with 'direction'"
         )
     _require_subtask(first, subtasks, f"{path}.sender")
-    if second == COORDINATOR:
-        return
-    _require_subtask(second, subtasks, f"{path}.receiver", also=(COORDINATOR,))
+    if second != COORDINATOR:
+        _require_subtask(second, subtasks, f"{path}.receiver", also=(COORDINATOR,))
     if channels is not None and link not in channels:
-        ends = [receiver for sender, receiver in channels if sender == first]
+        ends = ", ".join(receiver for sender, receiver in channels if sender == first)
         raise ScheduleError(
-            f"{path}.receiver is {second!r}, to which {first!r} has no channel; it has some "
-            f"to {', '.join([*ends, COORDINATOR])}"
+            f"{path}.receiver is {second!r}, to which {first!r} has no channel; it has "
+            + (f"some to {ends}" if ends else "none at all")
         )
 
 

@@ -6,6 +6,7 @@ reason, never silently. The faults themselves are in ``catalogue.py``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Union
 
@@ -129,3 +130,10 @@ class ScheduledFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     fault: _AnyFault
     trigger: Trigger
+
+    def renamed(self, rename: Callable[[str], str]) -> ScheduledFault:
+        """Return it with every subtask that fault and trigger name replaced."""
+        trigger = self.trigger
+        if isinstance(trigger, After) and trigger.subtask is not None:
+            trigger = msgspec.structs.replace(trigger, subtask=rename(trigger.subtask))
+        return ScheduledFault(self.fault.renamed(rename), trigger)

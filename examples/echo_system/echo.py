@@ -131,13 +131,8 @@ class EchoSystem:
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the one subtask and its one point; a plan that names another is refused before it runs."""
-        batches = plan.workload.batches
-        echo = SubtaskView(
-            SUBTASK,
-            (Role.SOURCE, Role.SINK),
-            passes={ProtocolPoint.RECORDS_PROCESSED: batches} if batches else {},
-        )
-        return JobView((echo,), shows=(ProtocolPoint.RECORDS_PROCESSED,))
+        passes = {ProtocolPoint.RECORDS_PROCESSED: plan.workload.batches}
+        return JobView((SubtaskView(SUBTASK, (Role.SOURCE, Role.SINK), passes),))
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Echo the input batch by batch; a dead worker is replaced by one that reads the disk."""

@@ -54,4 +54,4 @@ def shrink_failure(
     if checker is None:
         return None
     still_fails = fails_likewise(system, checker, directory, checkers)
-    return shrink(record.plan, still_fails, lambda plan: system.job(plan).names, runs_max)
+    return shrink(record.plan, still_fails, system.job, runs_max)

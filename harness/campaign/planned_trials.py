@@ -8,7 +8,7 @@ from itertools import chain, count, islice
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.configuration_checks import check_configuration
 from barrier_tck.harness.campaign.mix import Hand, MixSection, deal
-from barrier_tck.harness.draw.strategies import draw_plan, draw_plans
+from barrier_tck.harness.draw.strategies import Adjust, Circumstances, draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -45,15 +45,17 @@ def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Ite
     return _from_mix(configuration, system)
 
 
+def _circumstances(system: SystemUnderTest, adjust: Adjust) -> Circumstances:
+    return Circumstances(view=system.job, capabilities=system.capabilities, adjust=adjust)
+
+
 def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
     for chunk in count():
         yield from draw_plans(
             configuration.seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
             configuration.the_profile(),
-            view=system.job,
-            adjust=configuration.adjusted,
-            targets=targets_of(system),
+            _circumstances(system, configuration.adjusted),
         )
 
 
@@ -71,8 +73,6 @@ def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> 
         yield draw_plan(
             configuration.seed * _CHUNK_SEED_STRIDE + number,
             hand.profile(profile),
-            view=system.job,
-            adjust=adjust,
-            targets=targets_of(system),
+            _circumstances(system, adjust),
             kinds=hand.kinds,
         )

@@ -8,7 +8,7 @@ are aimed at one that is left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +25,14 @@ from barrier_tck.harness.campaign.smaller_jobs import (
 )
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.job_view import JobView, ViewOf
 from barrier_tck.harness.workloads.workload_names import filled
 
 StillFails = Callable[[TrialPlan], bool]
 """Runs a plan and tells whether it fails in the same way."""
 
-SubtaskNames = Callable[[TrialPlan], Sequence[str]]
-"""Tells the subtasks of a plan's job."""
+Propose = Callable[[TrialPlan, JobView], Iterator[TrialPlan]]
+"""Proposes changed plans; it is told what the plan's job is now."""
 
 CALM_CHECKPOINTS = CheckpointPlan(async_ms_max=0)
 CALM_NETWORK = NetworkPlan(latency_ms_max=0)
@@ -82,15 +83,10 @@ def sort_key(plan: TrialPlan) -> SortKey:
 def _fault_key(scheduled: ScheduledFault) -> SortKey:
     fault, trigger = scheduled.fault, scheduled.trigger
     hit = fault.subtasks
-    where = (tuple(map(_index, hit)), hit, fault.magnitudes())
+    where = (tuple((len(name), name) for name in hit), fault.magnitudes())
     if isinstance(trigger, At):
         return (fault.loses_unsynced, 1, trigger.time_ms, *where, "")
     return (fault.loses_unsynced, 0, trigger.nth, *where, trigger.subtask or "")
-
-
-def _index(subtask: str) -> int:
-    digits = subtask.rpartition("[")[2].rstrip("]")
-    return int(digits) if digits.isdigit() else 0
 
 
 def _calm_pairs(plan: TrialPlan) -> tuple[tuple[str, msgspec.Struct, msgspec.Struct], ...]:
@@ -190,15 +186,15 @@ def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
             yield _with(plan, name, **{field: smaller})
 
 
-def simplify_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
+def simplify_faults(plan: TrialPlan, view: JobView) -> Iterator[TrialPlan]:
     """Propose, for each fault: nothing lost, sooner over, the first occurrence, an earlier time, the first subtask."""
     for index, scheduled in enumerate(plan.faults):
-        for simpler in _simpler_fault(scheduled):
+        for simpler in _simpler_fault(scheduled, view):
             changed = (*plan.faults[:index], simpler, *plan.faults[index + 1 :])
             yield msgspec.structs.replace(plan, faults=changed)
 
 
-def _simpler_fault(scheduled: ScheduledFault) -> Iterator[ScheduledFault]:
+def _simpler_fault(scheduled: ScheduledFault, view: JobView) -> Iterator[ScheduledFault]:
     fault, trigger = scheduled.fault, scheduled.trigger
     for simpler in fault.simpler():
         yield ScheduledFault(simpler, trigger)
@@ -209,21 +205,9 @@ def _simpler_fault(scheduled: ScheduledFault) -> Iterator[ScheduledFault]:
         case After(nth=nth):
             for sooner in down_from(nth, 1):
                 yield ScheduledFault(fault, msgspec.structs.replace(trigger, nth=sooner))
-    first = _first_subtasks(scheduled)
+    first = scheduled.renamed(lambda subtask: view.like(subtask)[0])
     if first != scheduled:
         yield first
-
-
-def _first_subtasks(scheduled: ScheduledFault) -> ScheduledFault:
-    fault, trigger = scheduled.fault, scheduled.trigger
-    fault = fault.renamed(_first)
-    if isinstance(trigger, After) and trigger.subtask is not None:
-        trigger = msgspec.structs.replace(trigger, subtask=_first(trigger.subtask))
-    return ScheduledFault(fault, trigger)
-
-
-def _first(subtask: str) -> str:
-    return subtask.rpartition("[")[0] + "[0]"
 
 
 def other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -240,16 +224,14 @@ def smaller_with_other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
                 yield msgspec.structs.replace(smaller, seed=seed)
 
 
-PASSES: tuple[Callable[[TrialPlan], Iterator[TrialPlan]], ...] = (
-    drop_faults,
-    simplify_job,
-    reduce_parallelism,
-    reduce_records,
-    calm_down,
+def _whatever_the_job(propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> Propose:
+    return lambda plan, _: propose(plan)
+
+
+PASSES: tuple[Propose, ...] = (
+    *map(_whatever_the_job, (drop_faults, simplify_job, reduce_parallelism, reduce_records, calm_down)),
     simplify_faults,
-    smaller_with_other_seeds,
-    smaller_settings,
-    other_seeds,
+    *map(_whatever_the_job, (smaller_with_other_seeds, smaller_settings, other_seeds)),
 )
 """Every pass, the big steps first."""
 
@@ -265,7 +247,7 @@ def _with(plan: TrialPlan, part: str, **fields: object) -> TrialPlan:
 def shrink(
     plan: TrialPlan,
     still_fails: StillFails,
-    subtasks: SubtaskNames,
+    view: ViewOf,
     runs_max: int = RUNS_MAX,
     seconds_max: float = SECONDS_MAX,
 ) -> Shrunk:
@@ -273,7 +255,7 @@ def shrink(
 
     ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler.
     """
-    search = _Search(still_fails, subtasks, runs_max, time.monotonic() + seconds_max)
+    search = _Search(still_fails, view, runs_max, time.monotonic() + seconds_max)
     best, before = filled(plan), None
     while best != before and search.may_run:
         before = best
@@ -285,12 +267,10 @@ def shrink(
 class _Search:
     """Counts runs and remembers what was tried."""
 
-    def __init__(
-        self, still_fails: StillFails, subtasks: SubtaskNames, runs_max: int, deadline: float
-    ) -> None:
+    def __init__(self, still_fails: StillFails, view: ViewOf, runs_max: int, deadline: float) -> None:
         self._deadline = deadline
         self._still_fails = still_fails
-        self._subtasks = subtasks
+        self._view = view
         self._runs_max = runs_max
         self._tried: set[TrialPlan] = set()
         self.runs = 0
@@ -299,19 +279,20 @@ class _Search:
     def may_run(self) -> bool:
         return self.runs < self._runs_max and time.monotonic() < self._deadline
 
-    def exhaust(self, plan: TrialPlan, propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> TrialPlan:
+    def exhaust(self, plan: TrialPlan, propose: Propose) -> TrialPlan:
         """Apply one pass again and again until it finds nothing simpler."""
         while True:
-            better = self._first_better(plan, propose(plan))
+            better = self._first_better(plan, propose)
             if better is None:
                 return plan
             plan = better
 
-    def _first_better(self, plan: TrialPlan, proposals: Iterator[TrialPlan]) -> TrialPlan | None:
-        for proposal in proposals:
+    def _first_better(self, plan: TrialPlan, propose: Propose) -> TrialPlan | None:
+        view = self._view(plan)
+        for proposal in propose(plan, view):
             if not self.may_run:
                 return None
-            candidate = self._runnable(proposal)
+            candidate = self._runnable(proposal, view)
             if candidate is None or candidate in self._tried or sort_key(candidate) >= sort_key(plan):
                 continue
             self._tried.add(candidate)
@@ -320,19 +301,29 @@ class _Search:
                 return candidate
         return None
 
-    def _runnable(self, proposal: TrialPlan) -> TrialPlan | None:
+    def _runnable(self, proposal: TrialPlan, before: JobView) -> TrialPlan | None:
         """Return the proposal with its faults aimed at what is left; None if its workload cannot run on its job."""
         try:
-            return retarget(filled(proposal), self._subtasks(proposal))
+            return retarget(filled(proposal), before, self._view(proposal))
         except UsageProblem:
             return None
 
 
-def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
-    """Aim faults whose subtask is gone at the last one left of its vertex; None if the vertex has none."""
-    changed = tuple(_retargeted(scheduled, subtasks) for scheduled in plan.faults)
+def retarget(plan: TrialPlan, before: JobView, now: JobView) -> TrialPlan | None:
+    """Aim faults whose subtask is gone at the last one left that does the same; None if there is none.
+
+    ``before`` is the job that the faults were aimed at, ``now`` the plan's own.
+    """
+
+    def existing(name: str) -> str:
+        if name in now.by_name:
+            return name
+        left = [one.name for one in now.subtasks if one.is_like(before.by_name[name])]
+        return left[-1] if left else name
+
+    changed = tuple(scheduled.renamed(existing) for scheduled in plan.faults)
     try:
-        validate(changed, subtasks)
+        validate(changed, now.names, now.connections)
     except ScheduleError:
         return None
     slow = plan.network.slow_channel
@@ -340,19 +331,3 @@ def retarget(plan: TrialPlan, subtasks: Sequence[str]) -> TrialPlan | None:
     if slow is not None and slow >= channels:
         plan = _with(plan, "network", slow_channel=channels - 1)
     return msgspec.structs.replace(plan, faults=changed)
-
-
-def _retargeted(scheduled: ScheduledFault, subtasks: Sequence[str]) -> ScheduledFault:
-    fault, trigger = scheduled.fault, scheduled.trigger
-    fault = fault.renamed(lambda subtask: _existing(subtask, subtasks))
-    if isinstance(trigger, After) and trigger.subtask is not None:
-        trigger = msgspec.structs.replace(trigger, subtask=_existing(trigger.subtask, subtasks))
-    return ScheduledFault(fault, trigger)
-
-
-def _existing(subtask: str, subtasks: Sequence[str]) -> str:
-    if subtask in subtasks:
-        return subtask
-    vertex = subtask.rpartition("[")[0] + "["
-    left = [name for name in subtasks if name.startswith(vertex)]
-    return left[-1] if left else subtask

@@ -21,9 +21,14 @@ _CAPABILITIES = {
 """Kind of target -> the capability of systems that expose it."""
 
 
+def targets_among(capabilities: frozenset[Capability]) -> frozenset[TargetKind]:
+    """Return the kinds of target that a system with these capabilities exposes."""
+    return frozenset(kind for kind, capability in _CAPABILITIES.items() if capability in capabilities)
+
+
 def targets_of(system: SystemUnderTest) -> frozenset[TargetKind]:
     """Return the kinds of target that a system exposes."""
-    return frozenset(kind for kind, capability in _CAPABILITIES.items() if capability in system.capabilities)
+    return targets_among(system.capabilities)
 
 
 def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:

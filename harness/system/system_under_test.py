@@ -31,6 +31,7 @@ class Capability(StrEnum):
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "What one of its processes sends to another arrives in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
+    STORAGE_OUTAGE = "Durable storage can be made unreadable for a coordinator that starts again."
     SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be made as slow as a plan says."
     HOST_LOSS = "A host can be lost together with its local disk."
     PAUSE = "Its processes can be stopped for a time, and go on."

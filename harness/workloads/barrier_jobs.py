@@ -19,6 +19,13 @@ _EVERY_CHECKPOINT = (
 )
 _OF_SINKS = (ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED)
 _OF_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
+_REPEATED = (
+    *_EVERY_CHECKPOINT[:-1],
+    *(ProtocolPoint.ALIGNMENT_STARTED, ProtocolPoint.ALIGNMENT_COMPLETED),
+    *_OF_A_RESTORE,
+    *(ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ATTEMPT_RUNNING),
+)
+"""Points at which a kill fails the checkpoint, the restore or the attempt, so that there is another one."""
 _LONG = 20
 """Batches that each source subtask of a prepared input has at least."""
 _SOMETIMES = (ProtocolPoint.CHECKPOINT_ABORTED, ProtocolPoint.ATTEMPT_FAILED)
@@ -35,16 +42,31 @@ def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
     batches = batches_by_source(plan, batch_records or plan.workload.batch_records)
     return JobView(
         subtasks=tuple(
-            SubtaskView(name, _roles(vertex), _passes(job, vertex, batches.get(name, 0)))
+            SubtaskView(
+                name,
+                _roles(vertex),
+                _passes(job, vertex, batches.get(name, 0)),
+                vertex.name,
+                _key_groups(plan, vertex, index),
+            )
             for vertex in job.vertices
-            for name in vertex.subtasks
+            for index, name in enumerate(vertex.subtasks)
         ),
-        links=job.channels,
-        shows=tuple(ProtocolPoint),
+        links=tuple(dict.fromkeys(job.channels)),
+        control_links=job.subtasks,
         coordinator_passes={
-            point: 1 for point in ProtocolPoint if point in COORDINATOR_POINTS and point not in _SOMETIMES
+            point: int(point not in _SOMETIMES) for point in ProtocolPoint if point in COORDINATOR_POINTS
         },
+        repeats=_REPEATED,
     )
+
+
+def _key_groups(plan: TrialPlan, vertex: VertexPlan, index: int) -> tuple[int, int] | None:
+    """Return the key groups that a subtask owns, the second one exclusive (RSC-1); None if it keeps no state."""
+    if not any(is_stateful(operator.kind) for operator in vertex.operators):
+        return None
+    width, groups = vertex.parallelism, plan.deployment.max_parallelism
+    return -(-index * groups // width), -(-(index + 1) * groups // width)
 
 
 def batches_by_source(plan: TrialPlan, batch_records: int) -> dict[str, int]:
@@ -82,15 +104,19 @@ def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
 
 def _passes(job: JobPlan, vertex: VertexPlan, batches: int) -> Mapping[ProtocolPoint, int]:
     passes = dict.fromkeys((*_EVERY_CHECKPOINT, *_OF_A_RESTORE), 1)
-    if batches:
-        passes[ProtocolPoint.RECORDS_PROCESSED] = batches
-    if job.channels_into(vertex.name) > 1:
-        passes[ProtocolPoint.ALIGNMENT_COMPLETED] = 1
-        # Further down all barriers may come at once, with nothing left to wait for.
-        if all(edge.by is not Spread.FORWARD for edge in job.inputs_of(vertex.name)) and all(
-            job.vertex(edge.source).kind == SOURCE for edge in job.inputs_of(vertex.name)
-        ):
-            passes[ProtocolPoint.ALIGNMENT_STARTED] = 1
+    passes[ProtocolPoint.RECORDS_PROCESSED] = batches
+    passes[ProtocolPoint.COMPLETION_NOTIFIED] = 0  # most subtasks may be gone when it comes
+    if vertex.kind != SOURCE:
+        passes[ProtocolPoint.ALIGNMENT_STARTED] = int(_surely_waits(job, vertex))
+        passes[ProtocolPoint.ALIGNMENT_COMPLETED] = int(job.channels_into(vertex.name) > 1)
     if vertex.kind == SINK:
         passes.update(dict.fromkeys(_OF_SINKS, 1))
     return passes
+
+
+def _surely_waits(job: JobPlan, vertex: VertexPlan) -> bool:
+    """Tell whether a vertex is sure to wait for a barrier: further down all may come at once."""
+    return job.channels_into(vertex.name) > 1 and all(
+        edge.by is not Spread.FORWARD and job.vertex(edge.source).kind == SOURCE
+        for edge in job.inputs_of(vertex.name)
+    )

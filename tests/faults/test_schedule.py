@@ -25,8 +25,11 @@ from barrier_tck.faults.schedule import ScheduleError, validate
 from barrier_tck.faults.targets import COORDINATOR, Damage, Peers
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 
-CHANNELS = (("source[0]", "totals[0]"), ("source[0]", "totals[1]"), ("totals[0]", "sink[0]"))
 SUBTASKS = ("source[0]", "totals[0]", "totals[1]", "sink[0]")
+CHANNELS = (
+    *(("source[0]", "totals[0]"), ("source[0]", "totals[1]"), ("totals[0]", "sink[0]")),
+    *((subtask, COORDINATOR) for subtask in SUBTASKS[:3]),
+)
 TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
 
 
@@ -55,6 +58,11 @@ TAKEN = ProtocolPoint.SNAPSHOT_TAKEN
         (CutChannel("source[9]", "totals[0]", 5), At(0), ["faults[1].fault.sender", "'source[9]'"]),
         (CutChannel("source[0]", "coordinatr", 5), At(0), ["fault.receiver", "did you mean 'coordinator'"]),
         (CutChannel("source[0]", "sink[0]", 5), At(0), ["no channel", "totals[0], totals[1], coordinator"]),
+        (
+            CutChannel("sink[0]", COORDINATOR, 5),
+            At(0),
+            ["to which 'sink[0]' has no channel; it has none at all"],
+        ),
         (BlackHoleChannel(COORDINATOR, "sink[0]", 5), At(0), ["fault.sender", "coordinator as receiver"]),
     ],
 )

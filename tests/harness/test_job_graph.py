@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.campaign.smaller_jobs import narrower, without_a_vertex, without_an_edge
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.reading import plan_from
@@ -133,7 +134,7 @@ def test_the_view_tells_roles_and_how_often_points_are_passed() -> None:
     assert view.in_role(Role.SOURCE) == ("source[0]", "source[1]") and view.in_role(Role.STATEFUL) == (
         "totals[0]",
     )
-    assert view.receivers("totals[0]") == ("sink[0]", "sink[1]")
+    assert view.ends_of("totals[0]") == ("sink[0]", "sink[1]", COORDINATOR)
 
 
 def test_smaller_jobs_are_dataflows_and_join_the_neighbours_of_what_is_gone() -> None:

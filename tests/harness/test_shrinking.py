@@ -15,6 +15,7 @@ from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload_names import filled
 
@@ -33,16 +34,12 @@ BIG = TrialPlan(
 )
 
 
-def names(plan: TrialPlan) -> tuple[str, ...]:
-    return barrier_view(plan).names
-
-
 def test_a_failure_that_needs_one_fault_and_three_batches_shrinks_to_just_that() -> None:
     def fails(plan: TrialPlan) -> bool:
         kills = any(isinstance(scheduled.fault, KillExecutor) for scheduled in plan.faults)
         return kills and plan.workload.batches >= 3
 
-    shrunk = shrink(BIG, fails, names)
+    shrunk = shrink(BIG, fails, barrier_view)
     plan = shrunk.plan
     assert len(plan.faults) == 1 and plan.workload.batches == 3
     assert [vertex.parallelism for vertex in plan.job.vertices] == [
@@ -63,7 +60,7 @@ def test_what_matters_to_the_failure_is_kept() -> None:
             and plan.network.latency_ms_max >= 4
         )
 
-    plan = shrink(BIG, fails, names).plan
+    plan = shrink(BIG, fails, barrier_view).plan
     assert (len(plan.faults), plan.job.vertex("totals").parallelism, plan.network.latency_ms_max) == (2, 2, 4)
 
 
@@ -71,7 +68,7 @@ def test_a_smaller_plan_may_be_found_under_another_seed() -> None:
     def fails(plan: TrialPlan) -> bool:
         return len(plan.faults) == 3 or plan.seed == 2
 
-    assert shrink(BIG, fails, names).plan.faults == ()
+    assert shrink(BIG, fails, barrier_view).plan.faults == ()
 
 
 def test_the_budget_bounds_the_runs_and_the_result_still_fails() -> None:
@@ -81,7 +78,7 @@ def test_the_budget_bounds_the_runs_and_the_result_still_fails() -> None:
         ran.append(plan)
         return len(plan.faults) > 0
 
-    shrunk = shrink(BIG, fails, names, runs_max=7)
+    shrunk = shrink(BIG, fails, barrier_view, runs_max=7)
     assert shrunk.runs == len(ran) == 7 and shrunk.plan.faults
 
 
@@ -93,17 +90,39 @@ def test_a_plan_is_never_run_twice_and_never_replaced_by_one_that_is_not_simpler
             ran.append(candidate)
             return len(candidate.faults) >= 2
 
-        shrunk = shrink(plan, fails, names)
+        shrunk = shrink(plan, fails, barrier_view)
         assert len(set(ran)) == len(ran)
         assert sort_key(shrunk.plan) <= sort_key(plan) and len(shrunk.plan.faults) == 2
 
 
 def test_faults_of_a_vanished_subtask_are_aimed_at_one_that_is_left() -> None:
     narrow = filled(msgspec.structs.replace(BIG, job=JobPlan(widths={"source": 1, "totals": 1, "sink": 1})))
-    aimed = retarget(narrow, names(narrow))
+    aimed = retarget(narrow, barrier_view(BIG), barrier_view(narrow))
     assert aimed is not None
     assert "totals[0]" in repr(aimed) and "[2]" not in repr(aimed) and aimed.network.slow_channel == 1
-    assert retarget(narrow, ("elsewhere[0]",)) is None
+    elsewhere = JobView((SubtaskView("elsewhere"),))
+    assert retarget(narrow, barrier_view(BIG), elsewhere) is None
+
+
+def test_faults_of_a_system_with_names_of_its_own_are_aimed_by_role() -> None:
+    def foreign(plan: TrialPlan) -> JobView:
+        """Return one reader and writers as many as the sinks; the first has a name like any other."""
+        writers = ["zoe", "anna", "bob"][: plan.job.vertex("sink").parallelism]
+        return JobView(
+            (SubtaskView("reader", (Role.SOURCE,)), *(SubtaskView(name, (Role.SINK,)) for name in writers))
+        )
+
+    faults = (
+        ScheduledFault(KillExecutor("bob"), At(10)),
+        ScheduledFault(KillExecutor("reader"), After(ProtocolPoint.SNAPSHOT_TAKEN, "anna")),
+    )
+
+    def fails(plan: TrialPlan) -> bool:
+        return len(plan.faults) == 2
+
+    plan = shrink(msgspec.structs.replace(BIG, faults=faults), fails, foreign).plan
+    assert [scheduled.fault.subtasks for scheduled in plan.faults] == [("zoe",), ("reader",)]
+    assert plan.faults[1].trigger == After(ProtocolPoint.SNAPSHOT_TAKEN, "zoe")
 
 
 def test_a_fault_that_lasts_shrinks_to_the_shortest_on_the_first_subtasks() -> None:
@@ -116,7 +135,7 @@ def test_a_fault_that_lasts_shrinks_to_the_shortest_on_the_first_subtasks() -> N
         durations = [scheduled.fault.heals_after_ms for scheduled in plan.faults]
         return len(durations) == 2 and sorted(ms or 0 for ms in durations)[1] >= 40
 
-    plan = shrink(msgspec.structs.replace(BIG, faults=lasting), fails, names).plan
+    plan = shrink(msgspec.structs.replace(BIG, faults=lasting), fails, barrier_view).plan
     assert sorted(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults) == [1, 40]
     assert [scheduled.fault.subtasks for scheduled in plan.faults] == [
         ("source[0]", "totals[0]"),

@@ -13,7 +13,7 @@ import pytest
 from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.schedule import validate
 from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
-from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, draw_plans
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.reading import plan_from
@@ -22,6 +22,7 @@ from barrier_tck.harness.reference.jobs import build_graph, collection_sources
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload_names import workload_named
@@ -87,7 +88,9 @@ def test_the_standard_profile_reaches_its_corners() -> None:
 
 
 def test_a_target_that_the_system_lacks_is_not_aimed_at() -> None:
-    plans = draw_plans(1, 60, profile_named("heavy"), targets=frozenset({"worker"}))
+    plans = draw_plans(
+        1, 60, profile_named("heavy"), Circumstances(capabilities=frozenset({Capability.WORKER_KILL}))
+    )
     assert {type(s.fault).__name__ for plan in plans for s in plan.faults} == {"KillWorker"}
 
 
@@ -102,7 +105,7 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
         graph = build_graph(plan, workload_named(plan.workload.name), collection_sources(plan, ()))
         channels = tuple((str(channel.sender), str(channel.receiver)) for channel in graph.channels)
         assert barrier_view(plan).links == channels
-        validate(plan.faults, barrier_view(plan).names, channels)
+        validate(plan.faults, barrier_view(plan).names, barrier_view(plan).connections)
         disturbed += sum(isinstance(scheduled.fault, ChannelFault) for scheduled in plan.faults)
     assert disturbed > 20
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.draw.profiles import profile_named
-from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan
@@ -51,7 +51,7 @@ def test_output_is_exact_in_both_modes_whatever_fails(mode: str, tmp_path: Path)
         return msgspec.structs.replace(plan, workload=workload, checkpoints=checkpoints)
 
     system = ReferenceSimulated()
-    plans = draw_plans(11, 60, profile_named("heavy"), view=system.job, adjust=passthrough)
+    plans = draw_plans(11, 60, profile_named("heavy"), Circumstances(system.job, adjust=passthrough))
     recoveries = 0
     for plan in plans:
         record = run_trial(plan, system, tmp_path)

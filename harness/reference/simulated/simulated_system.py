@@ -56,6 +56,7 @@ class ReferenceSimulated:
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,
+            Capability.STORAGE_OUTAGE,
             Capability.SLOW_SNAPSHOTS,
             Capability.HOST_LOSS,
             Capability.STORAGE_FAULTS,

@@ -1,0 +1,318 @@
+"""Draws the faults of a plan: what its system can suffer, when it is sure to strike.
+
+A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what the system's view of the job
+says is sure to happen: a subtask that is killed before it acknowledged passes the points of a checkpoint again; a
+restore follows a kill that came after a completed checkpoint and before the end. Points that a plan may never reach
+(the fifth checkpoint of a short job) are not drawn, and none that the system does not have. A system that passes no
+point is hit at times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from barrier_tck.faults.catalogue import KINDS, FaultKind
+from barrier_tck.faults.drawing import Aim, Plainest
+from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import COORDINATOR, Peers, TargetKind
+from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.choices import between, chance
+from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.exposed_targets import targets_among
+from barrier_tck.harness.system.job_view import JobView, Role
+from barrier_tck.harness.system.system_under_test import Capability
+
+_Option = TypeVar("_Option")
+
+_SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
+_RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What the drawing of faults must know of a plan's job."""
+
+    plan: TrialPlan
+    view: JobView
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        return self.view.in_role(Role.SINK)
+
+    @property
+    def committing(self) -> tuple[str, ...]:
+        """Return the subtasks that are told of a checkpoint before they commit what it covers."""
+        return self.view.passing(ProtocolPoint.COMPLETION_NOTIFIED)
+
+    @property
+    def batches(self) -> int | None:
+        """Return how many batches the longest source is sure to have; None if the system counts none."""
+        passes = [subtask.passes for subtask in self.view.subtasks]
+        counts = [one.get(ProtocolPoint.RECORDS_PROCESSED) for one in passes]
+        return max((count for count in counts if count is not None), default=None)
+
+    @property
+    def peers(self) -> tuple[Peers, ...]:
+        """Return from whom an executor can be cut off: from other executors only if data passes between them."""
+        receivers = [receiver for _, receiver in self.view.links]
+        shuffles = len(dict.fromkeys(receivers)) < len(receivers)
+        apart = shuffles and self.plan.deployment.executors > 1
+        controlled = bool(self.view.control_links)
+        return tuple(
+            peers
+            for peers, there in (
+                (Peers.EXECUTORS, apart),
+                (Peers.COORDINATOR, controlled),
+                (Peers.EVERYONE, apart or controlled),
+            )
+            if there
+        )
+
+    def hit_by(self, kind: FaultKind) -> tuple[str, ...]:
+        """Return the subtasks that a kind of fault can hit; empty if it cannot strike this job at all."""
+        view = self.view
+        match kind.fault.needs:
+            case TargetKind.COORDINATOR:
+                return view.names or (COORDINATOR,)
+            case TargetKind.CHANNEL:
+                return tuple(name for name in view.names if view.ends_of(name))
+            case TargetKind.PARTITION:
+                # Who is to be replaced is cut off from the coordinator.
+                needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
+                return view.names if needed else ()
+            case TargetKind.STORAGE:
+                return view.in_role(Role.STATEFUL)  # who keeps no state has no copies of it
+            case _:
+                return view.names
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFaults:
+    """A schedule, and what was asked for and cannot strike the job."""
+
+    schedule: tuple[ScheduledFault, ...]
+    left_out: tuple[str, ...]
+    """Kinds of faults that were named."""
+
+
+def draw_faults(
+    draw: st.DrawFn,
+    profile: Profile,
+    plan: TrialPlan,
+    view: JobView,
+    capabilities: frozenset[Capability],
+    kinds: Sequence[str] | None,
+) -> DrawnFaults:
+    """Draw the faults of a plan.
+
+    ``kinds`` names the kind of each, one after the other; None means drawn, by the weights of the profile, from what a
+    system with these capabilities can suffer.
+    """
+    job = _Job(plan, view)
+    profile = _bearable(profile, capabilities)
+    exposed = targets_among(capabilities)
+    left_out: tuple[str, ...] = ()
+    if kinds is None:
+        suffered = tuple(
+            KINDS[name]
+            for name, weight in profile.kinds
+            if KINDS[name].fault.needs in exposed and job.hit_by(KINDS[name])
+            for _ in range(weight)
+        )
+        choices = [suffered] * (between(draw, profile.faults) if suffered else 0)
+    else:
+        choices = [(KINDS[name],) for name in kinds if job.hit_by(KINDS[name])]
+        left_out = tuple(name for name in kinds if not job.hit_by(KINDS[name]))
+    schedule: list[ScheduledFault] = []
+    kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
+    if kills is not None and len(choices) > 1 and job.committing and chance(draw, profile.restore_per_mille):
+        schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
+    for choice in choices:
+        schedule.append(_draw_fault(draw, profile, job, choice, schedule))
+    return DrawnFaults(tuple(schedule), left_out)
+
+
+def _bearable(profile: Profile, capabilities: frozenset[Capability]) -> Profile:
+    """Return the profile without those consequences of a kill that the system cannot have."""
+    return replace(
+        profile,
+        lose_unsynced_per_mille=profile.lose_unsynced_per_mille
+        if Capability.UNSYNCED_LOSS in capabilities
+        else 0,
+        unreadable_per_mille=profile.unreadable_per_mille if Capability.STORAGE_OUTAGE in capabilities else 0,
+    )
+
+
+def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
+    return tuple(kind for kind in kinds if kind.fault.ends is not None)
+
+
+def _draw_fault(
+    draw: st.DrawFn,
+    profile: Profile,
+    job: _Job,
+    kinds: Sequence[FaultKind],
+    before: Sequence[ScheduledFault],
+) -> ScheduledFault:
+    kind = draw(st.sampled_from(kinds))
+    trigger: At | After
+    # A second timed one might come while nothing runs, because the first just struck.
+    already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
+    possible = _possible_points(profile, job, before)
+    if not possible or (chance(draw, profile.timed_per_mille) and not already_timed):
+        trigger, standing = At(time_ms=between(draw, _times(profile, job))), None
+    else:
+        trigger = _draw_aim(draw, possible, job, before)
+        standing = trigger.subtask
+    # Around the last commit others may be gone already, so there a fault hits the sink itself.
+    last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
+    own = standing is not None and (last or chance(draw, profile.own_target_per_mille))
+    able = job.hit_by(kind)
+    if own and standing in able:
+        target = standing
+    else:
+        target = draw(st.sampled_from([name for name in _living(trigger, job) if name in able] or able))
+    return ScheduledFault(kind.fault.drawn(_Draws(draw), _aim(profile, job, kind, target)), trigger)
+
+
+def _times(profile: Profile, job: _Job) -> Range:
+    """Return when a timed fault may strike; where batches are counted, before half of the first interval is over."""
+    earliest, latest = profile.timed_ms
+    if job.batches is None:
+        return earliest, latest
+    return earliest, max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """Hypothesis as the chooser of ``barrier_tck.faults.drawing``."""
+
+    draw: st.DrawFn
+
+    def between(self, bounds: Range) -> int:
+        return between(self.draw, bounds)
+
+    def one_of(self, options: Sequence[_Option]) -> _Option:
+        return self.draw(st.sampled_from(options))
+
+    def chance(self, per_mille: int) -> bool:
+        return chance(self.draw, per_mille)
+
+
+def _aim(profile: Profile, job: _Job, kind: FaultKind, target: str) -> Aim:
+    """Return what a fault must know to be drawn: whom it hits, and how hard it may."""
+    outlasts = kind.drawn_as.outlasts_heartbeat
+    return Aim(
+        target,
+        receivers=job.view.ends_of(target),
+        peers=job.peers,
+        outlasts_heartbeat=outlasts,
+        duration_ms=profile.zombie_ms if outlasts else profile.duration_ms,
+        latency_ms=profile.latency_ms,
+        bytes_per_second=profile.bytes_per_second,
+        lose_unsynced_per_mille=profile.lose_unsynced_per_mille,
+        unreadable_per_mille=profile.unreadable_per_mille,
+    )
+
+
+def _living(trigger: At | After, job: _Job) -> tuple[str, ...]:
+    """Return the subtasks that are sure to live when the trigger comes: after the last checkpoint, sinks."""
+    completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
+    return job.sinks if completed and job.sinks else job.view.names
+
+
+def _possible_points(
+    profile: Profile, job: _Job, before: Sequence[ScheduledFault]
+) -> tuple[ProtocolPoint, ...]:
+    """Return the points at which somebody is sure to stand, earlier faults notwithstanding."""
+    return tuple(point for point in profile.points if _standing(point, job, before))
+
+
+def _standing(point: ProtocolPoint, job: _Job, before: Sequence[ScheduledFault]) -> tuple[str | None, ...]:
+    """Return who is sure to pass a point (None: the coordinator), and to live then."""
+    passing: tuple[str | None, ...]
+    if point in COORDINATOR_POINTS:
+        passing = (None,) if job.view.times(point, None) else ()
+    elif point in _RESTORE and not any(_leads_to_restore(scheduled, job) for scheduled in before):
+        passing = ()
+    else:
+        passing = job.view.passing(point)
+    return tuple(one for one in passing if _passes_left(point, one, job, before))
+
+
+def _passes_left(
+    point: ProtocolPoint, subtask: str | None, job: _Job, before: Sequence[ScheduledFault]
+) -> bool:
+    """Tell whether a point is sure to be passed more often than earlier faults end somebody there."""
+    ended = [scheduled for scheduled in _at(point, subtask, before) if scheduled.fault.ends is not None]
+    return len(ended) < job.view.times(point, subtask) + _repeats(point, subtask, job, before)
+
+
+def _draw_aim(
+    draw: st.DrawFn, possible: Sequence[ProtocolPoint], job: _Job, before: Sequence[ScheduledFault]
+) -> After:
+    point = draw(st.sampled_from(possible))
+    standing = _standing(point, job, before)
+    subtask = None if point in COORDINATOR_POINTS else draw(st.sampled_from(standing))
+    times = job.view.times(point, subtask)
+    if times > 1 or point is ProtocolPoint.RECORDS_PROCESSED:
+        return After(point, subtask, nth=draw(st.integers(1, times)))
+    return After(point, subtask, nth=1 + _repeats(point, subtask, job, before))
+
+
+def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
+    """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
+    kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.committing))
+    return ScheduledFault(
+        kind.fault.drawn(Plainest(), Aim(sink)), After(ProtocolPoint.COMPLETION_NOTIFIED, sink)
+    )
+
+
+def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
+    """Tell whether a completed checkpoint is sure to be restored after this fault.
+
+    It is if a sink, or the coordinator, dies after the checkpoint completed and before the sink's commit is
+    known: the job cannot have ended then.
+    """
+    fault, trigger = scheduled.fault, scheduled.trigger
+    if not isinstance(trigger, After) or fault.ends is None:
+        return False
+    if trigger.point in _SINK_ONLY:
+        return fault.ends is Ends.COORDINATOR or fault.subtasks == (trigger.subtask,)
+    if trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED:
+        return fault.ends is Ends.COORDINATOR or fault.subtasks[0] in job.sinks
+    return False
+
+
+def _at(
+    point: ProtocolPoint, subtask: str | None, before: Sequence[ScheduledFault]
+) -> tuple[ScheduledFault, ...]:
+    """Return the earlier faults that wait for this very passing."""
+    return tuple(
+        scheduled
+        for scheduled in before
+        if isinstance(scheduled.trigger, After)
+        and (scheduled.trigger.point, scheduled.trigger.subtask) == (point, subtask)
+    )
+
+
+def _repeats(point: ProtocolPoint, subtask: str | None, job: _Job, before: Sequence[ScheduledFault]) -> int:
+    """Count the earlier faults after which this very point is sure to be passed once more."""
+    if point not in job.view.repeats:
+        return 0
+    return sum(_ends_whom_it_waits_for(scheduled, subtask) for scheduled in _at(point, subtask, before))
+
+
+def _ends_whom_it_waits_for(scheduled: ScheduledFault, subtask: str | None) -> bool:
+    match scheduled.fault.ends:
+        case Ends.COORDINATOR:
+            return subtask is None
+        case Ends.SUBTASKS:
+            return scheduled.fault.subtasks == (subtask,)
+        case _:
+            return False  # what lasts may be over before anything fails
