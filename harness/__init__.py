@@ -1,5 +1,95 @@
 """The harness: runs plans in a world, records what happened and judges it.
 
-Start reading at `harness.plan.trial_plan` (what is to be done), then `harness.system.system_under_test` (who does it),
-`barrier_tck.harness.record.history` (what happened) and `barrier_tck.harness.record.verdict` (what it means).
+Here is what a third party may use: to test a system of one's own, to bring a workload, a checker or a state backend,
+and to run a plan from Python. Import it from here; where it stands inside may change. Faults besides these three stand
+in ``barrier_tck.faults.kinds``, one file each.
 """
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+# fmt: off
+if TYPE_CHECKING:  # isort: off
+    # A plan, the job graph in it, and the faults.
+    from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, LimitsPlan, NetworkPlan, RestartPlan
+    from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+    from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+    from barrier_tck.harness.plan.reading import read_plan
+    from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+    from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+    from barrier_tck.faults.kinds.kill_executor import KillExecutor
+    from barrier_tck.faults.kinds.kill_worker import KillWorker
+    # A system under test: the seam, what it may add, how it shows its job, what can be hit of it, what a run leaves.
+    from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
+    from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly
+    from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
+    from barrier_tck.faults.targets import CopiesTarget, Damage, Impairment, LinkTarget, NoTargets, PausableTarget
+    from barrier_tck.faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
+    from barrier_tck.harness.record.history import End, History, Recorded, Row, SnapshotView, StateView
+    from barrier_tck.harness.record.operations import AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
+    from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Operation
+    from barrier_tck.harness.record.operations import JobCut, JobFailed, JobFinished, Restored
+    from barrier_tck.harness.record.reasons import Reason
+    from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
+    # A workload.
+    from barrier_tck.harness.workloads.workload import DrawsJobs, SplitData, Workload
+    from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
+    from barrier_tck.harness.workloads.workload_names import register_workload, workload_names
+    # A checker; running a plan, or a campaign; what goes wrong.
+    from barrier_tck.harness.oracle.checker import Checker, TrialContext
+    from barrier_tck.harness.record.verdict import Finding, Verdict
+    from barrier_tck.harness.trial.trial_run import run_trial
+    from barrier_tck.harness.campaign.configuration import CampaignConfiguration, read_configuration
+    from barrier_tck.harness.campaign.runner import run_campaign
+    from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, UsageProblem
+    # A state backend.
+    from barrier_tck.harness.reference.backend_kit import BatchedStateStore, CheckpointId, CorruptStateError
+    from barrier_tck.harness.reference.backend_kit import DeferredSnapshot, FinishedSnapshot, JobUsageError
+    from barrier_tck.harness.reference.backend_kit import KeyedStateStore, KeyGroupRange, LinkingStateWriter
+    from barrier_tck.harness.reference.backend_kit import LocalStateReader, SnapshotCancelled, SnapshotFuture
+    from barrier_tck.harness.reference.backend_kit import StateBackend, StateCapability, StateHandle, StateReader
+    from barrier_tck.harness.reference.backend_kit import StateScope, StateWriter, StorageError
+    from barrier_tck.harness.reference.backend_kit import refuse_overlaps, require_in_range, require_same_length
+
+__all__ = [
+    "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
+    "BatchedStateStore", "CampaignConfiguration", "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted",
+    "CheckpointId", "CheckpointPlan", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget",
+    "CorruptStateError", "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan",
+    "End", "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "History", "Impairment", "JobCut",
+    "JobFailed", "JobFinished", "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange",
+    "KeyedStateStore", "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
+    "LocalStateReader", "NemesisHooks", "NetworkPlan", "NoTargets", "OperatingError", "Operation", "OperatorPlan",
+    "PausableTarget", "ProcessTarget", "ProtocolPoint", "Reason", "Recorded", "RestartPlan", "Restored", "Role",
+    "Row", "ScheduledFault", "SequentialSpec", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
+    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
+    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "SubtaskView",
+    "SystemUnderTest", "TargetGone", "Targets", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord",
+    "UsageProblem", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan",
+    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
+    "workload_names",
+]
+# fmt: on
+
+
+@functools.cache
+def _homes() -> dict[str, str]:
+    """Return the module of every name, as the imports above say it to type checkers."""
+    nodes = ast.walk(ast.parse(Path(__file__).read_text()))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+if not TYPE_CHECKING:  # to a type checker it would mean that every name is there
+
+    def __getattr__(name: str) -> object:
+        """Import a name when it is first asked for: a command that needs none of them starts as fast as ever."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(importlib.import_module(_homes()[name]), name)
+        return found

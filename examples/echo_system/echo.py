@@ -16,21 +16,44 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from barrier_tck.faults.kinds.kill_worker import KillWorker
-from barrier_tck.faults.targets import NoTargets, ProcessTarget, TargetGone
-from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import End, History, Recorded, Row
-from barrier_tck.harness.record.operations import AttemptEnded, AttemptStarted, JobFinished, Operation
-from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import TrialRecord
-from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
-from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
-from barrier_tck.harness.trial.trial_run import run_trial
-from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
-from barrier_tck.harness.workloads.workload import SplitData
-from barrier_tck.harness.workloads.workload_names import register, workload_names
+from barrier_tck.harness import (
+    After,
+    Aggregate,
+    AttemptEnded,
+    AttemptStarted,
+    Capability,
+    CheckpointPlan,
+    EdgePlan,
+    End,
+    History,
+    JobFinished,
+    JobPlan,
+    JobView,
+    KillWorker,
+    NemesisHooks,
+    NoTargets,
+    Operation,
+    ProcessTarget,
+    ProtocolPoint,
+    Reason,
+    Recorded,
+    Role,
+    Row,
+    ScheduledFault,
+    SequentialSpec,
+    SplitData,
+    Spread,
+    SubtaskView,
+    TargetGone,
+    TrialOutcome,
+    TrialPlan,
+    TrialRecord,
+    VertexPlan,
+    WorkloadPlan,
+    register_workload,
+    run_trial,
+    workload_names,
+)
 
 # --- the workload: what the job means -----------------------------------------------------------------------
 
@@ -72,7 +95,7 @@ class EchoWorkload:
 
 
 if EchoWorkload.name not in workload_names():
-    register(EchoWorkload.name, EchoWorkload)
+    register_workload(EchoWorkload.name, EchoWorkload)
 
 # --- the system ---------------------------------------------------------------------------------------------
 
@@ -89,7 +112,7 @@ class Disk:
 
 @dataclass
 class Worker:
-    """The process that is killed; implements ``barrier_tck.faults.targets.ProcessTarget``."""
+    """The process that is killed; implements ``ProcessTarget``."""
 
     number: int
     dead: bool = False

@@ -6,20 +6,22 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.messages import StateHandle
-from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
-from barrier_tck.reference_impl.state.backend import (
+from barrier_tck.harness import (
     BatchedStateStore,
+    CheckpointId,
+    CorruptStateError,
+    FinishedSnapshot,
+    JobUsageError,
     KeyedStateStore,
     SnapshotFuture,
     StateCapability,
+    StateHandle,
     StateReader,
     StateScope,
     StateWriter,
+    refuse_overlaps,
+    require_in_range,
 )
-from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range
-from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 Entries = dict[tuple[str, int, bytes], bytes]
 """(state name, key group, key) -> value."""

@@ -33,7 +33,7 @@ def workload_names() -> tuple[str, ...]:
     return tuple(sorted(_FACTORIES))
 
 
-def register(name: str, factory: Callable[[], Workload]) -> None:
+def register_workload(name: str, factory: Callable[[], Workload]) -> None:
     """Add a workload of one's own; raises UsageError if the name is taken."""
     if name in _FACTORIES:
         raise UsageError(f"a workload named {name!r} exists already; choose another name")

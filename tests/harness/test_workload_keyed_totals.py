@@ -18,7 +18,7 @@ from barrier_tck.harness.support.errors import UsageError
 from barrier_tck.harness.workloads.keyed_totals import SCHEMA, KeyedTotals
 from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec, same_accumulators
 from barrier_tck.harness.workloads.workload import SplitData, read_splits, write_splits
-from barrier_tck.harness.workloads.workload_names import register, workload_named, workload_names
+from barrier_tck.harness.workloads.workload_names import register_workload, workload_named, workload_names
 
 
 def splits(seed: int = 0, sources: int = 2, **workload: Any) -> tuple[SplitData, ...]:
@@ -99,7 +99,7 @@ def test_an_unknown_workload_names_the_nearest() -> None:
 
 def test_a_taken_name_cannot_be_registered() -> None:
     with pytest.raises(UsageError, match="flights"):
-        register("flights", KeyedTotals)
+        register_workload("flights", KeyedTotals)
 
 
 NULLS = SequentialSpec("id", ("a", "b"), (Aggregate("n"), Aggregate("total", "x")))

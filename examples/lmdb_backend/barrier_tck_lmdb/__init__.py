@@ -17,14 +17,17 @@ from threading import Lock
 import lmdb
 import msgspec
 
-from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
-from barrier_tck.reference_impl.protocol.messages import StateHandle
-from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, SnapshotCancelled
-from barrier_tck.reference_impl.state.backend import (
+from barrier_tck.harness import (
     BatchedStateStore,
+    CheckpointId,
+    CorruptStateError,
+    JobUsageError,
     KeyedStateStore,
+    KeyGroupRange,
+    SnapshotCancelled,
     SnapshotFuture,
     StateCapability,
+    StateHandle,
     StateReader,
     StateScope,
     StateWriter,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 
-from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.messages import StateHandle
-from barrier_tck.reference_impl.state.backend import (
+from barrier_tck.harness import (
     BatchedStateStore,
+    CheckpointId,
+    DeferredSnapshot,
     KeyedStateStore,
     SnapshotFuture,
     StateCapability,
+    StateHandle,
     StateReader,
     StateScope,
     StateWriter,
 )
-from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 
 class NaiveStateBackend:

@@ -1,0 +1,52 @@
+"""What the author of a state backend needs of the runtime: the interface, its values, its errors, and small helpers.
+
+It hands out the runtime's own names, so that ``barrier_tck.harness`` can name them without knowing the runtime.
+"""
+
+from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import (
+    CorruptStateError,
+    JobUsageError,
+    SnapshotCancelled,
+    StorageError,
+)
+from barrier_tck.reference_impl.state.backend import (
+    BatchedStateStore,
+    KeyedStateStore,
+    LinkingStateWriter,
+    LocalStateReader,
+    SnapshotFuture,
+    StateBackend,
+    StateCapability,
+    StateReader,
+    StateScope,
+    StateWriter,
+)
+from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
+
+__all__ = [
+    "BatchedStateStore",
+    "CheckpointId",
+    "CorruptStateError",
+    "DeferredSnapshot",
+    "FinishedSnapshot",
+    "JobUsageError",
+    "KeyGroupRange",
+    "KeyedStateStore",
+    "LinkingStateWriter",
+    "LocalStateReader",
+    "SnapshotCancelled",
+    "SnapshotFuture",
+    "StateBackend",
+    "StateCapability",
+    "StateHandle",
+    "StateReader",
+    "StateScope",
+    "StateWriter",
+    "StorageError",
+    "refuse_overlaps",
+    "require_in_range",
+    "require_same_length",
+]
