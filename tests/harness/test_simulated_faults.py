@@ -305,8 +305,12 @@ def test_a_limited_channel_fails_attempt_after_attempt_until_it_heals(tmp_path: 
     assert all("the connection is broken" in attempt.reason for attempt in record.attempts[:-1])
 
 
-def test_a_limited_control_connection_is_lost_once_its_last_message_has_arrived(tmp_path: Path) -> None:
-    plan = planned(LimitChannel("totals[0]", COORDINATOR, 2 * MESSAGE_BYTES, 60))
+def test_a_limited_connection_ends_once_what_it_carried_has_arrived_however_late(tmp_path: Path) -> None:
+    faults = (
+        ScheduledFault(DelayChannel("totals[0]", COORDINATOR, 40, 100), TAKEN),
+        ScheduledFault(LimitChannel("totals[0]", COORDINATOR, 2 * MESSAGE_BYTES, 60), TAKEN),
+    )
+    plan = msgspec.structs.replace(PLAN, faults=faults)
     record = judged(plan, tmp_path)
     assert "lost its control connection" in record.attempts[0].reason
     outcome = run(plan, tmp_path)
@@ -314,9 +318,9 @@ def test_a_limited_control_connection_is_lost_once_its_last_message_has_arrived(
     came = [
         line.time_ms for line in outcome.history.of(Acknowledged) if line.operation.subtask == "totals[0]"
     ]
-    fired_ms = record.faults[0].fired_at_ms
+    fired_ms = record.faults[1].fired_at_ms
     assert fired_ms is not None
-    assert [time for time in came if fired_ms < time <= lost_ms], "there was room for two messages"
+    assert [time for time in came if fired_ms + 40 <= time <= lost_ms], "there was room for two messages"
 
 
 def test_a_limit_that_is_not_reached_breaks_nothing(tmp_path: Path) -> None:
