@@ -49,6 +49,7 @@ from barrier_tck.harness.oracle.running_chain import ChainTooAmbiguous, OutputRo
 from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
 from barrier_tck.harness.record.history import End, Row
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.workloads.sequential_model import Key
 
 VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
@@ -86,11 +87,18 @@ class AtLeastOnceOutput:
             summary = f"checkpoint {unopened[0]} was restored and never opened, so nothing can be expected"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
         cuts = [cut_of(views[n], self._input) for n in sorted(restored)]
-        sinks = sum(vertex.parallelism for vertex in context.plan.job.sinks)
+        sinks = _sinks_of(context)
         evidence = _Evidence(self._input, cuts, several_sinks=sinks > 1)
         evidence.take(history.output, finished=history.end is End.FINISHED)
         verdict, summary = _verdict(context, evidence)
         return Finding(self.name, self.clauses, verdict, summary, evidence.counts, chosen(evidence.examples))
+
+
+def _sinks_of(context: TrialContext) -> int:
+    """Return how many sinks there are: as many as the system says or, if it does not, as many as the plan has."""
+    if context.job is not None:
+        return len(context.job.in_role(Role.SINK))
+    return sum(vertex.parallelism for vertex in context.plan.job.sinks)
 
 
 def _verdict(context: TrialContext, evidence: _Evidence) -> tuple[Verdict, str]:

@@ -140,9 +140,11 @@ class _Judge:
         if view.reached_sinks is not None:
             place = _Place("what sinks committed or prepared", self._whole.at_sinks)
             yield from self._compare(place, content.at_sinks, self._by_way(view.reached_sinks), positions)
-        yield from placement_problems(self.context.plan, view)
+        yield from placement_problems(self.context.job, view)
         if self._form is LINEAGE:
-            yield from route_problems(self.context.plan, view, ordered=self.exact or not self._restored)
+            yield from route_problems(
+                self.context.plan.job, self.context.job, view, ordered=self.exact or not self._restored
+            )
 
     def of_output(self) -> Iterator[str]:
         """Say what is wrong with the committed output."""

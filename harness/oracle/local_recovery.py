@@ -13,8 +13,8 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.progress import declined_cleanly
+from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
-from barrier_tck.harness.plan.job_graph import vertex_of
 from barrier_tck.harness.record.history import History, Recorded
 from barrier_tck.harness.record.operations import (
     Acknowledged,
@@ -204,11 +204,12 @@ class LocalRecovery:
         told = [file.path for file in restored.files]
         if sorted(told) != sorted(files):
             books.broken("LOC-4", f"{who} read {told}, where the checkpoint has {list(files)}")
-        own = own_key_groups(context, restored.subtask)
+        own = key_groups_of(restored.subtask, context.job)
         for file in restored.files:
             start, end = file.key_groups
-            if not own[0] <= start <= end <= own[1]:
-                books.broken("LOC-4", f"{who} read key groups {start} to {end}, outside of its own {own}")
+            if own is not None and not own.start <= start <= end <= own.stop:
+                outside = f"outside of its own {own.start, own.stop}"
+                books.broken("LOC-4", f"{who} read key groups {start} to {end}, {outside}")
             if file.copy_of is not None and file.copy_of != restored.checkpoint:
                 books.broken("LOC-4", f"{who} used a local copy of checkpoint {file.copy_of}")
             books.counts[file.served_by.value] += 1
@@ -290,14 +291,6 @@ class LocalRecovery:
                 case _:
                     continue
         return unmet
-
-
-def own_key_groups(context: TrialContext, subtask: str) -> tuple[int, int]:
-    """Return the key groups that a keyed subtask of the plan owns, the second one exclusive (RSC-1)."""
-    plan = context.plan
-    index = int(subtask.rpartition("[")[2].rstrip("]"))
-    width, groups = plan.job.vertex(vertex_of(subtask)).parallelism, plan.deployment.max_parallelism
-    return -(-index * groups // width), -(-(index + 1) * groups // width)
 
 
 def _refusal(file: ServedFile) -> str:

@@ -186,11 +186,6 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return any(self.channels_into(vertex.name) > 1 for vertex in self.vertices)
 
 
-def vertex_of(subtask: str) -> str:
-    """Return the vertex of a subtask that is called ``vertex[index]``."""
-    return subtask.rpartition("[")[0]
-
-
 def graph_problems(job: JobPlan) -> Iterable[str]:
     """Say what makes a job no dataflow, first things first."""
     names = [vertex.name for vertex in job.vertices]

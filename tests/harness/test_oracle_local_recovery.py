@@ -10,7 +10,8 @@ from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.local_recovery import LocalRecovery, own_key_groups
+from barrier_tck.harness.oracle.local_recovery import LocalRecovery
+from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import (
@@ -24,6 +25,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from tests.harness.oracle_histories import Book, a_context, a_plan
 
@@ -72,7 +74,7 @@ def judged(
     view = SnapshotView(1, 1, {}, files={WHO: FILES})
     context = a_context(plan, book, views=(view,))
     return LocalRecovery().check(
-        TrialContext(plan, context.history, faults=faults, subtasks=context.subtasks)
+        TrialContext(plan, context.history, faults=faults, subtasks=context.subtasks, job=barrier_view(plan))
     )
 
 
@@ -151,7 +153,7 @@ def test_a_damage_that_no_restore_met_shows_nothing() -> None:
     assert found.verdict is Verdict.UNKNOWN and "missing local copy" in found.summary
 
 
-def test_the_judge_reckons_with_the_key_groups_of_the_runtime() -> None:
+def test_the_judge_is_told_of_the_key_groups_of_the_runtime() -> None:
     from barrier_tck.reference_impl.operators.graph import key_group_range
 
     for width in (1, 2, 3, 5):
@@ -160,4 +162,5 @@ def test_the_judge_reckons_with_the_key_groups_of_the_runtime() -> None:
         )
         for index in range(width):
             owned = key_group_range(index, width, 16)
-            assert own_key_groups(a_context(plan), f"totals[{index}]") == (owned.start, owned.end)
+            owner = key_groups_of(f"totals[{index}]", barrier_view(plan))
+            assert owner == range(owned.start, owned.end)
