@@ -16,6 +16,7 @@ PLANS = (
     "conformance/",  # tests, and the plans that they run
     "harness/reference/mutants/",  # plans that show planted bugs
     "harness/certify/chaos.py",  # one plan
+    "harness/__init__.py",  # hands out what the plans of third parties are written with
 )
 """Where plans are written out, with the faults that they are about."""
 
