@@ -2,10 +2,9 @@
 
 ``CheckpointStorage`` is the seam; ``FileCheckpointStorage`` implements it on the file system port::
 
-    <root>/<job>/counters                                              ids and attempts used so far
-    <root>/<job>/chk-7/count-0-a2-aggregate-state                      a state file: subtask count[0], attempt
-    2 <root>/<job>/chk-7/_metadata                                       published last: the checkpoint is
-    complete
+    <root>/<job>/counters                            ids and attempts that were given out so far
+    <root>/<job>/chk-7/count-0-a2-aggregate-state    a state file of subtask count[0], attempt 2
+    <root>/<job>/chk-7/_metadata                     published last: the checkpoint is complete
 
 Every file name carries its attempt, so a process of an older attempt that still writes can overwrite nothing
 of a newer one (REC-2).
@@ -41,20 +40,31 @@ _COUNTERS_VERSION = 1
 
 
 class CheckpointStorage(Protocol):
-    """Keeps snapshots and completed checkpoints of one job. What is durable when:
+    """Keeps snapshots and completed checkpoints of one job.
 
-    - A state file, name and content, is durable when ``StateWriter.write`` returned its handle. Only then may
-    a subtask acknowledge (SNP-3). If it raised, the file is gone as far as the storage can be reached. - A
-    checkpoint is complete when ``publish`` returned. It happens in one atomic step: a reader, also one after
-    a crash, finds the whole metadata or none (COO-1). If it raised, the checkpoint is not complete; the
-    caller discards it, and after a crash in between it may be found complete, which is sound, since all it
-    needs was durable before. - Ids and attempts given to ``reserve`` are durable when it returned: no later
-    ``reserved`` is below them. - Nothing is promised about deletions: after a crash a deleted file may be
-    back. A checkpoint may therefore be listed though its files are gone; ``storage.restore`` tells such a one
-    from a readable one.
+    What is durable, and when:
 
-    Every method raises StorageError if the storage fails. Nothing is ever deleted because it could not be
-    read.
+    - *State files.* The bytes of a file, and its name in the directory of its checkpoint, are durable when
+      ``StateWriter.write`` returns the handle. A subtask acknowledges only after that (SNP-3). If ``write`` raises,
+      it has tried to delete the file; a note on the error says so if the file stayed.
+    - *Metadata.* A checkpoint is complete when ``publish`` returns. By then its metadata is durable, and so is the
+      directory that holds the metadata and the state files. The order is: bytes of the state files, bytes of the
+      metadata, the metadata's final name, the directory's name. If ``publish`` raises, it has tried to take the
+      metadata back, and the caller discards the checkpoint.
+    - *Counters.* Ids and attempts are durable when ``reserve`` returns. No later ``reserved`` is below them. If
+      ``reserve`` raises, they may be reserved or not.
+    - *Deletions.* They are carried out in order, the metadata of a checkpoint first, but none is made durable. A
+      deleted file may be back after a crash.
+
+    What a reader sees, also after a crash:
+
+    - The metadata of a checkpoint is there as a whole, or not at all (COO-1). A crash during ``publish`` may leave
+      either. Both are sound: the state files were durable before.
+    - State files without metadata belong to a checkpoint that never completed (``incomplete``).
+    - Metadata may be there although state files of it are gone, if the checkpoint was being deleted.
+      ``storage.restore`` finds that out and does not start from it.
+
+    Every method raises StorageError if the storage fails. Nothing is ever deleted because it could not be read.
     """
 
     def writer(
