@@ -77,7 +77,7 @@ OTHER_CHANNEL_SLOW = msgspec.structs.replace(
 PASSTHROUGH = varied(
     KILLED_TWICE,
     workload=WorkloadPlan("passthrough", batches=24, batch_records=3, records_per_second=600),
-    job=JobPlan(widths={"source": 2, "totals": 2, "sink": 2}),
+    job=JobPlan(widths={"source": 2}),
 )
 
 
