@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
+from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -21,7 +22,7 @@ class SometimesDuplicates:
     def add(self, record: TrialRecord) -> None:
         """Count the duplicates of a finished trial, if it was judged in this mode."""
         for finding in record.findings:
-            if finding.checker == NAME:
+            if finding.checker == NAME or (finding.checker == Dataflow.name and DUPLICATED in finding.counts):
                 seen = finding.counts.get(DUPLICATED, 0)
                 self.trials += 1
                 self.with_duplicates += seen > 0

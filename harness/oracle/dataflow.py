@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.record_routes import placement_problems, route_problems
@@ -49,7 +50,7 @@ class Dataflow:
     def check(self, context: TrialContext) -> Finding:
         """Judge every opened checkpoint, and the committed output."""
         judge = _Judge(self._input, context, self._exact)
-        counts = {"checkpoints": 0, "records": 0, "violations": 0, "duplicates": 0}
+        counts = {"checkpoints": 0, "records": 0, "violations": 0}
         problems: list[str] = []
         for view in context.history.checkpoints:
             if view.problem is not None:
@@ -57,7 +58,9 @@ class Dataflow:
             counts["checkpoints"] += 1
             problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in judge.of_checkpoint(view)]
         problems += list(judge.of_output())
-        counts |= {"records": judge.compared, "violations": len(problems), "duplicates": judge.duplicates}
+        counts |= {"records": judge.compared, "violations": len(problems)}
+        if not self._exact:
+            counts[DUPLICATED] = judge.duplicates
         if problems:
             summary = f"{len(problems)} records are not where the dataflow puts them"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))

@@ -189,8 +189,8 @@ def test_a_campaign_in_at_least_once_mode_counts_its_duplicates(tmp_path: Path) 
 
 def test_a_campaign_in_at_least_once_mode_that_saw_no_duplicate_is_unknown(tmp_path: Path) -> None:
     calm = AT_LEAST_ONCE | {
-        "job": {"widths": {"source": 1, "totals": 1, "sink": 1}},
-        "network": {"slow_channel": 0},
+        "job": {"shape": "line", "widths": {"source": 2, "totals": 1, "sink": 1}},
+        "faults": {"per_trial": [0, 0]},
     }
     record = run_campaign(configuration(**calm), ReferenceSimulated(), tmp_path / "run")
     assert (record.valid, record.verdict) == (6, Verdict.UNKNOWN)
@@ -214,3 +214,17 @@ def test_a_drawn_fault_whose_moment_never_came_is_dropped_from_its_plan_and_a_wr
     assert fitted.faults == ()
     assert "1 drawn fault" in fitted.note
     assert without_unreachable_faults(fitted, run_trial(fitted, ReferenceSimulated(), Path())) is None
+
+
+def test_a_job_without_a_shuffle_owes_no_duplicates_in_either_mode(tmp_path: Path) -> None:
+    alone = AT_LEAST_ONCE | {"job": {"widths": {"source": 1, "totals": 1, "sink": 1}}}
+    record = run_campaign(configuration(**alone), ReferenceSimulated(), tmp_path / "run")
+    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+
+
+def test_duplicates_on_drawn_graphs_are_counted_too(tmp_path: Path) -> None:
+    graphs = {"trials": 40, "profile": "graphs", "checkpoints": {"mode": "at_least_once"}}
+    record = run_campaign(configuration(**graphs), ReferenceSimulated(), tmp_path / "run")
+    [finding] = record.findings
+    assert (record.verdict, finding.verdict) == (Verdict.VALID, Verdict.VALID)
+    assert finding.counts["duplicates"] > 0
