@@ -346,9 +346,12 @@ def test_tox_runs_what_the_project_has() -> None:
                 assert shlex.split(line)[0] in tools, f"[{section}] runs an unknown command: {line}"
 
 
-def test_the_one_package_of_the_wheel_is_the_five_folders() -> None:
+def test_the_one_package_is_the_five_folders() -> None:
+    """In a checkout by links, in a wheel by what is put into it; ``tests/test_installing.py`` installs both."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
-    assert config["hatch"]["build"]["targets"]["wheel"]["packages"] == ["src/barrier_tck"]
+    wheel = config["hatch"]["build"]["targets"]["wheel"]
+    assert set(FOLDERS) <= set(wheel["only-include"])
+    assert wheel["sources"] == {"src": ""} | {folder: f"barrier_tck/{folder}" for folder in FOLDERS}
     assert config["importlinter"]["root_package"] == "barrier_tck"
     package = ROOT / "src" / "barrier_tck"
     links = {entry.name: entry.resolve() for entry in package.iterdir() if entry.is_symlink()}
