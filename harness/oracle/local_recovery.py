@@ -15,7 +15,8 @@ from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.progress import declined_cleanly
 from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
-from barrier_tck.harness.record.history import History, Recorded
+from barrier_tck.harness.oracle.restore_reads import contradictions, reads_of
+from barrier_tck.harness.record.history import History, NamedFile, Recorded
 from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptStarted,
@@ -23,6 +24,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     Placed,
+    ReadsObserved,
     Restored,
     ServedFile,
     ServedFrom,
@@ -69,6 +71,8 @@ class _Books:
     problems: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     clauses: dict[str, None] = field(default_factory=dict)
+    unseen: list[str] = field(default_factory=list)
+    """Restores of which nobody saw what they read, although others were seen."""
 
     def broken(self, clause: str, sentence: str) -> None:
         """Note what contradicts a clause."""
@@ -86,6 +90,7 @@ class LocalRecovery:
 
     A secondary must serve if the subtask came back to the host that kept it, the checkpoint is the newest, and
     nothing hit the copy; it must not serve what was hit or is elsewhere. A copy that may have survived may do either.
+    Where somebody saw what a restore read, that must be what it tells.
     """
 
     name = "local-recovery"
@@ -116,6 +121,11 @@ class LocalRecovery:
         if unmet:
             summary = f"{unmet[0]} was met by no restore: nothing is shown"
             return Finding(self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
+        if books.unseen:
+            summary = f"{books.unseen[0]}, so there is only its word for it"
+            return Finding(
+                self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(books.unseen)
+            )
         served = f"{books.counts['secondary']} state files from local copies, {books.counts['primary']} from primaries"
         return Finding(self.name, tuple(books.clauses), Verdict.VALID, served, counts)
 
@@ -196,14 +206,22 @@ class LocalRecovery:
             self._judge_restore(context, mine[0], files, books)
 
     def _judge_restore(
-        self, context: TrialContext, report: Recorded[Restored], files: tuple[str, ...], books: _Books
+        self, context: TrialContext, report: Recorded[Restored], files: tuple[NamedFile, ...], books: _Books
     ) -> None:
         restored = report.operation
         who = f"attempt {restored.attempt} of {restored.subtask}, restoring checkpoint {restored.checkpoint},"
         books.seen("LOC-4", "restores")
         told = [file.path for file in restored.files]
-        if sorted(told) != sorted(files):
-            books.broken("LOC-4", f"{who} read {told}, where the checkpoint has {list(files)}")
+        named = [file.path for file in files]
+        if sorted(told) != sorted(named):
+            books.broken("LOC-4", f"{who} read {told}, where the checkpoint has {named}")
+        reads = reads_of(context.history, restored)
+        if reads is not None:
+            books.counts["observed"] += 1
+            for contradiction in contradictions(restored, reads, files):
+                books.broken("LOC-4", f"{who} {contradiction}")
+        elif any(context.history.of(ReadsObserved)):
+            books.unseen.append(f"what {who} read was not seen")
         own = key_groups_of(restored.subtask, context.job)
         for file in restored.files:
             start, end = file.key_groups

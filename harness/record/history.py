@@ -62,6 +62,15 @@ class StateView(msgspec.Struct, frozen=True):
     """Key -> the key group under which it lies; empty if the system has none, or does not tell."""
 
 
+class NamedFile(msgspec.Struct, frozen=True):
+    """A state file as a checkpoint names it."""
+
+    path: str
+    size: int
+    """Bytes."""
+    checksum: str
+
+
 class SnapshotView(msgspec.Struct, frozen=True):
     """A completed checkpoint, opened while it was retained: what the ALN-2 oracle folds against."""
 
@@ -75,7 +84,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """Every subtask that has a part in the checkpoint."""
     problem: CheckpointProblem | None = None
     """Why it could not be opened, if it could not."""
-    files: dict[str, tuple[str, ...]] = {}
+    files: dict[str, tuple[NamedFile, ...]] = {}
     """Subtask -> the state files of its part; subtasks without any are left out."""
     reached_sinks: tuple[Row, ...] | None = None
     """Every row that sinks had committed up to this checkpoint, or prepared in it; None if that was not read."""

@@ -149,6 +149,28 @@ class ServedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
 
 
+class FileRead(msgspec.Struct, frozen=True):
+    """One file that was read in full."""
+
+    place: ServedFrom
+    """Durable storage, or the host's own disk."""
+    path: str
+    """In durable storage, by the name that checkpoints have for it; on a host's disk as it is called there."""
+    size: int
+    """Bytes that were read."""
+    checksum: str
+    """Of the same bytes."""
+
+
+class ReadsObserved(_Kind, frozen=True):
+    """What a subtask really read while it restored its state, as somebody saw who stood at its file systems."""
+
+    subtask: str
+    attempt: int
+    reads: tuple[FileRead, ...]
+    """In order, repeated ones too; what could not be read is not there."""
+
+
 class Restored(_Kind, frozen=True):
     """A subtask has its state, and says from where."""
 
@@ -236,6 +258,7 @@ Operation = (
     | CheckpointAborted
     | Committed
     | Placed
+    | ReadsObserved
     | Restored
     | JobFinished
     | JobFailed

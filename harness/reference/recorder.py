@@ -66,6 +66,10 @@ class RunRecorder(JobObserver, ABC):
     def now_ms(self) -> float:
         """Return the milliseconds since the trial's start."""
 
+    @abstractmethod
+    def reads_of(self, subtask: str, attempt: int) -> told.ReadsObserved | None:
+        """Return what was seen at the file systems of a restore; None if nobody looked."""
+
     def note(self, operation: Operation, process: str = "coordinator") -> None:
         """Append an operation."""
         self.operations.append(Recorded(len(self.operations), self.now_ms(), process, operation))
@@ -106,6 +110,9 @@ class RunRecorder(JobObserver, ABC):
     def state_restored(self, message: StateRestored) -> None:
         """A subtask has its state, file by file (LOC-4)."""
         subtask = str(message.subtask)
+        reads = self.reads_of(subtask, message.attempt)
+        if reads is not None:
+            self.note(reads, process="file systems")
         files = tuple(_served(file) for file in message.files)
         self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 

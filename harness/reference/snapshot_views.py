@@ -11,6 +11,7 @@ import msgspec
 from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints
 from barrier_tck.harness.record.history import (
     CheckpointProblem,
+    NamedFile,
     SnapshotView,
     StateView,
     StorageView,
@@ -108,7 +109,9 @@ class CheckpointOpener:
             subtasks=tuple(str(part.subtask) for part in completed.snapshots),
             problem=problem,
             files={
-                str(part.subtask): tuple(handle.path for handle in part.handles())
+                str(part.subtask): tuple(
+                    NamedFile(handle.path, handle.size, handle.checksum) for handle in part.handles()
+                )
                 for part in completed.snapshots
                 if part.handles()
             },

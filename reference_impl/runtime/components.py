@@ -19,6 +19,7 @@ from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage, FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_copies import LocalScope, TaskLocalStateStore
+from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 
 def build_operator(spec: OperatorSpec, plane: DataPlane) -> Operator:
@@ -45,5 +46,7 @@ class Components:
     wrap_reader: Callable[[SourceReader], SourceReader] = as_it_is
     local_state: Callable[[FileSystem, LocalScope], TaskLocalStateStore] = TaskLocalStateStore
     """Keeps secondary copies, with local recovery on (LOC-1)."""
+    restore_reader: Callable[..., RestoreReader] = RestoreReader
+    """Reads the state files of one restore, from the copy that serves (LOC-4)."""
     checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
     """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

@@ -53,7 +53,7 @@ class StateCopies:
             self.local = components.local_state(ports.local_files, scope)
         self._restoring: RestoreReader | None = None
         if deployment.restore is not None and deployment.restored_checkpoint is not None:
-            self._restoring = RestoreReader(
+            self._restoring = components.restore_reader(
                 ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
             )
         self._restored = False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
@@ -13,11 +16,13 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan
-from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
+    FileRead,
     LocalCopyTold,
     Placed,
+    ReadsObserved,
     Restored,
     ServedFile,
     ServedFrom,
@@ -25,12 +30,17 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle_histories import Book, a_context, a_plan
 
 WHO, HOME, AWAY = "totals[0]", "host-0", "host-1"
 FILES = ("chk-1/state-0", "chk-1/state-1")
+NAMED = tuple(NamedFile(path, 9, f"crc32:{path}") for path in FILES)
 
 
 def restored_file(
@@ -50,6 +60,8 @@ def judged(
     held: tuple[int, ...] = (1,),
     confirmed: int | None = None,
     fired: bool = True,
+    reads: list[FileRead] | None = None,
+    others_seen: bool = False,
 ) -> Finding:
     """Judge one checkpoint, one failure, and one restore of it by one subtask."""
     book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
@@ -68,10 +80,14 @@ def judged(
         book.fault()
     slots = {HOME: 2, AWAY: 2}
     book.tell(Placed(2, hosts={WHO: placed}, slots=slots, homes={WHO: homes} if homes else {}))
+    if reads is not None:
+        book.tell(ReadsObserved(WHO, 2, tuple(reads)), "file systems")
+    if others_seen:
+        book.tell(ReadsObserved("totals[1]", 2, ()), "file systems")
     if files is not None:
         book.tell(Restored(WHO, 2, 1, tuple(files)), WHO)
     book.attempt(2, restored=1)
-    view = SnapshotView(1, 1, {}, files={WHO: FILES})
+    view = SnapshotView(1, 1, {}, files={WHO: NAMED})
     context = a_context(plan, book, views=(view,))
     return LocalRecovery().check(
         TrialContext(plan, context.history, faults=faults, subtasks=context.subtasks, job=barrier_view(plan))
@@ -136,6 +152,72 @@ def test_every_file_is_restored_exactly_once_and_told_once() -> None:
 def test_foreign_key_groups_are_not_restored() -> None:
     foreign = [restored_file(path, groups=(8, 16)) for path in FILES]
     assert "outside of its own (0, 8)" in judged(foreign).summary
+
+
+# --- what was read, beside what is told ---------------------------------------------------------------------
+
+MANIFEST = FileRead(ServedFrom.SECONDARY, "totals-0/chk-1-a1/_manifest", 50, "crc32:m")
+LOCAL = [
+    FileRead(ServedFrom.SECONDARY, f"there/{n}", file.size, file.checksum) for n, file in enumerate(NAMED)
+]
+DURABLE = [FileRead(ServedFrom.PRIMARY, file.path, file.size, file.checksum) for file in NAMED]
+
+
+def test_a_restore_that_read_what_it_tells_is_right() -> None:
+    found = judged(BOTH, reads=[MANIFEST, *LOCAL])
+    assert found.verdict is Verdict.VALID and found.counts["observed"] == 1
+    assert judged(NEITHER, fault=LOST, reads=DURABLE).verdict is Verdict.VALID
+    # A copy that was read, and then proved to be another one's, did not serve.
+    flipped = [msgspec.structs.replace(read, checksum="crc32:other") for read in LOCAL]
+    assert judged(NEITHER, fault=LOST, reads=[MANIFEST, *flipped, *DURABLE]).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("files", "reads", "words"),
+    [
+        (
+            BOTH,
+            [MANIFEST, *DURABLE],
+            "says that the secondary served chk-1/state-0, and was seen to read the primary",
+        ),
+        (
+            NEITHER,
+            [MANIFEST, *LOCAL],
+            "says that the primary served chk-1/state-0, and was seen to read the secondary",
+        ),
+        (BOTH, [MANIFEST], "was not seen to read it anywhere"),
+        (
+            BOTH,
+            [*LOCAL, FileRead(ServedFrom.PRIMARY, "chk-0/old", 9, "crc32:o")],
+            "chk-0/old in durable storage",
+        ),
+    ],
+    ids=["claims the copy", "claims the primary", "read nothing", "does not tell"],
+)
+def test_a_restore_that_tells_what_it_did_not_read_is_wrong(
+    files: list[ServedFile], reads: list[FileRead], words: str
+) -> None:
+    found = judged(files, reads=reads)
+    assert found.verdict is Verdict.INVALID and any(words in example for example in found.examples), (
+        found.examples
+    )
+
+
+def test_a_restore_that_nobody_saw_while_others_were_seen_shows_nothing() -> None:
+    found = judged(BOTH, others_seen=True)
+    assert found.verdict is Verdict.UNKNOWN and "was not seen" in found.summary
+
+
+def test_a_restore_that_only_claims_its_local_copy_shows_by_what_it_read_and_by_nothing_else(
+    tmp_path: Path,
+) -> None:
+    plan = next(MUTANTS["LO-08"].plans("simulated"))
+    result = execute(plan, ReferenceSimulated(), tmp_path)
+    wrong = [finding.checker for finding in result.record.findings if finding.verdict is not Verdict.VALID]
+    assert wrong == ["local-recovery"] and result.history is not None
+    told = tuple(line for line in result.history.operations if not isinstance(line.operation, ReadsObserved))
+    history = msgspec.structs.replace(result.history, operations=told)
+    assert LocalRecovery().check(TrialContext(filled(plan), history)).verdict is Verdict.VALID
 
 
 def test_an_older_copy_that_is_kept_is_a_leak() -> None:

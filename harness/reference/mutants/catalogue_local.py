@@ -94,3 +94,11 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
             network=NetworkPlan(latency_ms_max=10),
         ),
     )
+    yield Mutant(
+        "LO-08",
+        "LOC-4",
+        "A restore reads the primary all the time, and reports that the local copy served.",
+        "planted here, no public report",
+        replace(product, restore_reader=local.ClaimsTheLocalCopy),
+        msgspec.structs.replace(plan, faults=damaged(Damage.MISSING).faults[:1]),
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
-from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle
+from barrier_tck.reference_impl.protocol.messages import LocalCopy, ServedBy, StateHandle
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.heap import serialised
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
@@ -17,6 +19,7 @@ from barrier_tck.reference_impl.storage.local_copies import (
     read_manifest,
 )
 from barrier_tck.reference_impl.storage.paths import join
+from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 
 class SharesOneDirectory(TaskLocalStateStore):
@@ -121,3 +124,19 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
 
     def _note_of(self, checkpoint: CheckpointId) -> str:
         return f"{directory_of(self.scope.subtask)}/restored-{checkpoint}"
+
+
+class ClaimsTheLocalCopy(RestoreReader):
+    """LO-08: the state comes from durable storage all the time; that the copy served is what is reported."""
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Read the primary, and name the copy if there is one."""
+        if self._copy is None:
+            return super().read(handle)
+        content = self._primary.read(handle)
+        self._note(handle, ServedBy.SECONDARY)
+        return content
+
+    def local_file(self, handle: StateHandle) -> Path | None:
+        """Have nothing to link."""
+        return None

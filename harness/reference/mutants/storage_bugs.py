@@ -7,6 +7,7 @@ from typing import cast
 
 import msgspec
 
+from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageError
@@ -39,38 +40,14 @@ class _UnsyncedStream:
         self._inner.close()
 
 
-class _UnsyncedFiles:
+class _UnsyncedFiles(DelegatingFileSystem):
     """Passes everything on to another file system, but for what makes things durable."""
 
-    def __init__(self, inner: FileSystem) -> None:
-        self._inner = inner
-
     def create(self, path: str) -> OutputStream:
-        return _UnsyncedStream(self._inner.create(path))
-
-    def read(self, path: str) -> bytes:
-        return self._inner.read(path)
-
-    def rename(self, source: str, target: str) -> None:
-        self._inner.rename(source, target)
+        return _UnsyncedStream(super().create(path))
 
     def sync_directory(self, path: str) -> None:
         """Leave it to the operating system."""
-
-    def list_files(self, directory: str) -> list[str]:
-        return self._inner.list_files(directory)
-
-    def exists(self, path: str) -> bool:
-        return self._inner.exists(path)
-
-    def size(self, path: str) -> int:
-        return self._inner.size(path)
-
-    def delete(self, path: str) -> None:
-        self._inner.delete(path)
-
-    def delete_tree(self, directory: str) -> None:
-        self._inner.delete_tree(directory)
 
 
 class PublishesUnsynced(FileCheckpointStorage):

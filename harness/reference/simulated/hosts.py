@@ -11,59 +11,12 @@ from pathlib import Path
 
 from barrier_tck.faults.fault import CopyPlace
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.runtime_errors import StorageError
-from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from barrier_tck.reference_impl.storage.paths import safe_name
-
-
-class DelegatingFileSystem:
-    """Passes everything on to another file system; what derives from it refuses some writes."""
-
-    def __init__(self, inner: FileSystem) -> None:
-        """Wrap a file system."""
-        self.inner = inner
-
-    def check(self, path: str) -> None:
-        """Raise StorageError if a file may not be written."""
-
-    def create(self, path: str) -> OutputStream:
-        """Create a file, unless it is refused."""
-        self.check(path)
-        return self.inner.create(path)
-
-    def read(self, path: str) -> bytes:
-        """Return the whole content."""
-        return self.inner.read(path)
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a file."""
-        self.inner.rename(source, target)
-
-    def sync_directory(self, path: str) -> None:
-        """Make the names in a directory durable."""
-        self.inner.sync_directory(path)
-
-    def list_files(self, directory: str) -> list[str]:
-        """Return the paths of all files below a directory."""
-        return self.inner.list_files(directory)
-
-    def exists(self, path: str) -> bool:
-        """Tell whether a file exists."""
-        return self.inner.exists(path)
-
-    def size(self, path: str) -> int:
-        """Return the file's length in bytes."""
-        return self.inner.size(path)
-
-    def delete(self, path: str) -> None:
-        """Delete a file."""
-        self.inner.delete(path)
-
-    def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it."""
-        self.inner.delete_tree(directory)
 
 
 class LocalDisk(DelegatingFileSystem):

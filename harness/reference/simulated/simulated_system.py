@@ -11,6 +11,7 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
+from barrier_tck.harness.record.operations import ReadsObserved
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -20,6 +21,7 @@ from barrier_tck.harness.reference.jobs import (
     kinds_of,
 )
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
+from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
@@ -88,7 +90,8 @@ class ReferenceSimulated:
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(plan, graph, components)
-        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, recorder, nemesis)
+        watched = observed(components, recorder.keep_reads)
+        world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
         try:
             in_time = world.run(SimulatedTargets(world))
@@ -129,6 +132,13 @@ class _Recorder(RunRecorder):
             )
         )
         self._world: SimulatedWorld | None = None
+        self._reads: dict[tuple[str, int], ReadsObserved] = {}
+
+    def keep_reads(self, reads: ReadsObserved) -> None:
+        self._reads[reads.subtask, reads.attempt] = reads
+
+    def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
+        return self._reads.get((subtask, attempt))
 
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world

@@ -26,6 +26,7 @@ from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.job_graph import SOURCE
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
+from barrier_tck.harness.record.operations import ReadsObserved
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -36,6 +37,7 @@ from barrier_tck.harness.reference.jobs import (
     parquet_sources,
 )
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
+from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
@@ -78,8 +80,9 @@ _RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.it
 class _Watcher(RunRecorder, SparkJobObserver):
     """Records the trial in its own time, and passes on what the nemesis and the network must know."""
 
-    def __init__(self, opener: CheckpointOpener) -> None:
+    def __init__(self, opener: CheckpointOpener, reads: ReadsDirectory) -> None:
         super().__init__(opener)
+        self._reads = reads
         self.nemesis: NemesisHooks | None = None
         self.runner: SparkJobRunner | None = None
         self.kills_ms: list[float] = []
@@ -88,6 +91,9 @@ class _Watcher(RunRecorder, SparkJobObserver):
 
     def now_ms(self) -> float:
         return self.runner.now_ms() - self.epoch_ms if self.runner is not None else 0.0
+
+    def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
+        return self._reads.take(subtask, attempt)
 
     def note_kill(self) -> None:
         self.kills_ms.append(self.now_ms())
@@ -276,13 +282,15 @@ class ReferenceSpark:
             OUTPUT,
             _rows_of if workload.spec is None else None,
         )
-        watcher = _Watcher(opener)
+        reads = ReadsDirectory(str(scratch / "reads"))
+        Path(reads.path).mkdir()
+        watcher = _Watcher(opener, reads)
         runner = SparkJobRunner(
             spark,
             graph,
             job_config(plan),
             root,
-            components=components,
+            components=observed(components, reads),
             options=_options(plan),
             observer=watcher,
             routes=network,

@@ -1,0 +1,55 @@
+"""Which copy really served a restore: told from what was read, and not from what the system says of itself (LOC-4).
+
+A state file that was read in durable storage came from there. One that was not came from the host's disk, if a file
+with just its bytes was read there. Whatever else was read there, manifests or a copy that then proved damaged, serves
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from barrier_tck.harness.record.history import History, NamedFile
+from barrier_tck.harness.record.operations import ReadsObserved, Restored, ServedFrom
+
+
+def reads_of(history: History, restored: Restored) -> ReadsObserved | None:
+    """Return what was observed of a restore; None if nobody looked."""
+    place = (restored.subtask, restored.attempt)
+    found = [line.operation for line in history.of(ReadsObserved)]
+    return next((reads for reads in found if (reads.subtask, reads.attempt) == place), None)
+
+
+def contradictions(restored: Restored, reads: ReadsObserved, files: Sequence[NamedFile]) -> Iterator[str]:
+    """Say where what a subtask tells of its restore is not what it read; ``files`` are those of the checkpoint."""
+    named = {file.path: file for file in files}
+    for served in restored.files:
+        file = named.get(served.path)
+        if file is None:
+            continue  # it is not in the checkpoint, and said to be wrong already
+        came_from = _came_from(file, reads)
+        if came_from is None:
+            yield f"says that the {served.served_by.value} served {served.path}, and was not seen to read it anywhere"
+        elif came_from is not served.served_by:
+            yield (
+                f"says that the {served.served_by.value} served {served.path}, and was seen to read the "
+                f"{came_from.value}"
+            )
+    told = [served.path for served in restored.files]
+    for path in dict.fromkeys(read.path for read in reads.reads if read.place is ServedFrom.PRIMARY):
+        if path not in told:
+            yield f"was seen to read {path} in durable storage, and does not tell"
+
+
+def _came_from(file: NamedFile, reads: ReadsObserved) -> ServedFrom | None:
+    """Return from where a file was read, None if from nowhere."""
+    bytes_of = (file.size, file.checksum)
+    places = [
+        read.place
+        for read in reads.reads
+        if (read.size, read.checksum) == bytes_of
+        and (read.place is ServedFrom.SECONDARY or read.path == file.path)
+    ]
+    if ServedFrom.PRIMARY in places:
+        return ServedFrom.PRIMARY
+    return ServedFrom.SECONDARY if places else None

@@ -1,0 +1,154 @@
+"""Stands at the file systems of a restore and notes what is read: the proof of which copy served what (LOC-4).
+
+The runtime tells which copy it used; that is its word. Here every subtask that restores with local recovery gets file
+systems that note each file that it reads, path, length and checksum, until it tells that it has its state. The notes
+go to whoever keeps them: in the simulator at once to the books, on Spark by a file from the executor to the driver.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from barrier_tck.harness.record.operations import FileRead, ReadsObserved, ServedFrom
+from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.reference_impl.protocol.messages import StateRestored
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.ports import CoordinatorLink
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.local_copies import LinkingFileSystem
+
+_log = logging.getLogger(__name__)
+
+Keep = Callable[[ReadsObserved], None]
+"""Keeps what was observed of one restore."""
+
+
+class ObservedFiles(DelegatingFileSystem):
+    """Notes every file that is read through it."""
+
+    def __init__(self, inner: FileSystem, place: ServedFrom, reads: list[FileRead], root: str = "") -> None:
+        """Note in ``reads``; paths are told as they are below ``root``."""
+        super().__init__(inner)
+        self._place = place
+        self._reads = reads
+        self._root = f"{root}/" if root else ""
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content, and note it."""
+        content = self.inner.read(path)
+        name = path.removeprefix(self._root)
+        self._reads.append(FileRead(self._place, name, len(content), f"crc32:{zlib.crc32(content):08x}"))
+        return content
+
+
+class ObservedLinkingFiles(ObservedFiles):
+    """The same for a disk whose files can be linked (LOC-10)."""
+
+    inner: LinkingFileSystem
+
+    def link(self, source: Path, target: str) -> None:
+        """Let ``target`` be another name of a file."""
+        self.inner.link(source, target)
+
+    def path_of(self, path: str) -> Path:
+        """Return where a file is."""
+        return self.inner.path_of(path)
+
+
+@dataclass(frozen=True)
+class _TellsWhatWasRead:
+    """A way to the coordinator; before it is told what was restored, what was read is kept."""
+
+    inner: CoordinatorLink
+    reads: list[FileRead]
+    keep: Keep
+
+    def send(self, message: Any) -> None:
+        if isinstance(message, StateRestored):
+            self.keep(ReadsObserved(str(message.subtask), message.attempt, tuple(self.reads)))
+        self.inner.send(message)
+
+
+@dataclass(frozen=True)
+class ObservedDrivers:
+    """Makes subtask drivers whose restores are observed; takes what ``SubtaskDriver`` takes."""
+
+    make: Callable[..., SubtaskDriver]
+    keep: Keep
+
+    def __call__(
+        self,
+        deployment: SubtaskDeployment,
+        graph: Any,
+        plane: Any,
+        ports: SubtaskPorts,
+        components: Components,
+    ) -> SubtaskDriver:
+        """Return a driver; only one that restores with local recovery gets other file systems."""
+        if deployment.restore is not None and deployment.config.local_recovery:
+            ports = _observed(deployment, ports, components, self.keep)
+        return self.make(deployment, graph, plane, ports, components)
+
+
+def observed(components: Components, keep: Keep) -> Components:
+    """Return the components with drivers whose restores are observed."""
+    make = components.subtask_driver or SubtaskDriver
+    return replace(components, subtask_driver=ObservedDrivers(make, keep))
+
+
+def _observed(
+    deployment: SubtaskDeployment, ports: SubtaskPorts, components: Components, keep: Keep
+) -> SubtaskPorts:
+    reads: list[FileRead] = []
+    root = deployment.config.storage_root
+    shared = ObservedFiles(ports.files, ServedFrom.PRIMARY, reads, root)
+    local = ports.local_files
+    if isinstance(local, LinkingFileSystem):
+        local = ObservedLinkingFiles(local, ServedFrom.SECONDARY, reads)
+    elif local is not None:
+        local = ObservedFiles(local, ServedFrom.SECONDARY, reads)
+    return replace(
+        ports,
+        storage=components.checkpoint_storage(shared, deployment.job, root),
+        local_files=local,
+        coordinator=_TellsWhatWasRead(ports.coordinator, reads, keep),
+    )
+
+
+@dataclass(frozen=True)
+class ReadsDirectory:
+    """Passes what was observed from one process to another, a file for each restore."""
+
+    path: str
+    """A directory that both reach."""
+
+    def __call__(self, observed: ReadsObserved) -> None:
+        """Keep it, whole or not at all. A disk that refuses costs the proof, and nothing of the restore."""
+        target = self._file(observed.subtask, observed.attempt)
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(msgspec.json.encode(observed))
+            os.replace(temporary, target)
+        except OSError as error:
+            _log.warning("what %s read could not be kept: %s", observed.subtask, error)
+
+    def take(self, subtask: str, attempt: int) -> ReadsObserved | None:
+        """Return what was observed of a restore; None if nobody kept it."""
+        try:
+            return msgspec.json.decode(self._file(subtask, attempt).read_bytes(), type=ReadsObserved)
+        except FileNotFoundError:
+            return None
+
+    def _file(self, subtask: str, attempt: int) -> Path:
+        return Path(self.path) / f"{quote(subtask, safe='')}-a{attempt}.json"
