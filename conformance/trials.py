@@ -18,8 +18,8 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.plan_check import check_plan
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import execute
 
 

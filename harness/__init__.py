@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.faults.kinds.kill_worker import KillWorker
     # A system under test: the seam, what it may add, how it shows its job, what can be hit of it, what a run leaves.
     from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
-    from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly
+    from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
+    from barrier_tck.harness.system.additions import UsesFieldsOfPlans
     from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
     from barrier_tck.faults.targets import CopiesTarget, Damage, Impairment, LinkTarget, NoTargets, PausableTarget
     from barrier_tck.faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
@@ -40,6 +41,10 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.workloads.workload import DrawsJobs, SplitData, Workload
     from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
     from barrier_tck.harness.workloads.workload_names import register_workload, workload_names
+    # What system and workload may bring to a campaign.
+    from barrier_tck.harness.draw.brought_profiles import BringsProfiles
+    from barrier_tck.harness.draw.profiles import Profile
+    from barrier_tck.harness.oracle.brought_checkers import BringsCheckers
     # A checker; running a plan, or a campaign; what goes wrong.
     from barrier_tck.harness.oracle.checker import Checker, TrialContext
     from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -58,21 +63,21 @@ if TYPE_CHECKING:  # isort: off
 
 __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
-    "BatchedStateStore", "CampaignConfiguration", "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted",
-    "CheckpointId", "CheckpointPlan", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget",
-    "CorruptStateError", "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan",
-    "End", "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "History", "Impairment", "JobCut",
-    "JobFailed", "JobFinished", "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange",
-    "KeyedStateStore", "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
-    "LocalStateReader", "NemesisHooks", "NetworkPlan", "NoTargets", "OperatingError", "Operation", "OperatorPlan",
-    "PausableTarget", "ProcessTarget", "ProtocolPoint", "Reason", "Recorded", "RestartPlan", "Restored", "Role",
-    "Row", "ScheduledFault", "SequentialSpec", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
-    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
-    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "SubtaskView",
-    "SystemUnderTest", "TargetGone", "Targets", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord",
-    "UsageProblem", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan",
-    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
-    "workload_names",
+    "BatchedStateStore", "BringsCheckers", "BringsProfiles", "CampaignConfiguration", "Capability", "Checker",
+    "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointRecord",
+    "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError", "CrashCoordinator", "Damage",
+    "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End", "EnvironmentProblem", "Finding",
+    "FinishedSnapshot", "HasCluster", "History", "Impairment", "JobCut", "JobFailed", "JobFinished", "JobPlan",
+    "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker",
+    "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NemesisHooks", "NetworkPlan", "NoTargets",
+    "OperatingError", "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint",
+    "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row", "ScheduledFault", "SequentialSpec",
+    "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly",
+    "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter",
+    "StorageError", "StorageUser", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets",
+    "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict",
+    "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
+    "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]
 # fmt: on
 

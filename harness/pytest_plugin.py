@@ -120,7 +120,7 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
 @pytest.fixture
 def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
     """Give a function from a plan to its record; each call has a directory of its own below ``tmp_path``."""
-    from barrier_tck.harness.system.plan_check import check_plan
+    from barrier_tck.harness.trial.plan_check import check_plan
     from barrier_tck.harness.trial.trial_run import run_trial as run
 
     count = 0

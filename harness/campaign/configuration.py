@@ -17,11 +17,15 @@ import msgspec
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
-from barrier_tck.harness.draw.profiles import Profile, profile_named
+from barrier_tck.harness.draw.brought_profiles import chosen_profile
+from barrier_tck.harness.draw.profiles import Profile
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.json_values import problem_of_json
 from barrier_tck.harness.support.strict_input import convert, read_toml
 from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import workload_named
 
 CONFIGURATION_VERSION = 1
 
@@ -55,6 +59,15 @@ class _HasSections(Protocol):
     def limits(self) -> Section: ...
 
 
+class SystemSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[system]``: which system is tested, and what it is told."""
+
+    name: str = DEFAULT_SYSTEM
+    """A name in ``barrier_tck.harness.system.system_names``, or ``package.module:Factory``."""
+    settings: dict[str, Any] = {}
+    """Every other key of the table: settings that only the system understands."""
+
+
 class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One ``[[trial]]``: a fault schedule, run ``repeat`` times with different seeds."""
 
@@ -67,6 +80,8 @@ class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: as the campaign says."""
     on_unreadable: str = ""
     """Empty: the campaign's."""
+    system: Section = {}
+    """Settings of the system that are not the campaign's."""
     workload: Section = {}
     job: Section = {}
     deployment: Section = {}
@@ -92,10 +107,10 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
 
     version: int = CONFIGURATION_VERSION
     name: CampaignName = "standard"
-    system: str = DEFAULT_SYSTEM
-    """A name in ``barrier_tck.harness.system.system_names``."""
-    profile: str = "standard"
-    """A name in ``barrier_tck.harness.draw.profiles``, from which plans are drawn."""
+    system: SystemSection = SystemSection()
+    """In a file a name, or a table with a name and settings."""
+    profile: str = ""
+    """The profile from which plans are drawn; empty: the first that the system brings, or else ``standard``."""
     trials: int | None = None
     budget: str | None = None
     """A duration such as ``5m``, instead of ``trials``."""
@@ -136,9 +151,10 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         """Tell whether a trial's plan was drawn and not listed; trials are counted from 0."""
         return self.draws and number >= self.listed
 
-    def the_profile(self) -> Profile:
-        """Return the profile, with as many faults as the campaign says."""
-        profile = profile_named(self.profile)
+    def the_profile(self, system: SystemUnderTest) -> Profile:
+        """Return the profile, with as many faults as the campaign says; raises UsageProblem if there is none."""
+        workload = workload_named(self.workload.get("name", TrialPlan().workload.name))
+        profile = chosen_profile(self.profile, system, workload)
         return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
 
     def the_budget(self) -> Budget:
@@ -159,6 +175,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
             )
         return msgspec.structs.replace(
             changed,
+            system=self.system.settings,
             state_backend=self.state_backend,
             local_recovery=self.local_recovery,
             on_unreadable=self.on_unreadable,
@@ -170,6 +187,7 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
         return msgspec.structs.replace(
             plan,
             faults=trial.faults,
+            system={**plan.system, **trial.system},
             note=trial.note,
             seed=seed,
             state_backend=trial.state_backend or plan.state_backend,
@@ -201,9 +219,28 @@ def configuration_from(value: object, source: str) -> CampaignConfiguration:
                 f"{source}: the campaign has version {version}, this program knows versions up to "
                 f"{CONFIGURATION_VERSION}; use the newer barrier-tck that it was written for"
             )
+        value = {**value, **_with_settings(value, source)}
     configuration = convert(value, CampaignConfiguration, source)
     check_values(configuration, source)
     return configuration
+
+
+def _with_settings(value: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return ``system`` as a section: a name alone, or a table in which all but the name are settings."""
+    given = value.get("system")
+    if isinstance(given, str):
+        return {"system": {"name": given}}
+    if not isinstance(given, dict):
+        return {}
+    settings = {key: member for key, member in given.items() if key != "name"}
+    _check_settings(settings, source, "system")
+    return {"system": {"name": given.get("name", DEFAULT_SYSTEM), "settings": settings}}
+
+
+def _check_settings(settings: dict[str, Any], source: str, path: str) -> None:
+    problem = problem_of_json(settings, path)
+    if problem is not None:
+        raise UsageProblem(f"{source}: {problem}")
 
 
 def read_configuration(path: Path) -> CampaignConfiguration:
@@ -216,6 +253,11 @@ def check_values(configuration: CampaignConfiguration, source: str) -> None:
     _check_sections(configuration, source, "")
     for index, trial in enumerate(configuration.trial):
         _check_sections(trial, source, f"trial[{index}].")
+        if "name" in trial.system:
+            raise UsageProblem(
+                f"{source}: trial[{index}].system.name: all trials run on the campaign's system"
+            )
+        _check_settings(trial.system, source, f"trial[{index}].system")
     _check_amounts(configuration, source)
 
 

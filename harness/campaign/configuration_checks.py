@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.mix import check_faults, check_mix, check_suffered
-from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
-from barrier_tck.harness.system.plan_check import check_plan
+from barrier_tck.harness.system.plan_fields import unused_by
 from barrier_tck.harness.system.system_names import require_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.plan_check import check_plan
 
 
 def import_system(configuration: CampaignConfiguration, source: str) -> None:
     """Import the system, so that all that it registers is known; raises UsageProblem if there is none of its name."""
     try:
-        require_system(configuration.system)
+        require_system(configuration.system.name)
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
 
@@ -34,7 +34,8 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
         _check_drawing(configuration)
         for name in _state_backends(configuration):
             require_state_backend(name)
-        profile_named(configuration.profile)
+        configuration.the_profile(system)
+        _check_mixed_fields(configuration, system)
         if configuration.faults is not None:
             check_suffered(configuration.faults, targets_of(system), system.name)
     except UsageProblem as error:
@@ -67,6 +68,21 @@ def _check_drawing(configuration: CampaignConfiguration) -> None:
     for name, table, other, given in twice:
         if table and given:
             raise UsageProblem(f"mix.{name} and {other} are both given; keep one of the two")
+
+
+def _check_mixed_fields(configuration: CampaignConfiguration, system: SystemUnderTest) -> None:
+    """Raise UsageProblem if what is mixed is a field that the system does not use."""
+    mix, unused = configuration.mix, unused_by(system)
+    if mix is None:
+        return
+    tables = (
+        ("mode", mix.mode, "checkpoints.mode"),
+        ("state_backend", mix.state_backend, "state_backend"),
+        ("local_recovery", mix.local_recovery, "local_recovery"),
+    )
+    for name, table, field in tables:
+        if table and field in unused:
+            raise UsageProblem(f"mix.{name} is given, but {system.name} does not use {field}; leave it out")
 
 
 def _state_backends(configuration: CampaignConfiguration) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import run_trial
 
@@ -54,4 +55,5 @@ def shrink_failure(
     if checker is None:
         return None
     still_fails = fails_likewise(system, checker, directory, checkers)
-    return shrink(record.plan, still_fails, system.job, runs_max)
+    unused = unused_by(system)
+    return shrink(record.plan, still_fails, system.job, runs_max, fit=lambda plan: without(plan, unused))

@@ -11,6 +11,7 @@ from barrier_tck.harness.campaign.mix import Hand, MixSection, deal
 from barrier_tck.harness.draw.strategies import Adjust, Circumstances, draw_plan, draw_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 CHUNK = 100
@@ -46,7 +47,8 @@ def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Ite
 
 
 def _circumstances(system: SystemUnderTest, adjust: Adjust) -> Circumstances:
-    return Circumstances(view=system.job, capabilities=system.capabilities, adjust=adjust)
+    unused = unused_by(system)
+    return Circumstances(system.job, system.capabilities, adjust, lambda plan: without(plan, unused))
 
 
 def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
@@ -54,14 +56,14 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
         yield from draw_plans(
             configuration.seed * _CHUNK_SEED_STRIDE + chunk,
             CHUNK,
-            configuration.the_profile(),
+            configuration.the_profile(system),
             _circumstances(system, configuration.adjusted),
         )
 
 
 def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
     """Draw each plan from the profile that its hand asks for, with the faults that it holds."""
-    profile = configuration.the_profile()
+    profile = configuration.the_profile(system)
     hands = deal(
         configuration.mix or MixSection(), configuration.faults, configuration.seed, targets_of(system)
     )

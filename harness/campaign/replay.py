@@ -16,8 +16,8 @@ from barrier_tck.harness.record.run_directory import latest_run, trial_directory
 from barrier_tck.harness.record.run_reader import open_run, read_record
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import NondeterminismError, UsageProblem
-from barrier_tck.harness.system.plan_check import check_plan
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import digest, execute
 
 LIKELY_CAUSES = (

@@ -31,6 +31,9 @@ from barrier_tck.harness.workloads.workload_names import filled
 StillFails = Callable[[TrialPlan], bool]
 """Runs a plan and tells whether it fails in the same way."""
 
+Fit = Callable[[TrialPlan], TrialPlan]
+"""Changes a plan as its system needs it."""
+
 Propose = Callable[[TrialPlan, JobView], Iterator[TrialPlan]]
 """Proposes changed plans; it is told what the plan's job is now."""
 
@@ -250,12 +253,14 @@ def shrink(
     view: ViewOf,
     runs_max: int = RUNS_MAX,
     seconds_max: float = SECONDS_MAX,
+    fit: Fit = lambda plan: plan,
 ) -> Shrunk:
     """Return the smallest plan found that still fails, within ``runs_max`` runs and ``seconds_max``.
 
-    ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler.
+    ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler. ``fit``
+    takes out of a proposal what the system has no use for.
     """
-    search = _Search(still_fails, view, runs_max, time.monotonic() + seconds_max)
+    search = _Search(still_fails, view, fit, runs_max, time.monotonic() + seconds_max)
     best, before = filled(plan), None
     while best != before and search.may_run:
         before = best
@@ -267,8 +272,11 @@ def shrink(
 class _Search:
     """Counts runs and remembers what was tried."""
 
-    def __init__(self, still_fails: StillFails, view: ViewOf, runs_max: int, deadline: float) -> None:
+    def __init__(
+        self, still_fails: StillFails, view: ViewOf, fit: Fit, runs_max: int, deadline: float
+    ) -> None:
         self._deadline = deadline
+        self._fit = fit
         self._still_fails = still_fails
         self._view = view
         self._runs_max = runs_max
@@ -304,7 +312,8 @@ class _Search:
     def _runnable(self, proposal: TrialPlan, before: JobView) -> TrialPlan | None:
         """Return the proposal with its faults aimed at what is left; None if its workload cannot run on its job."""
         try:
-            return retarget(filled(proposal), before, self._view(proposal))
+            proposal = filled(self._fit(proposal))
+            return retarget(proposal, before, self._view(proposal))
         except UsageProblem:
             return None
 

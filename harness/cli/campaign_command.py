@@ -21,6 +21,7 @@ from barrier_tck.harness.cli.options import (
     SystemOption,
 )
 from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
@@ -29,6 +30,7 @@ from barrier_tck.harness.support.outside import look_where_run
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
     from barrier_tck.harness.record.records import CampaignRecord
+    from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 
 def campaign(
@@ -62,18 +64,18 @@ def campaign(
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import phase_fault_cells
 
-    options = {"system": system, "seed": seed, "state_backend": state_backend}
     source = str(file) if file is not None else "the options"
-    configuration = _configured(file, trials, budget, options, source)
+    options = {"seed": seed, "state_backend": state_backend}
+    configuration = _configured(file, system, trials, budget, options, source)
     console = console_for(as_json)
     require_place(out)
     look_where_run()
     import_system(configuration, source)
-    with opened(configuration.system) as deployed:
+    with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
         start(deployed, configuration.cluster)
         path = new_run_path(out, configuration.name, datetime.now())
-        _print_options(console, configuration, path)
+        _print_options(console, configuration, deployed, path)
         record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
     _print_campaign(console, record, path, file)
     emit(
@@ -97,7 +99,12 @@ def campaign(
 
 
 def _configured(
-    file: Path | None, trials: int | None, budget: str | None, options: dict[str, Any], source: str
+    file: Path | None,
+    system: str | None,
+    trials: int | None,
+    budget: str | None,
+    options: dict[str, Any],
+    source: str,
 ) -> CampaignConfiguration:
     """Read the campaign file, if any, and lay the options that were given over it."""
     from barrier_tck.harness.campaign.configuration import (
@@ -109,6 +116,9 @@ def _configured(
     configuration = CampaignConfiguration() if file is None else read_configuration(file)
     if trials is not None and budget is not None:
         raise UsageProblem("--trials and --budget are both given; keep one of the two")
+    if system is not None:
+        section = msgspec.structs.replace(configuration.system, name=system)
+        configuration = msgspec.structs.replace(configuration, system=section)
     changes = {name: value for name, value in options.items() if value is not None}
     if trials is not None or budget is not None:
         changes |= {"trials": trials, "budget": budget}
@@ -124,22 +134,42 @@ def _campaign_exit_code(record: CampaignRecord) -> int:
     return EXIT_CODES[record.verdict]
 
 
-def _print_options(console: Console, configuration: CampaignConfiguration, path: Path) -> None:
+def _print_options(
+    console: Console, configuration: CampaignConfiguration, system: SystemUnderTest, path: Path
+) -> None:
     """Print everything that decides what is going to happen, so that a log alone can be repeated."""
     spelled_out = msgspec.to_builtins(configuration)
     listed = spelled_out.pop("trial")
-    options = {name: value for name, value in spelled_out.items() if value not in (None, {})}
+    settings = spelled_out["system"].pop("settings")
+    spelled_out["system"] = spelled_out["system"]["name"]
+    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "")}
     options |= {"trials listed": len(listed)} if listed else {}
     options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
     if not listed:
-        profile = configuration.the_profile()
+        profile = configuration.the_profile(system)
         options["profile"] = f"{profile.name}: {profile.description}"
+    options |= _said_of(system, configuration.adjusted(TrialPlan()), settings)
     versions = environment()
     options["versions"] = ", ".join(
         f"{name} {versions[name]}" for name in ("barrier-tck", "python", "pyspark")
     )
     for name, value in options.items():
         console.print(f"  {name}: {value}", markup=False)
+
+
+def _said_of(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any]) -> dict[str, object]:
+    """Return what the system makes different: its settings, checkers that it or the workload brings, unused fields."""
+    from barrier_tck.harness.oracle.brought_checkers import with_brought
+    from barrier_tck.harness.system.plan_fields import in_short, unused_by
+    from barrier_tck.harness.workloads.workload_names import filled
+
+    brought = [checker.name for checker in with_brought((), filled(plan), system)]
+    unused = unused_by(system)
+    return {
+        **({"settings of the system": settings} if settings else {}),
+        **({"checkers": f"the standard ones, and {', '.join(brought)}"} if brought else {}),
+        **({"not used by the system": in_short(unused)} if unused else {}),
+    }
 
 
 def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: Path | None = None) -> None:

@@ -36,8 +36,8 @@ def replay(
       barrier-tck replay runs/standard-20260101-120000
     """
     from barrier_tck.harness.campaign import replay as replaying
-    from barrier_tck.harness.system.plan_check import check_plan
     from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
+    from barrier_tck.harness.trial.plan_check import check_plan
 
     console = console_for(as_json)
     sources = replaying.sources_of(path)

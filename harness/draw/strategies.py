@@ -86,7 +86,7 @@ def trial_plans(
         note = f"{plan.note}; nothing to hit: {', '.join(drawn.left_out)}"
         plan = msgspec.structs.replace(plan, note=note.removeprefix("; "))
     restart = _enough_restarts(plan, drawn.schedule)
-    return around.fit(msgspec.structs.replace(plan, faults=drawn.schedule, restart=restart))
+    return filled(around.fit(msgspec.structs.replace(plan, faults=drawn.schedule, restart=restart)))
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:

@@ -23,8 +23,11 @@ def compose(checkers: Iterable[Checker], context: TrialContext) -> tuple[Verdict
 
 def _guarded(checker: Checker, context: TrialContext) -> Finding:
     try:
-        return spoken_for(checker.check(context), checker, context)
-    except Exception as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
+        found = checker.check(context)
+        if not isinstance(found, Finding):
+            raise TypeError(f"it gave {found!r}, which is no Finding")
+        return spoken_for(found, checker, context)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
         last_line = traceback.format_exception_only(error)[-1].strip()
         return Finding(
             checker=checker.name,

@@ -14,6 +14,7 @@ import msgspec
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.support.bounds import Bounded
+from barrier_tck.harness.support.json_values import problem_of_json
 
 PLAN_VERSION = 2
 
@@ -119,6 +120,8 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
     on_unreadable: Literal["fail", "older"] = "fail"
     """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
+    system: dict[str, Any] = msgspec.field(default_factory=dict)
+    """Settings of the system under test, whose keys only it knows; JSON values."""
     mutant: str | None = None
     """Id of a planted bug (``barrier_tck.harness.reference.mutants``); None: the product as it is."""
     note: str = ""
@@ -127,6 +130,9 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         """Refuse values that contradict each other."""
         super().__post_init__()
+        problem = problem_of_json(self.system, "system")
+        if problem is not None:
+            raise ValueError(problem)
         groups = self.deployment.max_parallelism
         for vertex in self.job.vertices:
             if vertex.parallelism > groups:
@@ -134,6 +140,11 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
                     f"the vertex {vertex.name!r} has parallelism {vertex.parallelism}, above "
                     f"deployment.max_parallelism ({groups}) (RSC-2)"
                 )
+
+    def __hash__(self) -> int:
+        """Hash by content: settings are a dictionary."""
+        fields = [getattr(self, name) for name in self.__struct_fields__ if name != "system"]
+        return hash((*fields, msgspec.json.encode(self.system, order="deterministic")))
 
 
 def to_json(plan: TrialPlan) -> str:

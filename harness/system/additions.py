@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -33,3 +34,29 @@ class KeepsLogs(Protocol):
 
     def keep_logs(self, directory: Path) -> None:
         """Copy the logs so far into a directory, which need not exist; raises OSError if they cannot be written."""
+
+
+@runtime_checkable
+class UsesFieldsOfPlans(Protocol):
+    """A system that does not do everything that a plan can ask for.
+
+    What it does not use is never drawn, and refused where somebody asks for it.
+    """
+
+    @property
+    def uses(self) -> Collection[str]:
+        """Return the fields of a plan that it uses, for instance ``restart`` or ``checkpoints.interval_ms``.
+
+        The input (``workload`` but for its rate and start offset), faults and ``system`` are always used.
+        """
+
+
+@runtime_checkable
+class TakesSettings(Protocol):
+    """A system with settings of its own: the free table ``system`` of a plan, ``[system]`` in a campaign file."""
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Raise ValueError, with a sentence that names the key, for settings that it does not understand.
+
+        Called with every plan before it runs, also with an empty table.
+        """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from barrier_tck.harness.oracle.brought_checkers import with_brought
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
@@ -37,8 +38,9 @@ def run_trial(
 ) -> TrialRecord:
     """Run a plan once and judge it; ``directory`` is the trial's own and must exist.
 
-    ``checkers`` None means the standard ones for this plan and system. Raises UsageError if the plan cannot
-    be run as it is meant; whatever else goes wrong is in the record, whose verdict is then UNKNOWN.
+    ``checkers`` None means the standard ones for this plan and system, and those that system and workload bring.
+    Raises UsageError if the plan cannot be run as it is meant; whatever else goes wrong is in the record, whose
+    verdict is then UNKNOWN.
     """
     return execute(plan, system, directory, checkers).record
 
@@ -70,7 +72,7 @@ def _execute(
     checkers: Sequence[Checker] | None,
     trial: int,
 ) -> TrialResult:
-    judges = standard_checkers(plan, system) if checkers is None else tuple(checkers)
+    judges = checkers_of(plan, system) if checkers is None else tuple(checkers)
     nemesis = Nemesis(plan.faults)
     started_at, started = datetime.now(UTC), time.monotonic()
     try:
@@ -116,6 +118,11 @@ def _execute(
         measurements=outcome.measurements,
     )
     return TrialResult(record, history, trace)
+
+
+def checkers_of(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
+    """Return the standard checkers, and those that system and workload bring."""
+    return with_brought(standard_checkers(plan, system), plan, system)
 
 
 def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:

@@ -17,8 +17,8 @@ from barrier_tck.faults.vocabulary import After
 from barrier_tck.harness.campaign.configuration import configuration_from, read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.system.plan_check import check_plan
 from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.trial.plan_check import check_plan
 from tests.test_tidy import ROOT
 
 FILES = sorted((ROOT / "campaigns").glob("*.toml"))
@@ -27,7 +27,7 @@ FILES = sorted((ROOT / "campaigns").glob("*.toml"))
 def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
     """Return the plans of a campaign file, or those of them in one mode."""
     configuration = read_configuration(ROOT / path)
-    system = open_system(configuration.system)
+    system = open_system(configuration.system.name)
     plans = islice(campaign_plans(configuration, system), configuration.listed or 50)
     return [plan for plan in plans if mode in (None, plan.checkpoints.mode)]
 
@@ -35,7 +35,7 @@ def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_plan_of_a_campaign_file_can_be_run_as_it_is_meant(file: Path) -> None:
     configuration = read_configuration(file)
-    system = open_system(configuration.system)
+    system = open_system(configuration.system.name)
     for plan in islice(campaign_plans(configuration, system), configuration.listed or 50):
         check_plan(plan, system)
 

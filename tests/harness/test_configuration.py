@@ -44,7 +44,7 @@ def checked(value: dict[str, Any]) -> CampaignConfiguration:
     """Return a campaign that is checked as a command does it, with its own system."""
     configuration = configuration_from(value, "c.toml")
     import_system(configuration, "c.toml")
-    check_configuration(configuration, open_system(configuration.system), "c.toml")
+    check_configuration(configuration, open_system(configuration.system.name), "c.toml")
     return configuration
 
 

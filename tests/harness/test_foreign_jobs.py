@@ -21,8 +21,8 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
-from barrier_tck.harness.system.plan_check import check_plan
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks
+from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import run_trial
 from tests.harness.fake_system import FakeSystem
 

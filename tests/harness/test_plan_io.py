@@ -14,7 +14,7 @@ from barrier_tck.harness.draw.strategies import trial_plans
 from barrier_tck.harness.plan.reading import plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION, TrialPlan, to_builtins, write
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.system.plan_check import check_plan
+from barrier_tck.harness.trial.plan_check import check_plan
 from tests.harness.fake_system import FakeSystem
 
 

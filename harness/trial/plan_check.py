@@ -6,20 +6,27 @@ from collections.abc import Sequence
 
 from barrier_tck.faults.schedule import ScheduleError, validate
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.reading import check_backend
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.errors import UsageError, UsageProblem
+from barrier_tck.harness.system.additions import TakesSettings
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.plan_fields import set_in, unused_by, value_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import job_of
 
 
 def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan") -> None:
     """Raise UsageProblem unless the system can run the plan as it is meant.
 
-    Checked: the subtasks, links and points that faults name exist in the system's view of the job. A fault that the
-    system cannot suffer is not refused here: the trial records it as skipped, with the reason, and is UNKNOWN.
+    Checked: the system understands its settings, and uses what the plan asks for; the subtasks, links and points that
+    faults name exist in the system's view of the job. A fault that the system cannot suffer is not refused here: the
+    trial records it as skipped, with the reason, and is UNKNOWN.
     """
     check_backend(plan, source)
+    _check_settings(plan, system, source)
+    _check_fields(plan, system, source)
     try:
         view = system.job(plan)
     except UsageProblem as error:
@@ -29,6 +36,34 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     except ScheduleError as error:
         raise UsageProblem(f"{source}: {error}") from error
     _check_points(plan, view, system.name, source)
+
+
+def _check_settings(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
+    """Raise UsageProblem for settings that the system does not understand, or does not take at all."""
+    if isinstance(system, TakesSettings):
+        try:
+            system.check_settings(plan.system)
+        except (UsageError, ValueError, TypeError, LookupError) as error:
+            raise UsageProblem(f"{source}: system: {error}") from error
+    elif plan.system:
+        keys = ", ".join(map(repr, plan.system))
+        raise UsageProblem(f"{source}: system has {keys}, but {system.name} takes no settings; remove it")
+
+
+def _check_fields(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
+    """Raise UsageProblem for a field that is set, and that the system does not use."""
+    unused = unused_by(system)
+    if not unused:
+        return
+    try:
+        own_job = job_of(plan.workload.name, JobPlan())
+    except UsageProblem as error:
+        raise UsageProblem(f"{source}: {error}") from error
+    for field in set_in(plan, unused, own_job):
+        told = "not the workload's own" if field == "job" else repr(value_of(plan, field))
+        raise UsageProblem(
+            f"{source}: {field} is {told}, but {system.name} does not use it; leave it out, or choose another system"
+        )
 
 
 def _check_points(plan: TrialPlan, view: JobView, system: str, source: str) -> None:

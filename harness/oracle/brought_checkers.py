@@ -1,0 +1,60 @@
+"""Checkers that a system or a workload brings: they judge beside the standard ones, and are guarded as those are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol, runtime_checkable
+
+from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Finding
+from barrier_tck.harness.support.errors import UsageError
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import workload_named
+
+
+@runtime_checkable
+class BringsCheckers(Protocol):
+    """What a system or a workload may add: properties of its own, judged in every trial besides the standard ones."""
+
+    def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
+        """Return those that apply to a plan, whose job is filled in; each name is the only one of all checkers."""
+
+
+class NoCheckers:
+    """Stands for checkers that could not be had: what they would have said is not known."""
+
+    clauses: tuple[str, ...] = ()
+
+    def __init__(self, owner: str, error: BaseException) -> None:
+        """Take whose they are, and what went wrong."""
+        self.name = f"checkers of {owner}"
+        self._error = error
+
+    def check(self, context: TrialContext) -> Finding:
+        """Raise what went wrong."""
+        raise self._error
+
+
+def with_brought(
+    standard: Sequence[Checker], plan: TrialPlan, system: SystemUnderTest
+) -> tuple[Checker, ...]:
+    """Return all checkers of a trial; raises UsageError if two of them have one name."""
+    chosen = [*standard, *_brought(system, system.name, plan)]
+    chosen += _brought(workload_named(plan.workload.name), plan.workload.name, plan)
+    names = [checker.name for checker in chosen]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"two checkers of {system.name} with {plan.workload.name} are called {name!r}; give each its own name"
+            )
+    return tuple(chosen)
+
+
+def _brought(owner: object, name: str, plan: TrialPlan) -> Iterator[Checker]:
+    if not isinstance(owner, BringsCheckers):
+        return
+    try:
+        yield from tuple(owner.checkers(plan))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial is UNKNOWN for it, not lost
+        yield NoCheckers(name, error)

@@ -1,0 +1,90 @@
+"""A system with much of its own: settings, a profile, checkers, a workload, and little that it uses of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from barrier_tck.harness.draw.profiles import Profile
+from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import register_workload, workload_names
+from tests.harness.fake_system import FakeSystem
+
+
+class BriefLoad(KeyedTotals):
+    """Keyed totals under another name, with a profile and a checker of its own."""
+
+    name = "brief-load"
+    profiles = (Profile("brief", "One batch for everybody.", workloads=("brief-load",), batches=(1, 1)),)
+
+    def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
+        return (Says("load-is-brief", Verdict.VALID),)
+
+
+if BriefLoad.name not in workload_names():
+    register_workload(BriefLoad.name, BriefLoad)
+
+
+class Says:
+    """Always comes to the same verdict."""
+
+    clauses = ("PEC-1",)
+
+    def __init__(self, name: str, verdict: Verdict) -> None:
+        self.name = name
+        self._verdict = verdict
+
+    def check(self, context: TrialContext) -> Finding:
+        return Finding(self.name, self.clauses, self._verdict, f"it is {self._verdict.value}")
+
+
+class Stumbles(Says):
+    """Cannot judge anything, and says so in the rudest way."""
+
+    def check(self, context: TrialContext) -> Finding:
+        raise SystemExit(0)
+
+
+class Mumbles(Says):
+    """Gives what is no finding."""
+
+    def check(self, context: TrialContext) -> Finding:
+        return "fine"  # type: ignore[return-value]
+
+
+class Peculiar(FakeSystem):
+    """See the head of this file. Its checkers are given by name, so that each test chooses its own."""
+
+    name = "peculiar"
+    uses: tuple[str, ...] = ("restart", "checkpoints.interval_ms", "workload.start_offset")
+    profiles = (
+        Profile("peculiar", "What a peculiar system can do.", batches=(2, 3), interval_ms=(70, 90)),
+        Profile("peculiar-too", "The same, with more."),
+    )
+    brings: tuple[Checker, ...] = (Says("is-peculiar", Verdict.VALID),)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        for key, value in settings.items():
+            if key not in ("speed", "nested"):
+                raise ValueError(f"{key!r} is no setting; it has speed and nested")
+            if key == "speed" and not isinstance(value, int):
+                raise ValueError(f"speed is {value!r}; give a number")
+
+    def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
+        return self.brings
+
+
+class Choosy(Peculiar):
+    """Brings a checker that cannot be had."""
+
+    def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
+        raise ZeroDivisionError("no checkers today")
+
+
+class Boastful(Peculiar):
+    """Uses what there is not."""
+
+    uses = ("checkpoint.interval_ms",)
