@@ -1,11 +1,21 @@
-"""What a subtask has promised to checkpoints of which it never heard again, and what becomes of it at its end.
+"""Who removes the files of an acknowledged snapshot, if nobody else can: the subtask that wrote them, at its end.
 
-A subtask that acknowledged a snapshot no longer owns its files: the checkpoint may complete. Usually it hears what
-became of it, or its successor and the coordinator clean up behind it. A process that was replaced while it stood
-still or was cut off comes back after they did (REC-2). It is then the last one who knows of what it wrote.
+Until a subtask acknowledges a snapshot, its files belong to the subtask, which removes them when the snapshot is
+cancelled or fails. From the moment the coordinator *receives* the acknowledgement, they belong to the coordinator:
+they are part of a checkpoint, or the coordinator deletes them. In between nobody knows. A process that was
+paused or cut off may acknowledge when the coordinator has crashed, or has given the process up and deleted
+everything that the checkpoint had. The acknowledgement is lost then, and only the writer knows of the files (COO-3,
+REC-2).
 
-It may delete it safely once a newer attempt exists: the coordinator plans one only when no checkpoint of the older
-attempt can complete any more.
+So a subtask remembers what it acknowledged until it has proof that the coordinator received it. The only such proof is
+the completion of a checkpoint: it needs this subtask's acknowledgement, and with that every acknowledgement
+sent before it has arrived, as the connection keeps the order. That a checkpoint was aborted proves nothing: the
+notification may have been on its way before the file was written.
+
+What is still remembered at the end of the process is deleted if a newer attempt exists and the checkpoint is not
+complete. This is safe: the coordinator plans a newer attempt only when no checkpoint of the older one can complete any
+more. If no newer attempt exists yet, there is nothing to do: the coordinator discards every aborted checkpoint once
+more in the next attempt, and a coordinator that starts again discards every incomplete one.
 """
 
 from __future__ import annotations
@@ -17,9 +27,13 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
+PROMISES_MAX = 64
+"""Latest acknowledged snapshots that are remembered. Far above what is in flight, and above what a subtask can
+acknowledge to nobody before the silence of the coordinator ends it."""
+
 
 class Promises:
-    """The acknowledged snapshots of one subtask whose checkpoints are still open, as far as it knows."""
+    """The acknowledged snapshots of one subtask that the coordinator is not known to have received."""
 
     def __init__(self, storage: CheckpointStorage, attempt: AttemptNumber) -> None:
         """Start with none."""
@@ -30,15 +44,15 @@ class Promises:
     def acknowledged(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> None:
         """Remember a snapshot whose acknowledgement is about to be sent."""
         self._open[checkpoint] = snapshot
+        if len(self._open) > PROMISES_MAX:
+            del self._open[next(iter(self._open))]
 
     def completed(self, checkpoint: CheckpointId) -> None:
-        """Forget a checkpoint that completed, and all before it: they completed, or were subsumed."""
-        for older in [open_one for open_one in self._open if open_one <= checkpoint]:
-            del self._open[older]
-
-    def aborted(self, checkpoint: CheckpointId) -> None:
-        """Forget a checkpoint that the coordinator gave up: it discards the files."""
-        self._open.pop(checkpoint, None)
+        """Forget a checkpoint that completed, and all that were acknowledged before it, whatever their ids."""
+        if checkpoint in self._open:
+            sent = list(self._open)
+            for received in sent[: sent.index(checkpoint) + 1]:
+                del self._open[received]
 
     def break_if_superseded(self, operators: Sequence[Any]) -> None:
         """Delete what was promised and is not needed, if a newer attempt has taken over; else do nothing.

@@ -361,7 +361,6 @@ class SubtaskDriver:
 
     def _notify_aborted(self, command: NotifyOperatorsAborted) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
-        self._promises.aborted(command.checkpoint)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
         self.copies.drop(command.checkpoint)

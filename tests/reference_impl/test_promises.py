@@ -12,7 +12,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     OperatorSnapshot,
     SubtaskSnapshot,
 )
-from barrier_tck.reference_impl.runtime.kept_promises import Promises
+from barrier_tck.reference_impl.runtime.kept_promises import PROMISES_MAX, Promises
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.storage_fakes import MemoryFileSystem
 
@@ -80,22 +80,49 @@ def test_what_became_part_of_a_complete_checkpoint_stays_though_nobody_said_so(
     assert len(state_files(files)) == 1
 
 
-@pytest.mark.parametrize(
-    "settle",
-    [
-        lambda promised: promised.completed(CheckpointId(3)),
-        lambda promised: promised.completed(CheckpointId(4)),
-        lambda promised: promised.aborted(CheckpointId(3)),
-    ],
-    ids=["completed", "subsumed", "aborted"],
-)
-def test_what_was_heard_of_is_no_business_of_the_subtask_any_more(
-    files: MemoryFileSystem, promises: Promises, settle: Callable[[Promises], None]
+def test_what_the_coordinator_received_is_no_business_of_the_subtask_any_more(
+    files: MemoryFileSystem, promises: Promises
 ) -> None:
-    settle(promises)
+    promises.completed(CheckpointId(3))
     storage_on(files).reserve(CheckpointId(3), SECOND)
     promises.break_if_superseded(())
     assert len(state_files(files)) == 1
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_a_completed_checkpoint_proves_that_what_was_acknowledged_before_it_arrived_and_nothing_later(
+    files: MemoryFileSystem, first: int
+) -> None:
+    """Acknowledgements come in any order of ids; the connection keeps the order in which they were sent."""
+    order = [first, *(number for number in (1, 2, 3) if number != first)]
+    promised = Promises(storage_on(files), FIRST)
+    for number in order:
+        promised.acknowledged(CheckpointId(number), written(files, number))
+    promised.completed(CheckpointId(order[1]))
+    storage_on(files).reserve(CheckpointId(3), SECOND)
+    promised.break_if_superseded(())
+    left = [path for path in state_files(files) if f"/chk-{order[2]}/" in path]
+    assert (left, len(state_files(files))) == ([], 2)
+
+
+def test_the_completion_of_what_was_never_acknowledged_proves_nothing(
+    files: MemoryFileSystem, promises: Promises
+) -> None:
+    promises.completed(CheckpointId(4))
+    storage_on(files).reserve(CheckpointId(4), SECOND)
+    promises.break_if_superseded(())
+    assert state_files(files) == []
+
+
+def test_a_subtask_whose_checkpoints_never_complete_remembers_a_bounded_number(
+    files: MemoryFileSystem,
+) -> None:
+    promised = Promises(storage_on(files), FIRST)
+    for number in range(1, PROMISES_MAX + 6):
+        promised.acknowledged(CheckpointId(number), written(files, number))
+    storage_on(files).reserve(CheckpointId(PROMISES_MAX + 5), SECOND)
+    promised.break_if_superseded(())
+    assert [path.split("/")[2] for path in state_files(files)] == [f"chk-{n}" for n in range(1, 6)]
 
 
 class FakeSink:
