@@ -296,8 +296,11 @@ class SparkJobRunner:
 
     def stop(self, attempt: int, reason: str) -> None:
         """Deployer: end an attempt; the coordinator is told when the stage has ended."""
+        driver = self._required_driver()
         current = self._attempt
         if current is None or current.number != attempt:
+            # It was never deployed: its number could not be made durable. So it has no stage that could end.
+            self._loop.post(lambda: driver.on_attempt_stopped(attempt))
             return
         current.stopping = True
         self._processes = {}
@@ -305,7 +308,6 @@ class SparkJobRunner:
             connection.send(CancelSubtask(reason))
         self._required_service().close_attempt()
         if current.stage_ended:
-            driver = self._required_driver()
             self._loop.post(lambda: driver.on_attempt_stopped(attempt))
         else:
             self._cancel_stage(current)

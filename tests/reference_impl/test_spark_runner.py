@@ -10,11 +10,16 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.config import JobConfig, RestartConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import ParquetSource
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.runtime_errors import IncompatibleState
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
 from barrier_tck.reference_impl.spark import deployment
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 
 class Machine:
@@ -96,3 +101,47 @@ def test_a_coordinator_that_does_not_answer_is_what_the_job_waits_for(
     assert "an answer of the coordinator's event loop" in waits
     assert machine.asked_on == []
     goes_on.set()
+
+
+class NeverReserves(FileCheckpointStorage):
+    """A disk on which no attempt number can be made durable."""
+
+    def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
+        raise StorageError("the disk is full")
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_a_job_ends_though_no_attempt_of_it_could_ever_be_deployed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int
+) -> None:
+    """There is no Spark stage whose end would tell the coordinator that such an attempt is gone."""
+    monkeypatch.setattr(deployment, "FileCheckpointStorage", NeverReserves)
+    conf = SimpleNamespace(get=lambda _: None)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+    graph = (
+        StreamJob("job", max_parallelism=16)
+        .source(ParquetSource(("in",)), 1)
+        .sink(FileSink("out"), 1)
+        .build()
+    )
+    config = JobConfig(restart=RestartConfig(attempts_max=restarts))
+    with SparkJobRunner(spark, graph, config, tmp_path) as runner:
+        end = runner.wait(10.0)
+    assert end is not None, "the job waits for the end of an attempt that never began"
+    assert end.state is JobState.FAILED
+    assert "attempt number could not be made durable: the disk is full" in end.reason
+
+
+def test_the_stop_of_an_attempt_that_was_never_deployed_leaves_the_one_before_it_alone(
+    running: tuple[SparkJobRunner, Machine],
+) -> None:
+    runner, machine = running
+    heard: list[int] = []
+    driver: Any = SimpleNamespace(machine=machine, ended=False, on_attempt_stopped=heard.append)
+    runner._driver = driver
+    stage: Any = None
+    before = runner._attempt = deployment._Attempt(1, None, stage, stage_ended=True)
+    runner._loop.post(lambda: runner.stop(2, "no attempt number"))
+    runner.waiting_for()
+    runner.waiting_for()
+    assert (heard, before.stopping) == ([2], False)
