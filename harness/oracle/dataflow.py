@@ -35,6 +35,7 @@ class Dataflow:
     """Every vertex of any acyclic graph holds, at every cut, what the records before the cut give."""
 
     name = "dataflow"
+    judges_output = True
 
     def __init__(self, trial_input: TrialInput, exact: bool) -> None:
         """Take the input, and whether every record must be there exactly once."""
