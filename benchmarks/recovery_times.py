@@ -16,10 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
+from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, ServedBy, SubtaskSnapshot
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
-from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
@@ -67,10 +68,10 @@ def run(progress: Progress, state_bytes: int = STATE_BYTES) -> dict[str, Any]:
         "state_bytes": state_bytes,
         "link_bytes_per_second": LINK_BYTES_PER_SECOND,
     }
-    for position, name in enumerate(SHIPPED):
-        progress(f"{name}, {state_bytes / 1e6:,.0f} MB", position / len(SHIPPED))
+    for position, name in enumerate(SHIPPED_BACKENDS):
+        progress(f"{name}, {state_bytes / 1e6:,.0f} MB", position / len(SHIPPED_BACKENDS))
         with tempfile.TemporaryDirectory(prefix="barrier-tck-bench-") as directory:
-            measured = _measure(backend_named(name)(), Path(directory), state_bytes)
+            measured = _measure(require_state_backend(name)(), Path(directory), state_bytes)
         numbers |= {f"{name}_{what}": value for what, value in measured.items()}
     return numbers
 

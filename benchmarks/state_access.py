@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
+from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
-from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
@@ -37,10 +38,10 @@ def run(progress: Progress, keys: int = KEYS) -> dict[str, Any]:
     Raises RuntimeError if a restored store does not hold what the snapshot must hold.
     """
     numbers: dict[str, Any] = {"keys": keys}
-    for position, name in enumerate(SHIPPED):
-        progress(f"{name}, {keys:,} keys", position / len(SHIPPED))
+    for position, name in enumerate(SHIPPED_BACKENDS):
+        progress(f"{name}, {keys:,} keys", position / len(SHIPPED_BACKENDS))
         with tempfile.TemporaryDirectory(prefix="barrier-tck-bench-") as directory:
-            measured = _measure(backend_named(name)(), Path(directory), keys)
+            measured = _measure(require_state_backend(name)(), Path(directory), keys)
         numbers |= {f"{name}_{what}": value for what, value in measured.items()}
     return numbers
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
@@ -28,7 +29,6 @@ from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
-from barrier_tck.reference_impl.state.backend_names import backend_named
 from benchmarks.throughput_data import Totals, link_copies, read_final_totals, require_equal
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class ReferenceSide:
             JobConfig(checkpoints, write_through=False),
             root,
             observer=watch,
-            components=Components(state_backend=backend_named(self.backend)),
+            components=Components(state_backend=require_state_backend(self.backend)),
             # Nobody is killed here, so nothing needs to be ready for a recovery.
             options=SparkOptions(warm_executors=False),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import zlib
 from collections.abc import Callable
@@ -39,17 +38,17 @@ from barrier_tck.harness.certify.properties import (
     play,
     skipped,
 )
+from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
-from barrier_tck.harness.reference.state_backends import SHIPPED_BACKENDS
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import is_target, shown
 from barrier_tck.harness.support.strict_input import nearest
 
 DEFAULT_SEED = 20_260_101
 TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_800.0}
 """Level -> seconds after which what is left is unknown."""
-_TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _STARTS = "the-backend-can-be-made"
 
 Progress = Callable[[PropertyOutcome], None]
@@ -58,9 +57,9 @@ Progress = Callable[[PropertyOutcome], None]
 
 def require_target(target: str) -> None:
     """Raise UsageProblem unless the target has the form MODULE:NAME, or is a short name."""
-    if target not in SHIPPED_BACKENDS and not _TARGET.fullmatch(target):
+    if target not in SHIPPED_BACKENDS and not is_target(target):
         known = ", ".join(SHIPPED_BACKENDS)
-        raise UsageProblem(f"{target!r} names no backend; use MODULE:NAME, or one of: {known}")
+        raise UsageProblem(f"{shown(target)} names no backend; use MODULE:NAME, or one of: {known}")
 
 
 def require_level(level: str) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from barrier_tck.harness.plan.backend_targets import backend_target
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION, TrialPlan
 from barrier_tck.harness.plan.version_1 import upgraded
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.strict_input import convert, nearest, read_json
-
-STATE_BACKENDS = ("heap", "rocksdb")
-"""Backends by their short names; any other is a target, ``package.module:Factory``."""
-_TARGET = re.compile(r"[\w.]+:\w+")
+from barrier_tck.harness.support.strict_input import convert, read_json
 
 
 def plan_from(value: object, source: str, path: str = "") -> TrialPlan:
@@ -37,8 +33,7 @@ def read_plan(path: Path) -> TrialPlan:
 
 def check_backend(plan: TrialPlan, source: str) -> None:
     """Raise UsageProblem for a state backend that is neither a short name nor a target."""
-    if plan.state_backend not in STATE_BACKENDS and not _TARGET.fullmatch(plan.state_backend):
-        raise UsageProblem(
-            f"{source}: state_backend is {plan.state_backend!r}{nearest(plan.state_backend, STATE_BACKENDS)} "
-            "(another backend is named package.module:Factory)"
-        )
+    try:
+        backend_target(plan.state_backend)
+    except UsageProblem as problem:
+        raise UsageProblem(f"{source}: {problem}") from problem

@@ -1,26 +1,41 @@
-"""State backends as the harness's user names them: in a plan, a campaign file, or on the command line."""
+"""State backends that a plan, a campaign file or the command line names: found, made once and checked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from barrier_tck.harness.plan.backend_targets import backend_target
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.support.outside import look_where_run
-from barrier_tck.reference_impl.runtime_errors import JobUsageError
-from barrier_tck.reference_impl.state.backend import StateBackend
-from barrier_tck.reference_impl.state.backend_names import SHIPPED, backend_named
+from barrier_tck.harness.support.outside import imported, look_where_run, make, shown
+from barrier_tck.reference_impl.state.backend import StateBackend, StateCapability
 
-SHIPPED_BACKENDS = tuple(SHIPPED)
-"""Short names of the backends that come with the project."""
+_WHAT = "state backend"
 
 
 def require_state_backend(name: str) -> Callable[[], StateBackend]:
     """Return what makes the backend; raises UsageProblem, with what to change, if there is none of this name.
 
-    The module of a ``package.module:Factory`` is imported, so a campaign asks before it starts or writes anything.
+    The module of a ``package.module:Factory`` is imported and the factory called once, to see that it gives a backend;
+    so a campaign asks before it starts or writes anything.
     """
     look_where_run()
-    try:
-        return backend_named(name)
-    except JobUsageError as error:
-        raise UsageProblem(str(error)) from error
+    target = backend_target(name)
+    _require_capabilities(name, make(target, _WHAT, StateBackend))
+    return imported(target, _WHAT)  # type: ignore[return-value]  # checked by what it just made
+
+
+def _require_capabilities(name: str, candidate: Any) -> None:
+    """Raise UsageProblem, naming the first thing wrong, unless it declares capabilities that there are."""
+    kind, capabilities = type(candidate).__name__, candidate.capabilities
+    if not isinstance(capabilities, frozenset):
+        raise UsageProblem(
+            f"{shown(name)}: {kind} is no {_WHAT}: its capabilities are {capabilities!r}, not a frozenset of "
+            "StateCapability"
+        )
+    unknown = [repr(capability) for capability in capabilities if not isinstance(capability, StateCapability)]
+    if unknown:
+        raise UsageProblem(
+            f"{shown(name)}: {kind} declares {sorted(unknown)[0]}, which is no StateCapability; known: "
+            f"{', '.join(capability.name for capability in StateCapability)}"
+        )

@@ -7,6 +7,7 @@ named it. Nothing of it reaches an exit code.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import signal
 import sys
@@ -52,15 +53,27 @@ def imported(target: str, what: str) -> Callable[[], object]:
     Raises UsageProblem, with the reason, if there is none.
     """
     module, _, name = target.partition(":")
-    with _told(f"the {what} {shown(target)} cannot be imported"):
-        factory = getattr(importlib.import_module(module), name)
+    failure = f"the {what} {shown(target)} cannot be imported"
+    with _told(failure):
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # it is there, and imports something that is not
+            raise UsageProblem(f"{failure}: No module named {shown(error.name)}") from error
+        if not hasattr(found, name):
+            public = [known for known in vars(found) if not known.startswith("_")]
+            near = difflib.get_close_matches(name, public, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageProblem(f"{failure}: {shown(module)} has no {shown(name)}{hint}")
+        factory = getattr(found, name)
     if not callable(factory):
         raise UsageProblem(
             f"the {what} {shown(target)} is no factory: {type(factory).__name__} cannot be called; name a class, or a "
             f"function without arguments that makes the {what}"
         )
-    found: Callable[[], object] = factory
-    return found
+    made: Callable[[], object] = factory
+    return made
 
 
 def make(target: str, what: str, kind: type) -> Any:
@@ -97,11 +110,19 @@ def _told(failure: str) -> Iterator[None]:
         raise UsageProblem(f"{failure}: that took longer than {SECONDS_MAX:g} s") from late
     except SystemExit as stop:
         raise UsageProblem(f"{failure}: it wants to end the program, with exit code {stop.code!r}") from stop
-    except (ImportError, AttributeError) as error:
-        raise UsageProblem(f"{failure}: {error}") from error
     except Exception as error:
         last_line = traceback.format_exception_only(error)[-1].strip()
-        raise UsageProblem(f"{failure}: {last_line}") from error
+        raise UsageProblem(f"{failure}: {last_line}{_where(error)}") from error
+
+
+def _where(error: Exception) -> str:
+    """Return the line of the code from outside at which it went wrong; empty if it is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not frame.filename.startswith((__file__, "<frozen"))]
+    last = theirs[-1] if theirs else None
+    if last is None or last.filename == importlib.__file__:
+        return ""
+    return f" ({Path(last.filename).name}, line {last.lineno})"
 
 
 @contextlib.contextmanager

@@ -145,9 +145,9 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("no.such.module:Backend", "cannot be imported: ModuleNotFoundError"),
-        ("json:Backend", "json has no 'Backend'"),
-        (f"{BAD}:no_backend", "is a int"),
+        ("no.such.module:Backend", "cannot be imported: No module named 'no'"),
+        ("json:Backend", "'json' has no 'Backend'"),
+        (f"{BAD}:no_backend", "int cannot be called"),
         (f"{BAD}:HasNoOpen", "it has no open"),
         (f"{BAD}:DeclaresNonsense", "declares 'very fast', which is no StateCapability; known: ASYNCHRONOUS"),
         ("not a target", "use MODULE:NAME"),

@@ -22,6 +22,7 @@ from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.simulated.simulated_system import committed_rows
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -41,7 +42,6 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import session_settings
-from barrier_tck.reference_impl.state.backend_names import backend_named
 from barrier_tck.reference_impl.state.keyed import KeyedStates
 
 KEYS, FILES = 11, 2
@@ -146,7 +146,7 @@ def test_the_chain_is_exact_in_the_simulator_while_its_executor_is_killed(
         def attempt_started(self, attempt: int, restored_checkpoint: int | None) -> None:
             restored.append(restored_checkpoint)
 
-    components = Components(state_backend=backend_named(backend))
+    components = Components(state_backend=require_state_backend(backend))
     world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), components, Observer(), nemesis)
     try:
         assert world.run(SimulatedTargets(world))
@@ -203,7 +203,7 @@ def test_the_chain_is_exact_on_spark_while_its_executor_is_killed(
     killer = Killer()
     config = JobConfig(CheckpointConfig(200, tolerated_failures=100), RestartConfig(10, 10))
     watched = [(RuntimePoint.SNAPSHOT_TAKEN, SubtaskId("numbers", 0))]
-    components = Components(state_backend=backend_named(backend))
+    components = Components(state_backend=require_state_backend(backend))
     with SparkJobRunner(
         spark, graph, config, tmp_path / "files", observer=killer, watched=watched, components=components
     ) as runner:

@@ -85,7 +85,7 @@ def test_a_campaign_exits_with_its_verdict(
         (["report", "nowhere"], "nowhere"),
         (["bench", "thruput"], "did you mean 'throughput'"),
         (["campaign", "--state-backend", "rocksbd"], "did you mean 'rocksdb'"),
-        (["campaign", "--state-backend", "no_such_module:Backend"], "does not import"),
+        (["campaign", "--state-backend", "no_such_module:Backend"], "No module named 'no_such_module'"),
         (["mutants", "--world", "spork"], "did you mean 'spark'"),
         (["mutants", "--only", "ZZ-99"], "ZZ-99"),
         (["campaign", "--out", "/proc/nowhere", "--trials", "1"], "--out"),

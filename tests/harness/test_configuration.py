@@ -173,5 +173,5 @@ def test_a_campaign_file_chooses_the_state_backend_of_every_plan() -> None:
         configuration = checked({"state_backend": name, "trial": [{}]})
         plans = islice(campaign_plans(configuration, FakeSystem()), 2)
         assert [plan.state_backend for plan in plans] == [name, name]
-    with pytest.raises(UsageProblem, match="no callable 'Sorted'"):
-        checked({"state_backend": "examples.minimal_backend.backend:Sorted"})
+    with pytest.raises(UsageProblem, match="has no 'SortedDictBackends'; did you mean 'SortedDictBackend'"):
+        checked({"state_backend": "examples.minimal_backend.backend:SortedDictBackends"})

@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
-from barrier_tck.reference_impl.state.backend_names import backend_named
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
 from tests.reference_impl.storage_fakes import MemoryFileSystem
@@ -24,7 +24,7 @@ class StateWorld:
     """One backend, a checkpoint storage in memory, and a directory for what stores keep on disk."""
 
     def __init__(self, backend: str = "heap") -> None:
-        self.backend: StateBackend = backend_named(backend)()
+        self.backend: StateBackend = require_state_backend(backend)()
         self.files = MemoryFileSystem()
         self.storage = FileCheckpointStorage(self.files, "job")
         self.root = tempfile.TemporaryDirectory(prefix="state-world-")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import hashlib
-import importlib
 import os
 import resource
 import signal
@@ -28,6 +27,9 @@ import psutil
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.candidate.faulty_storage import TroubledFiles
+from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import imported
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
@@ -43,7 +45,6 @@ from barrier_tck.reference_impl.state.backend import (
     StateCapability,
     StateScope,
 )
-from barrier_tck.reference_impl.state.backend_names import SHIPPED
 from barrier_tck.reference_impl.state.working_directory import remove_tree
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
@@ -330,20 +331,10 @@ def _where(error: Exception) -> str:
 
 
 def _imported(target: str) -> Callable[[], StateBackend]:
-    module, _, name = SHIPPED.get(target, target).partition(":")
     try:
-        found = importlib.import_module(module)
-    except Exception as error:
-        text = "".join(traceback.format_exception_only(error)).strip()
-        raise _Refused("import", f"{target!r} cannot be imported: {text}") from error
-    try:
-        made = getattr(found, name)
-    except AttributeError as error:
-        raise _Refused("import", f"{target!r} cannot be imported: {module} has no {name!r}") from error
-    if not callable(made):
-        kind = type(made).__name__
-        raise _Refused("no-backend", f"{target} is a {kind}; name a class or a function without arguments")
-    return made  # type: ignore[no-any-return]
+        return imported(SHIPPED_BACKENDS.get(target, target), "state backend")  # type: ignore[return-value]
+    except UsageProblem as problem:
+        raise _Refused("import", str(problem)) from problem
 
 
 def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
