@@ -66,7 +66,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
     named = [match.groups() for match in run if match]
     assert {environment for environment, _ in named} == {"tests", "campaign"}
     files = {file for _, file in named if file}
-    assert files == {"campaigns/flights.toml", "campaigns/ci.toml"}
+    assert files == {"campaigns/flights.toml", "campaigns/ci.toml", "campaigns/graphs.toml"}
     for environment, file in named:
         assert tox.has_section(f"testenv:{environment}")
         if file:

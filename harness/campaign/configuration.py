@@ -1,9 +1,9 @@
 """Campaign files: TOML in, one frozen value out, every mistake named with the key and the nearest right one.
 
 A campaign draws its plans from a profile, mixed as ``[mix]`` and ``[faults]`` say, or lists its trials with aimed
-faults (``[[trial]]``), or does both: the listed ones first. Sections ``[workload]``, ``[topology]``,
-``[checkpoints]``, ``[restart]``, ``[network]`` and ``[limits]`` override fields of every plan; a ``[[trial]]`` may
-override them again for itself.
+faults (``[[trial]]``), or does both: the listed ones first. Sections ``[workload]``, ``[job]``,
+``[deployment]``, ``[checkpoints]``, ``[restart]``, ``[network]`` and ``[limits]`` override fields of every plan; a
+``[[trial]]`` may override them again for itself.
 """
 
 from __future__ import annotations

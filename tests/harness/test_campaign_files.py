@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -14,7 +12,7 @@ from barrier_tck.faults.catalogue import PACKAGES
 from barrier_tck.faults.fault import tag_of
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.vocabulary import After
-from barrier_tck.harness.campaign.configuration import configuration_from, read_configuration
+from barrier_tck.harness.campaign.configuration import read_configuration
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_names import open_system
@@ -75,14 +73,3 @@ def test_the_mixed_campaign_draws_every_package_every_mode_and_every_backend() -
     assert [
         name for name, kinds in PACKAGES.items() if not used & {tag_of(kind.fault) for kind in kinds}
     ] == ["storage"]
-
-
-def test_the_documents_example_and_tables_are_right() -> None:
-    page = (ROOT / "docs" / "campaigns.md").read_text()
-    (example,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
-    configuration_from(tomllib.loads(example), "docs/campaigns.md")
-    cells = re.findall(r"^\| (`[a-z].*?) \|", page, re.MULTILINE)
-    named = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
-    files = [name for name in named if name.endswith(".toml")]
-    assert sorted(set(named) - set(files)) == sorted(PACKAGES)
-    assert sorted(files) == [str(file.relative_to(ROOT)) for file in FILES]

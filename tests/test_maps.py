@@ -1,0 +1,358 @@
+"""The maps of the project show what is there: folders, imports, seams, counts and lists are compared with the code.
+
+Each comparison goes both ways, so that neither the document nor the code can change alone; grain: text.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import barrier_tck.harness as door
+from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.faults import faults_page
+from barrier_tck.faults.catalogue import FAULTS, PACKAGES
+from barrier_tck.faults.fault import Fault
+from barrier_tck.harness.campaign.configuration import (
+    SECTIONS,
+    ClusterSection,
+    configuration_from,
+    read_configuration,
+)
+from barrier_tck.harness.certify.planted import BACKEND_MUTANTS
+from barrier_tck.harness.cli.bench_command import BENCHMARKS
+from barrier_tck.harness.cli.main import run
+from barrier_tck.harness.draw.profiles import PROFILES
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.workloads.workload_names import workload_named, workload_names
+from tests.test_docs import ARCHITECTURE, README, commands, rows
+from tests.test_tidy import FOLDERS, ROOT, markdown_files, name, python_files, tree_of
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+CAMPAIGNS = (ROOT / "docs" / "campaigns.md").read_text()
+JUDGING = (ROOT / "docs" / "judging.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def table(document: str, header: str) -> list[list[str]]:
+    """Return the rows of the one table whose header line begins with the given cells."""
+    (text,) = re.findall(rf"^{re.escape(header)}.*\n\|[-|]+\|\n((?:\|.*\n)+)", document, re.MULTILINE)
+    return rows(text, ".*")
+
+
+def codes(cell: str) -> list[str]:
+    """Return what stands in code marks, comma by comma."""
+    return [word.strip() for code in re.findall(r"`([^`]+)`", cell) for word in code.split(",")]
+
+
+# --- folders ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_readme_of_a_folder_lists_what_is_in_it(folder: str) -> None:
+    first_table = re.split(r"\n\|[-|]+\|\n", (ROOT / folder / "README.md").read_text())[1].partition("\n\n")[
+        0
+    ]
+    listed = [entry for row in rows(first_table, "`.*") for entry in codes(row[0])]
+    there = [
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in (ROOT / folder).iterdir()
+        if path.name not in ("__init__.py", "__pycache__", "README.md")
+        and (path.is_dir() or path.suffix == ".py")
+        and not path.name.startswith("test_")
+    ]
+    assert sorted(entry for entry in listed if entry != "test_*.py") == sorted(there)
+
+
+def defined(paths: Iterable[Path]) -> set[str]:
+    """Return the names of the classes and functions at the top of modules."""
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return {node.name for path in paths for node in tree_of(path).body if isinstance(node, kinds)}
+
+
+@pytest.mark.parametrize("folder", ["reference_impl", "harness"])
+def test_main_types_of_a_folder_are_defined_there(folder: str) -> None:
+    for row in table((ROOT / folder / "README.md").read_text(), folder_header(folder)):
+        (entry,) = codes(row[0])
+        place = ROOT / folder / entry
+        there = defined([place] if place.suffix else python_files(f"{folder}/{entry}"))
+        assigned = {"CheckpointId", "AttemptNumber"} if entry == "ids.py" else set()
+        assert {word for word in codes(row[2]) if word[0].isupper()} <= there | assigned, entry
+
+
+def folder_header(folder: str) -> str:
+    return (
+        "| floor | what it holds | main types |"
+        if folder == "harness"
+        else "| folder | what it holds | main types |"
+    )
+
+
+def floors() -> list[str]:
+    """Return the floors of the harness from the top down, as import-linter holds them."""
+    (layers,) = [contract["layers"] for contract in CONTRACTS if contract["type"] == "layers"]
+    return [floor.strip() for layer in layers for floor in layer.split(":")]
+
+
+def test_floors_on_the_maps_are_those_of_the_contract_in_their_order() -> None:
+    of_architecture = [floor for row in table(ARCHITECTURE, "| floor |") for floor in codes(row[0])]
+    assert of_architecture == floors()
+    readme = (ROOT / "harness" / "README.md").read_text()
+    of_readme = [codes(row[0])[0].removesuffix("/").removesuffix(".py") for row in table(readme, "| floor |")]
+    # The two at the top stand side by side.
+    assert [*sorted(of_readme[:2]), *of_readme[2:]] == floors()
+
+
+def test_layers_of_the_reference_implementation_are_all_on_the_map() -> None:
+    listed = [entry for row in table(ARCHITECTURE, "| layer |") for entry in codes(row[0])]
+    there = [f"{path.parent.name}/" for path in sorted((ROOT / "reference_impl").glob("*/__init__.py"))]
+    assert sorted(listed) == sorted([*there, "harness/reference/simulated/"])
+
+
+# --- imports ------------------------------------------------------------------------------------------------
+
+Arrow = tuple[str, str]
+"""From whom, to whom: dotted names below ``barrier_tck``."""
+
+
+def allowed_by_contracts(folder: str) -> set[Arrow]:
+    """Return which imports from a folder into the others the contracts allow."""
+    own = [
+        contract
+        for contract in CONTRACTS
+        if contract["type"] == "forbidden" and contract["source_modules"] == [f"barrier_tck.{folder}"]
+    ]
+    forbidden = {module for contract in own for module in contract["forbidden_modules"]}
+    ignored = [line.split(" -> ") for contract in own for line in contract.get("ignore_imports", [])]
+    free = {
+        (folder, other) for other in FOLDERS if f"barrier_tck.{other}" not in forbidden and other != folder
+    }
+    exceptions = {
+        (plain(source), plain(target)) for source, target in ignored if target.startswith("barrier_tck.")
+    }
+    return free | exceptions
+
+
+def plain(module: str) -> str:
+    return module.removeprefix("barrier_tck.").removesuffix(".**")
+
+
+def told_by_the_map(cell: str, folder: str) -> set[Arrow]:
+    told: set[Arrow] = set()
+    for item in cell.split(";"):
+        targets, _, sources = item.partition(" from ")
+        told |= {
+            (source.strip("/").replace("/", "."), target)
+            for target in codes(targets)
+            for source in codes(sources) or [folder]
+        }
+    return told
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_who_may_import_whom_is_what_the_contracts_hold(folder: str) -> None:
+    (row,) = rows(ARCHITECTURE, re.escape(f"`{folder}/`"))
+    assert told_by_the_map(row[1], folder) == allowed_by_contracts(folder)
+
+
+def test_contracts_are_listed_by_their_names() -> None:
+    section = ARCHITECTURE.partition("## Who may import whom")[2].partition("\n## ")[0]
+    assert re.findall(r"^- (.*)$", section, re.MULTILINE) == [contract["name"] for contract in CONTRACTS]
+
+
+# --- seams --------------------------------------------------------------------------------------------------
+
+
+def test_seams_are_defined_where_the_map_says() -> None:
+    for row in table(ARCHITECTURE, "| seam |"):
+        (place,) = codes(row[1])
+        there = defined(python_files(place) if place.endswith("/") else [ROOT / place])
+        assert set(codes(row[0])) <= there, place
+
+
+def test_every_interface_behind_the_door_for_third_parties_is_on_the_map_of_seams() -> None:
+    listed = {seam for row in table(ARCHITECTURE, "| seam |") for seam in codes(row[0])}
+    interfaces = {each for each in door.__all__ if getattr(getattr(door, each), "_is_protocol", False)}
+    assert len(interfaces) > 10
+    assert interfaces <= listed
+
+
+def test_ports_on_the_map_are_the_runtimes() -> None:
+    (row,) = [row for row in table(ARCHITECTURE, "| seam |") if "runtime/ports.py" in row[1]]
+    ports = tree_of(ROOT / "reference_impl" / "runtime" / "ports.py").body
+    assert codes(row[0]) == [
+        node.name
+        for node in ports
+        if isinstance(node, ast.ClassDef) and "Protocol" in [getattr(base, "id", "") for base in node.bases]
+    ]
+
+
+@pytest.mark.parametrize("document", markdown_files(), ids=name)
+def test_paths_in_documents_exist(document: Path) -> None:
+    roots = "|".join((*FOLDERS, "tests", "docs", "campaigns", "examples", "benchmarks"))
+    named = re.findall(rf"`((?:{roots})/[\w/.]*)`", document.read_text())
+    # The file that CONTRIBUTING shows how to write.
+    missing = [
+        path for path in named if not (ROOT / path).exists() and path != "faults/kinds/kill_workers.py"
+    ]
+    assert not missing, f"{name(document)} names what is not there: {missing}"
+
+
+# --- counts and lists ---------------------------------------------------------------------------------------
+
+
+def checkers() -> list[str]:
+    """Return the names of all checkers, as their classes say."""
+    found = []
+    for path in python_files("harness/oracle"):
+        text = path.read_text()
+        constants = dict(re.findall(r'^([A-Z]+) = "([a-z-]+)"', text, re.MULTILINE))
+        for quoted, constant in re.findall(r'^    name = (?:"([a-z-]+)"|([A-Z]+))$', text, re.MULTILINE):
+            found.append(quoted or constants[constant])
+    return found
+
+
+def test_counts_in_the_readme_are_those_of_the_code() -> None:
+    counts = {row[0]: int(row[1]) for row in table(README, "| what | how many |")}
+    assert counts == {
+        "clauses": len(CLAUSES),
+        "checkers": len(checkers()),
+        "faults": len(FAULTS),
+        "workloads": len(workload_names()),
+        "profiles": len(PROFILES),
+        "campaign files": len(list((ROOT / "campaigns").glob("*.toml"))),
+        "planted bugs of the runtime": len(MUTANTS),
+        "planted bugs of state backends": len(BACKEND_MUTANTS),
+    }
+
+
+def test_page_of_faults_is_the_generated_one() -> None:
+    page = (ROOT / "docs" / "faults.md").read_text()
+    assert page == faults_page.as_markdown(), "run: python -m barrier_tck.faults.faults_page > docs/faults.md"
+
+
+def test_packages_of_faults_are_listed() -> None:
+    assert sorted(codes(row[0])[0] for row in table(CAMPAIGNS, "| package |")) == sorted(PACKAGES)
+
+
+def test_profiles_are_listed_with_what_they_say_of_themselves() -> None:
+    listed = [(codes(row[0])[0], row[1]) for row in table(CAMPAIGNS, "| profile |")]
+    assert listed == [(profile.name, profile.description) for profile in PROFILES]
+
+
+def test_workloads_are_listed_with_their_shapes() -> None:
+    listed = {codes(row[0])[0]: tuple(codes(row[1])) for row in table(CAMPAIGNS, "| workload |")}
+    assert listed == {each: workload_named(each).shapes for each in workload_names()}
+
+
+def test_campaign_files_are_listed_with_their_world() -> None:
+    listed = {codes(row[0])[0]: row[1].lower() for row in table(CAMPAIGNS, "| file |")}
+    files = sorted((ROOT / "campaigns").glob("*.toml"))
+    assert listed == {name(file): open_system(read_configuration(file).system.name).world for file in files}
+
+
+def test_sections_of_campaign_files_are_listed_with_their_fields() -> None:
+    listed = {codes(row[0])[0].strip("[]"): codes(row[1]) for row in table(CAMPAIGNS, "| section |")}
+    plan = TrialPlan()
+    fields = {section: list(type(getattr(plan, section)).__struct_fields__) for section in SECTIONS}
+    assert listed == fields
+    (cluster,) = re.findall(r"`\[cluster\]` .*?: `([^`]+)`", CAMPAIGNS)
+    assert cluster.split(", ") == list(ClusterSection.__struct_fields__)
+
+
+def test_examples_of_campaign_files_can_be_read() -> None:
+    examples = re.findall(r"```toml\n(.*?)```", CAMPAIGNS, re.DOTALL)
+    assert len(examples) >= 3
+    for example in examples:
+        configuration_from(tomllib.loads(example), "docs/campaigns.md")
+
+
+@pytest.mark.parametrize("campaign", ["wide-diamond", "two-inputs"])
+def test_examples_of_jobs_run(campaign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = re.findall(rf'```toml\n(name = "{campaign}".*?)```', CAMPAIGNS, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text(text)
+    assert run(["campaign", "job.toml"]) == 0
+
+
+def test_checkers_are_listed_with_clauses_that_they_speak_for() -> None:
+    listed = table(JUDGING, "| checker |")
+    assert sorted(codes(row[0])[0] for row in listed) == sorted(checkers())
+    for row in listed:
+        sources = [path.read_text() for path in python_files("harness/oracle")]
+        (source,) = [
+            text for text in sources if re.search(rf'^(    name|NAME) = "{codes(row[0])[0]}"', text, re.M)
+        ]
+        spoken = set(re.findall(r'"([A-Z]{3}-\d+)"', source))
+        clauses = set(re.findall(r"[A-Z]{3}-\d+", row[2]))
+        assert clauses == spoken, codes(row[0])[0]
+
+
+def test_traits_of_faults_are_listed() -> None:
+    listed = {trait for row in table(CONTRIBUTING, "| trait |") for trait in codes(row[0])}
+    listed -= {"faults/fields.py"}
+    traits = {each for each in vars(Fault) | Fault.__annotations__ if not each.startswith("_")}
+    derived = {
+        "heals_after_ms",
+        "link",
+        "subtasks",
+        "named",
+        "numbers",
+        "renamed",
+        "scaled",
+        "magnitudes",
+        "simpler",
+    }
+    assert listed == traits - derived
+
+
+def test_benchmarks_in_the_readme_are_those_of_the_command() -> None:
+    (listed,) = re.findall(r"`barrier-tck bench ([^`]+)`", README)
+    assert listed.split("\\|") == list(BENCHMARKS)
+
+
+def test_commands_in_contributing_exist_with_their_options() -> None:
+    for row in table(CONTRIBUTING, "| grain |"):
+        for line in re.findall(r"`barrier-tck ([^`]+)`", row[1]):
+            word, *rest = line.split()
+            known = {option for parameter in commands()[word].params for option in parameter.opts}
+            assert {each for each in rest if each.startswith("--")} <= known, line
+
+
+def test_files_of_a_run_directory_are_on_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(["campaign", "--trials", "1", "--seed", "1", "--out", "runs"])
+    (directory,) = (tmp_path / "runs").iterdir()
+    written = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+    listed = {each for row in table(ARCHITECTURE, "| file | content |") for each in codes(row[0])}
+    assert "trials/00000/record.json" in written
+    assert written <= listed
+    sometimes = {"shrunk/00012.json", "trials/00000/logs/"}
+    assert listed - written == sometimes
+
+
+# --- how any graph is judged --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bug", ["SI-04", "UC-03"])
+def test_findings_on_a_diamond_are_what_the_page_shows(
+    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (text,) = re.findall(r"```json\n(.*?)```", JUDGING, re.DOTALL)
+    file = "diamond.json" if bug == "SI-04" else "diamond-uc.json"
+    plan: dict[str, Any] = {**json.loads(text), "mutant": bug}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).write_bytes(msgspec.json.encode(plan))
+    assert run(["replay", file]) == 1
+    (shown,) = re.findall(rf"```console\n\$ barrier-tck replay {file}\n(.*?)```", JUDGING, re.DOTALL)
+    assert capsys.readouterr().out.splitlines()[: len(shown.splitlines())] == shown.splitlines()
