@@ -13,6 +13,7 @@ import msgspec
 
 from barrier_tck.faults.targets import Damage, TargetGone
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, StateHandle
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.storage import metadata
@@ -25,7 +26,6 @@ from barrier_tck.reference_impl.storage.local_copies import (
     encode_manifest,
     read_manifest,
 )
-from barrier_tck.reference_impl.storage.paths import join
 
 
 @dataclass

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.functions import Aggregate, Emission
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
 from barrier_tck.reference_impl.state.snapshots import MappedSnapshot

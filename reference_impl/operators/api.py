@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.functions import Place
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     SnapshotFuture,
@@ -23,6 +22,9 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+Payload = Any
+"""A batch of records, opaque to protocol and shell: an Arrow record batch on Spark, a list of rows simulated."""
 
 
 class SnapshotWriterFactory(Protocol):

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.encoding import encode_key, group_of_encoded
 from barrier_tck.reference_impl.operators.functions import PerSubtask, Row, function_at, missing_column
 from barrier_tck.reference_impl.operators.stateless import flat_mapped
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, StateHandle
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture
 from barrier_tck.reference_impl.state.keyed import KeyedStates

@@ -23,14 +23,13 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, RowEncoder
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload, RowEncoder
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, TransactionFile, TransactionHandle
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
-from barrier_tck.reference_impl.storage.paths import DirectorySync
 
 _PENDING = "_pending"
 _DEFAULT_BUFFER_RECORDS = 4096

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.api import DataPlane, Payload
 from barrier_tck.reference_impl.operators.functions import Row
 from barrier_tck.reference_impl.protocol.messages import SplitPosition
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RestoreError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 

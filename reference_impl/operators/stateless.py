@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext
+from barrier_tck.reference_impl.operators.api import DataPlane, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.functions import Aggregate, Place, Row, function_at
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 

@@ -11,10 +11,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import ChannelControl
-
-Payload = Any
-"""A batch of records, opaque to protocol and shell: an Arrow record batch on Spark, a list of rows simulated."""
 
 
 class RuntimePoint(Enum):

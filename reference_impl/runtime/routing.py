@@ -6,10 +6,10 @@ from collections.abc import Callable
 from itertools import count
 
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.operators.api import DataPlane
+from barrier_tck.reference_impl.operators.api import DataPlane, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
 from barrier_tck.reference_impl.protocol.messages import ChannelControl
-from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Payload
+from barrier_tck.reference_impl.runtime.ports import ChannelOutput
 
 _Route = Callable[[Payload], None]
 """Sends a batch along one output edge."""

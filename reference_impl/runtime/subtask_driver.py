@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 
 from barrier_tck.reference_impl.config import CheckpointMode, OnUnreadable
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, OperatorContext
+from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
@@ -57,11 +57,7 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
 )
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.kept_promises import Promises
-from barrier_tck.reference_impl.runtime.ports import (
-    RECORDS_PROCESSED,
-    Payload,
-    RuntimePoint,
-)
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
 from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies

@@ -6,9 +6,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import StateBackend, StateCapability
-from barrier_tck.reference_impl.storage.paths import safe_name
 
 PREFIX = "barrier-tck-state-"
 """What the names of working directories begin with."""

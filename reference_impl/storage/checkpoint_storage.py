@@ -21,6 +21,7 @@ from typing import Protocol
 import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.paths import join, parent, safe_name
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
@@ -30,8 +31,8 @@ from barrier_tck.reference_impl.runtime_errors import (
 )
 from barrier_tck.reference_impl.state.backend import StateWriter
 from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
-from barrier_tck.reference_impl.storage.paths import DirectorySync, join, parent, safe_name
 
 _METADATA = "_metadata"
 _TEMPORARY = ".tmp"

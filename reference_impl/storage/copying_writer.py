@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.backend import StateWriter
@@ -19,7 +20,6 @@ from barrier_tck.reference_impl.storage.local_copies import (
     LinkingFileSystem,
     TaskLocalStateStore,
 )
-from barrier_tck.reference_impl.storage.paths import safe_name
 
 
 class CopyingWriter:

@@ -30,6 +30,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.paths import join, safe_name
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, LocalCopyReport, StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
@@ -41,7 +42,6 @@ from barrier_tck.reference_impl.runtime_errors import (
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
-from barrier_tck.reference_impl.storage.paths import join, safe_name
 
 LOCAL = "barrier-tck-local"
 """Directory of all jobs' local copies, below a host's directory for local files."""

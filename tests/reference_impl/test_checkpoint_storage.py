@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
@@ -24,7 +25,6 @@ from barrier_tck.reference_impl.runtime_errors import (
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
-from barrier_tck.reference_impl.storage.paths import safe_name
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
 from tests.reference_impl.storage_fakes import completed_checkpoint as completed_of
 

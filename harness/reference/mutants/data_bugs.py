@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, Operator, SourceReader
+from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Payload, SourceReader
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition, TransactionHandle
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateScope
 from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, ServedBy, StateHandle
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.heap import serialised
@@ -18,7 +19,6 @@ from barrier_tck.reference_impl.storage.local_copies import (
     directory_of,
     read_manifest,
 )
-from barrier_tck.reference_impl.storage.paths import join
 from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_commands import (
@@ -34,7 +35,6 @@ from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import ForwardBarrier
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
-from barrier_tck.reference_impl.runtime.ports import Payload
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 

@@ -9,12 +9,12 @@ import msgspec
 
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 from barrier_tck.reference_impl.storage.metadata import checksum_of
-from barrier_tck.reference_impl.storage.paths import join
 
 
 class _UnsyncedStream:

@@ -14,9 +14,9 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
-from barrier_tck.reference_impl.storage.paths import safe_name
 
 
 class LocalDisk(DelegatingFileSystem):

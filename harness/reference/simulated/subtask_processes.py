@@ -26,8 +26,9 @@ from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
 from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
+from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.messages import CancelSubtask, ChannelControl, FinishSubtask
-from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Payload, RuntimePoint
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
