@@ -34,7 +34,7 @@ class Clause:
     text: str
     """One or two plain sentences, for reports."""
     source: str
-    """Keys of `SOURCES`, parted by spaces."""
+    """Keys of `SOURCES`, separated by spaces."""
     full: str
     """The clause in full; the same as ``text`` where that is short."""
 

@@ -1,4 +1,4 @@
-"""Fixtures of the suite. The option ``--system`` and the fixture ``system`` are of ``harness.pytest_plugin``."""
+"""Fixtures of the suite. The option ``--system`` and the fixture ``system`` come from ``harness.pytest_plugin``."""
 
 from __future__ import annotations
 

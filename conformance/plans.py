@@ -39,7 +39,7 @@ class Scale:
     """How plans are stretched for a world, and how much of it a session can afford."""
 
     time_factor: int = 1
-    """Intervals, pauses and times of faults are so many times as long."""
+    """By what factor intervals, pauses and times of faults are longer."""
     batches_factor: int = 1
     batch_records: int | None = None
     """Records per batch; None: as the plan says."""
@@ -47,9 +47,9 @@ class Scale:
     records_per_second: int | None = None
     """Rate per source subtask; None: as the plan says."""
     bytes_factor: int = 1
-    """Rates of throttled connections are so many times as high, as more bytes pass through them."""
+    """By what factor rates of throttled connections are higher, since more bytes pass through them."""
     timeout_ms_min: int = 0
-    """Checkpoints are given at least so long."""
+    """The shortest timeout that a checkpoint is given."""
     executors_min: int = 1
     wall_s: int = 120
     seeds_max: int = 1

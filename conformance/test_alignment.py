@@ -1,4 +1,4 @@
-"""Barriers and their alignment: several inputs, one of them slow, and what is measured of it.
+"""Barriers and their alignment: several inputs, one of them slow, and what is measured meanwhile.
 
 Only a simulated network can make a channel slow on purpose; on a real one the barriers of two sources never
 arrive at the same instant, so subtasks align there too.
@@ -138,7 +138,7 @@ def test_no_more_checkpoints_are_in_flight_than_configured(trials: Trials, most:
 def test_the_pause_between_checkpoints_is_kept(trials: Trials) -> None:
     plan = varied(checkpoints=CheckpointPlan(interval_ms=8, min_pause_ms=4, async_ms_max=30))
     for trial in trials.all_valid(plan):
-        # The last one follows the end of all input: nothing would be gained by waiting with it.
+        # The last one follows the end of all input: waiting with it would gain nothing.
         regular = sorted(trial.record.checkpoints, key=lambda c: c.triggered_at_ms)[:-1]
         pause_ms = trial.record.plan.checkpoints.min_pause_ms
         for earlier, later in pairwise(regular):

@@ -1,4 +1,5 @@
-"""At-least-once mode, and several checkpoints in flight: what may come twice, what may not, and that it does.
+"""At-least-once mode, and several checkpoints in flight: what may come twice, what may not, and that duplicates do
+come.
 
 Duplicates are sure to happen only where a channel is slow: a simulated network has one that the plan names, and in
 both worlds a fault can delay one. Elsewhere they may happen, and whatever happens must be accounted for.

@@ -33,7 +33,7 @@ disturbs = pytest.mark.needs(Capability.CHANNEL_FAULTS)
 partitions = pytest.mark.needs(Capability.PARTITION)
 
 LONGER = varied(CALM, workload=WorkloadPlan(batches=60, batch_records=3, keys=5, records_per_second=600))
-"""300 ms of input and the 150 ms of silence: what is replaced then comes back while the job still runs."""
+"""300 ms of input, more than the 150 ms of silence: what was replaced comes back while the job still runs."""
 
 MOMENT_MS, ZOMBIE_MS = 60, 210
 """Well within the heartbeat timeout (150 ms in the simulator's scale), and well beyond it."""
@@ -54,7 +54,7 @@ def _require_not_replaced(trial: Trial) -> None:
 
 
 def _require_came_back(trial: Trial) -> None:
-    """Require that an attempt replaced what was hit before that was healed."""
+    """Require that a new attempt began before the fault was healed, so that what was hit came back too late."""
     (fault,), attempts = trial.record.faults, trial.record.attempts
     require(len(attempts) > 1, "the attempt was replaced", trial)
     healed_ms = fault.healed_at_ms

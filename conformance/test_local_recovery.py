@@ -120,7 +120,7 @@ def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials
 
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
 def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> None:
-    # Only some interruptions come while a neighbour is still to restore: there are several in each trial.
+    # Only some interruptions come while a neighbour still has to restore, so each trial has several.
     started = [After(ProtocolPoint.RESTORE_STARTED, "source[1]", nth) for nth in range(1, 5)]
     for seed in (0, 20):
         plan = _local(

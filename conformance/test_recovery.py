@@ -1,4 +1,4 @@
-"""Recovery: at every aim, twice in a row, during itself, and when the restart strategy says no more."""
+"""Recovery: after a kill at every aim, twice in a row, during a recovery, and when no restart is left."""
 
 from __future__ import annotations
 

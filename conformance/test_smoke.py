@@ -1,6 +1,6 @@
-"""The basics: without faults, inputs of no record, of one record and of some come out exactly.
+"""The basics: without faults, inputs of no record, of one and of several come out exactly.
 
-If one of these fails, nothing that follows says anything.
+If one of these fails, the tests that follow show nothing.
 """
 
 from __future__ import annotations

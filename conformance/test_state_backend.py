@@ -16,7 +16,7 @@ from barrier_tck.harness.certify.suite import DEFAULT_SEED, seed_of
 from barrier_tck.harness.pytest_plugin import BackendUnderTest
 
 SECONDS_MAX = 120.0
-"""A property that takes longer is not decided."""
+"""A property that takes longer stays undecided."""
 
 
 def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None:

@@ -64,7 +64,7 @@ def assert_valid(trial: Trial) -> None:
 
 
 def require(condition: object, claim: str, trial: Trial) -> None:
-    """Fail with the claim and all about the trial unless the condition holds."""
+    """Fail with the claim and all that is known about the trial unless the condition holds."""
     assert condition, f"{claim}\n{explain(trial)}"
 
 
@@ -80,7 +80,7 @@ class Trials:
         self._known: dict[str, Trial] = {}
 
     def one(self, plan: TrialPlan) -> Trial:
-        """Run a plan in the world's scale, unless this session has; the trial may have any verdict."""
+        """Run a plan in the world's scale, unless this session already has; the trial may have any verdict."""
         stretched = scaled(plan, self.system.world)
         key = to_json(stretched)
         if key not in self._known:
@@ -112,7 +112,7 @@ class Trials:
         """
         shrink = (Phase.shrink,) if self._scale.examples_max > 1 else ()
 
-        # Two profiles may lead to the same one in this world; they are not to draw the same plans.
+        # Two profiles may lead to the same one in this world; they must not draw the same plans.
         @hypothesis_seed(zlib.crc32(f"{self._seed} {profile}".encode()))
         @settings(
             max_examples=self._scale.examples_max,

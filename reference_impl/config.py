@@ -73,8 +73,9 @@ class OnUnreadable(StrEnum):
     FAIL = "fail"
     """The job fails and says what was tried; nothing is deleted."""
     OLDER = "older"
-    """An older retained checkpoint is restored. What sinks had committed since then is emitted once more; to commit as
-    little as possible too early, they finish the commits of a restored checkpoint only with the next one."""
+    """An older retained checkpoint is restored. What sinks had committed since then is emitted again. To keep that
+    small, they finish the commits of a restored checkpoint only when the next one completes.
+    """
 
 
 @dataclass(frozen=True, slots=True)

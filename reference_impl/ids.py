@@ -33,7 +33,7 @@ class SubtaskId(msgspec.Struct, frozen=True, order=True):
             raise ValueError(f"a subtask needs a vertex name and an index of 0 or more, not {self!r}")
 
     def __str__(self) -> str:
-        """Return the form used in traces, file names' metadata and reports: ``vertex[index]``."""
+        """Return the form used in traces, metadata and reports: ``vertex[index]``."""
         return f"{self.vertex}[{self.index}]"
 
     @classmethod
@@ -51,10 +51,12 @@ class ChannelId(msgspec.Struct, frozen=True, order=True):
     sender: SubtaskId
     receiver: SubtaskId
     edge: int = 0
-    """Which of the edges between the two vertices it belongs to, in the order of the job graph. Most have one."""
+    """Which of the edges between the two vertices it belongs to, in the order of the job graph; usually the only
+    one.
+    """
 
     def __str__(self) -> str:
-        """Return ``sender->receiver``, and ``#edge`` after it if it is of a second or later edge."""
+        """Return ``sender->receiver``, followed by ``#edge`` if it belongs to a second or later edge."""
         return f"{self.sender}->{self.receiver}" + (f"#{self.edge}" if self.edge else "")
 
 

@@ -24,7 +24,7 @@ MACHINES: dict[type[TableMachine[Any, Any]], str] = {
     BarrierAligner: "Alignment of a subtask, exactly-once",
     BarrierTracker: "One checkpoint at a subtask, at-least-once",
 }
-"""Every machine, and whose states these are. The first state of a table is the one to begin with."""
+"""Every machine, and what its states describe. The first state of a table is the initial one."""
 
 _HEAD = """\
 # The machines of the protocol

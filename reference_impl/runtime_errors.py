@@ -14,7 +14,7 @@ class RuntimeFailure(Exception):
 
 
 class StorageCause(StrEnum):
-    """What is the matter with a stored file, for whoever has to tell cases apart; the message is for people."""
+    """What is wrong with a stored file, for code that has to tell cases apart; the message is for people."""
 
     FAILED = "failed"
     """The disk, or the way to it, did not do what was asked."""
@@ -24,14 +24,14 @@ class StorageCause(StrEnum):
     MALFORMED = "malformed"
     """It has the size and the checksum that it should have, and still makes no sense."""
     FOREIGN = "foreign"
-    """It is, in good form, something else: of another checkpoint, attempt, subtask or range of key groups."""
+    """It is well formed, but belongs to another checkpoint, attempt, subtask or range of key groups."""
 
 
 class StorageError(RuntimeFailure):
     """A read or a write of durable storage failed."""
 
     def __init__(self, message: str = "", cause: StorageCause = StorageCause.FAILED) -> None:
-        """Take the message for people, and what is the matter."""
+        """Take the message for people, and what is wrong."""
         super().__init__(message)
         self.cause = cause
 
@@ -40,7 +40,7 @@ class CorruptStateError(StorageError):
     """A stored file is not what its metadata says: wrong size, wrong checksum, or unreadable."""
 
     def __init__(self, message: str = "", cause: StorageCause = StorageCause.MALFORMED) -> None:
-        """Take the message for people, and what is the matter."""
+        """Take the message for people, and what is wrong."""
         super().__init__(message, cause)
 
 

@@ -53,7 +53,7 @@ def _error(title: str, message: str, file: str | None) -> str:
 
 
 def _data(text: str) -> str:
-    """Spell what would end a workflow command."""
+    """Spell out what would end a workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

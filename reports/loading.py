@@ -1,6 +1,6 @@
 """A run directory as reports see it: `ReportedRun`, the one value that every report renders.
 
-What is not there is said, and not guessed: a half-written last line of a killed campaign, or counts that disagree,
+What is missing is stated and not guessed: a half-written last line of a killed campaign, or counts that disagree,
 become notices on the report.
 """
 
@@ -126,7 +126,7 @@ def _completed(trial: TrialSummary, record: TrialRecord | None) -> TrialSummary:
 
 
 def _disagreements(run: ReportedRun) -> list[str]:
-    """Say where ``campaign.json`` and the trials do not tell the same."""
+    """Say where ``campaign.json`` and the trials disagree."""
     campaign = run.campaign
     pairs = (
         ("trials", campaign.trials, len(run.trials)),

@@ -116,8 +116,8 @@ def unchecked_clauses(rows: tuple[ClauseRow, ...]) -> tuple[str, ...]:
 def phase_fault_matrix(campaign: CampaignRecord, trials: tuple[TrialSummary, ...]) -> FaultMatrix:
     """Count faults by the phase of the protocol in which they fired and by kind.
 
-    A fault that did not fire counts as planned for the phase of its point; one without a point has no phase then
-    and is left out. All that the system can suffer has its cell, hit or not.
+    A fault that did not fire counts as planned for the phase of its point; one without a point then has no phase and
+    is left out. Every fault that the system can suffer has its cell, hit or not.
     """
     cells = _counted((_phase(fault), fault) for trial in trials for fault in trial.faults)
     phases = [phase.value for phase in Phase]
@@ -147,7 +147,7 @@ def _counted(faults: Iterable[tuple[str | None, FaultRecord]]) -> dict[tuple[str
 
 
 def _phase(fault: FaultRecord) -> str | None:
-    """Return the phase of a fault; of one whose record names none, that of the point it was aimed at."""
+    """Return the phase of a fault; if its record names none, that of the point it was aimed at."""
     if fault.phase is not None:
         return fault.phase
     known = [point for point in ProtocolPoint if point.value == fault.point]

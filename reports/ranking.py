@@ -69,7 +69,7 @@ def trial_finding(trial: TrialSummary) -> Finding:
 def timeline_trials(run: ReportedRun) -> tuple[TrialRecord, ...]:
     """Return the trials to draw: up to five of the worst, then valid ones that show each kind of fault once.
 
-    Of valid trials the one in which the most happened is drawn in any case.
+    The valid trial in which the most happened is always drawn.
     """
     kept = [trial for trial in run.trials if trial.trial in run.details and _events(run.details[trial.trial])]
     bad = [trial for trial in kept if verdict_of(trial) is not Verdict.VALID]

@@ -34,7 +34,7 @@ LOCAL_COLOUR = "#009e73"
 PRIMARY_COLOUR = "#5b6f9e"
 DEPLOYING_COLOUR = "rgba(230, 159, 0, 0.16)"
 RUNNING_COLOURS = ("rgba(0, 158, 115, 0.10)", "rgba(0, 114, 178, 0.10)")
-"""Neighbouring attempts take turns, so that their border shows."""
+"""Neighbouring attempts have different colours, so that their border shows."""
 
 _LEGEND = (
     ("■", ALIGNMENT_COLOUR, "alignment"),
@@ -67,9 +67,9 @@ _UPPER, _LOWER = -0.17, 0.22
 
 
 def legend(records: Iterable[TrialRecord]) -> tuple[tuple[str, str, str], ...]:
-    """Return sign, colour and meaning: one legend for all timelines of a page, which a figure's own would repeat.
+    """Return sign, colour and meaning: one legend for all timelines of a page, instead of one in each figure.
 
-    Of the faults those are named that struck in one of these trials.
+    It names only the faults that struck in one of these trials.
     """
     struck = {tag_of(fault) for record in records for _, fault, _ in _fired(record)}
     return (*_LEGEND, *(("✦", fault.colour, fault.label) for fault in FAULTS if tag_of(fault) in struck))
@@ -268,7 +268,9 @@ class _Drawing:
         return traces
 
     def fault_spans(self) -> list[Figure]:
-        """Return what lasted, from when it fired until it was healed: in the fault lane and in those of who was hit."""
+        """Return the faults that lasted, from firing to healing, in the fault lane and in the lanes of what they
+        hit.
+        """
         traces = []
         for name in dict.fromkeys(fault.shown_as for fault in FAULTS if fault.shown_as):
             own, hit = [], []
@@ -313,7 +315,7 @@ class _Drawing:
         }
 
     def _is_late(self, time_ms: float) -> bool:
-        """Tell whether a fault's label goes to its left, for want of room."""
+        """Tell whether a fault's label goes to its left because there is no room on the right."""
         return time_ms > self._end_ms * 0.6
 
     def _rows_of_faults(self) -> dict[int, int]:

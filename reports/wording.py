@@ -42,19 +42,19 @@ def one_line(text: str) -> str:
 
 
 def fault_name(tag: str) -> str:
-    """Return what a kind of fault is called; of one that this version does not know, its tag."""
+    """Return the name of a kind of fault, or its tag if this version does not know it."""
     known = BY_TAG.get(tag)
     return tag.replace("_", " ") if known is None else known.label
 
 
 def fault_colour(tag: str) -> str:
-    """Return the colour of a kind of fault; of one that this version does not know, none."""
+    """Return the colour of a kind of fault, or none if this version does not know it."""
     known = BY_TAG.get(tag)
     return "transparent" if known is None else known.colour
 
 
 def _spelled(character: str) -> str:
-    """Spell one character that cannot be printed."""
+    """Spell out one character that cannot be printed."""
     return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
@@ -99,7 +99,7 @@ def measurement(name: str, value: float) -> str:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the nearest-rank percentile; ``share`` is between 0 and 1. Raises ValueError on no values."""
+    """Return the nearest-rank percentile; ``share`` is between 0 and 1. Raises ValueError if there are none."""
     if not values:
         raise ValueError("a percentile needs at least one value")
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""Every test names its clauses, every named clause exists, and what is built so far is tested."""
+"""Every test names its clauses, every named clause exists, and everything built so far is tested."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUILT = (
     *("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-8", "LOC-9", "REC-4"),
     *("SNP-1", "SNP-2", "SNP-3", "STA-3", "CAM-3"),
 )
-"""Clauses of what the reference implementation has; a clause that is built next is added here."""
+"""Clauses that the reference implementation fulfils; when another one is built, it is added here."""
 
 
 def _marks(holder: Any) -> list[pytest.Mark]:
@@ -54,7 +54,7 @@ def test_there_are_tests_for_every_subject() -> None:
 @pytest.mark.parametrize("test", TESTS)
 def test_a_test_names_clauses_that_exist(test: str) -> None:
     named = _clauses(TESTS[test])
-    assert named, f"{test} says nothing of the clause that it checks"
+    assert named, f"{test} does not say which clause it checks"
     for identifier in named:
         assert clause(identifier).id == identifier
 

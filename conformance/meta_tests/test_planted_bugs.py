@@ -27,7 +27,7 @@ from barrier_tck.harness.system.system_under_test import (
 )
 
 TRIALS_MAX = 40
-"""Plans after which a planted bug counts as missed."""
+"""After this many plans a planted bug counts as missed."""
 
 SHOWS_AS: dict[str, tuple[str, ...]] = {
     "BAR-1": ("ALN-2", "SNK-1"),

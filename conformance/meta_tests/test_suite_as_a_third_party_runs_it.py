@@ -1,4 +1,4 @@
-"""The suite as a command: what it says of a system that does nothing, and of one that does not exist."""
+"""The suite as a command: what it says about a system that does nothing, and about one that does not exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DO_NOTHING = f"{DoNothing.__module__}:{DoNothing.__name__}"
 
 def _run(system: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", str(SUITE), "--system", system, "-q", "-p", "no:cacheprovider"]
-    # Tests of a state backend say nothing of a system, so they are left out.
+    # Tests of a state backend say nothing about a system, so they are left out.
     command += [f"--ignore={SUITE / name}" for name in ("meta_tests", "test_state_backend.py")]
     command += options
     return subprocess.run(command, cwd=SUITE.parent, capture_output=True, text=True, timeout=120, check=False)

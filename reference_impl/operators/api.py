@@ -54,18 +54,19 @@ class OperatorContext:
     working_directory: Callable[[str], str | None] = lambda _uid: None
     """Makes an operator's local directory, if the state backend needs one."""
     defer_restored_commits: bool = False
-    """Sinks commit what a restored checkpoint had prepared only with the next one that completes: until every subtask
-    has its state, an older checkpoint may still be chosen instead (REC-4)."""
+    """Sinks commit what was prepared for a restored checkpoint only when the next one completes: until every subtask
+    has its state, an older checkpoint may still be chosen instead (REC-4).
+    """
     files_wanted: int = 1
-    """Into how many files a snapshot of keyed state may usefully be cut."""
+    """How many files it is useful to split a snapshot of keyed state into."""
 
     @property
     def place(self) -> Place:
-        """Return what a user's function may know of where it runs."""
+        """Return what a user's function may know about where it runs."""
         return Place(self.job, self.subtask, self.parallelism, self.attempt)
 
     def open_store(self, uid: str, restored: OperatorSnapshot | None) -> KeyedStateStore:
-        """Open the keyed state of one operator, with what a checkpoint held of it (REC-1)."""
+        """Open the keyed state of one operator, with what a checkpoint holds for it (REC-1)."""
         scope = StateScope(
             self.job,
             self.subtask.vertex,
@@ -89,7 +90,7 @@ class Operator(Protocol):
         """Get ready; ``restored`` is the operator's own part of the checkpoint that the attempt starts from."""
 
     def process(self, payload: Payload) -> Payload | None:
-        """Process a batch and return what goes on, or None."""
+        """Process a batch and return what is passed on, or None."""
 
     def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
         """Return what must be emitted ahead of the barrier (and so belongs to this checkpoint), or None."""
@@ -114,7 +115,7 @@ class MultiInputOperator(Operator, Protocol):
     """An operator at the head of a vertex with several logical inputs; its ``process`` is never called."""
 
     def process_input(self, payload: Payload, number: int) -> Payload | None:
-        """Process a batch that came on an input (``graph.Edge.input``) and return what goes on, or None."""
+        """Process a batch that arrived on one input (``graph.Edge.input``) and return what is passed on, or None."""
 
 
 class SourceReader(Protocol):

@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 _ROW_GROUP_ROWS = 1 << 17
 _FEW_RECEIVERS = 8
-"""Up to so many, a pass over the rows per receiver beats sorting them by receiver."""
+"""Up to this many receivers, one pass over the rows for each of them is faster than sorting the rows by receiver."""
 
 
 def _batch_of_rows(rows: list[Row], like: Any | None = None) -> Any:
@@ -70,7 +70,7 @@ class ParquetEncoder:
         self._writer.close()
 
     def _flush(self) -> None:
-        # A column of nulls only takes the type that other batches give it.
+        # A column that holds only nulls takes the type that other batches give it.
         table = pa.concat_tables(map(_table, self._waiting), promote_options="permissive")
         self._waiting, self._waiting_rows = [], 0
         if self._writer is None:

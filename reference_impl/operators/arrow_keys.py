@@ -1,8 +1,7 @@
 """Keys of Arrow batches, vectorised: rows to codes, keys to key groups, keys to slots of a table.
 
-*Codes* number the distinct keys of one batch. *Slots* number the keys of a table for as long as it lives. A
-column of integers takes a fast way at both: dense values are codes (and, through a lookup array, slots)
-without hashing.
+*Codes* number the distinct keys of one batch. *Slots* number the keys of a table for as long as it lives. For a
+column of integers both are fast: dense values are codes (and, through a lookup array, slots) without hashing.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def columns_of(batch: Any, names: Sequence[str], where: str) -> list[Column]:
 
 
 def as_int64(column: Column) -> Column | None:
-    """Return an integer column as int64, or None if it is none or does not fit."""
+    """Return an integer column as int64, or None if it is not one or does not fit."""
     if column.type == pa.int64():
         return column
     if not pa.types.is_integer(column.type):
@@ -70,7 +69,7 @@ def bounds_of(values: Ints) -> tuple[int, int]:
 
 
 def encode_int_keys(values: Ints) -> list[bytes]:
-    """Return the bytes of keys of one integer each, as ``encode_key`` gives them."""
+    """Return the bytes of keys that are one integer each, as ``encode_key`` gives them."""
     packed = np.empty(len(values), dtype=_INT_KEY_TYPE)
     packed["tag"] = INT_KEY_TAG
     packed["value"] = values
@@ -79,7 +78,7 @@ def encode_int_keys(values: Ints) -> list[bytes]:
 
 
 def groups_of_ints(values: Ints, max_parallelism: int) -> Ints:
-    """Return the key groups of keys of one integer each, as ``key_group_of`` gives them."""
+    """Return the key groups of keys that are one integer each, as ``key_group_of`` gives them."""
     mixed = values.view(np.uint64) + np.uint64(GOLDEN_GAMMA)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(MIX_FIRST)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(MIX_SECOND)
@@ -88,7 +87,7 @@ def groups_of_ints(values: Ints, max_parallelism: int) -> Ints:
 
 
 class _CodedColumn:
-    """One column as codes in [0, size), with the way back."""
+    """One column as codes in [0, size), and the values that the codes stand for."""
 
     def __init__(self, column: Column) -> None:
         self._dictionary: Column | None = None
@@ -268,7 +267,7 @@ class GenericKeyIndex:
 
 
 def _array(values: list[Any], kind: Any) -> Column:
-    """Return an Arrow array of a wished type, or of the type that the values have if they do not fit it."""
+    """Return an Arrow array of the wanted type, or of the values' own type if they do not fit the wanted one."""
     try:
         return pa.array(values, type=kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

@@ -101,7 +101,7 @@ class _Totals:
         """No value of an integer aggregate is further from zero than this."""
 
     def add(self, slots: Ints, added: Numbers | int) -> None:
-        """Add contributions to slots, which may repeat; raises JobUsageError on leaving 64 bits."""
+        """Add contributions to slots, which may repeat; raises JobUsageError if a sum leaves 64 bits."""
         if not self.floating and not self._fits(slots, added):
             self._add_exactly(slots, added)
         else:

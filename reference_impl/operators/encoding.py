@@ -1,14 +1,14 @@
 """The one byte encoding of keys and accumulators, and the hash that spreads keys over key groups.
 
 Both data planes write these bytes, so that state survives a change of plane and an outside reader (the
-harness) can open a snapshot of either. Two forms each, told apart by the first byte:
+harness) can open a snapshot of either. Each has two forms, told apart by the first byte:
 
-- a *key* is a tuple of None, bool, int, float and str. A single integer of 64 bits is ``C1`` and eight
-  bytes, big end first (fixed width, so a column of them is encoded by numpy at once); every other key is a
-  MessagePack array. MessagePack never uses ``C1``.
-- an *accumulator* is a tuple of numbers. Up to 16 integers of 64 bits and floats are a count, a bit mask of
-  which are floats (two bytes) and eight bytes each, little end first; any other tuple is a MessagePack
-  array, whose first byte is above 16.
+- a *key* is a tuple of None, bool, int, float and str. A single integer of 64 bits is ``C1`` and eight bytes,
+  big-endian (fixed width, so that numpy encodes a whole column at once); every other key is a MessagePack array.
+  MessagePack never uses ``C1``.
+- an *accumulator* is a tuple of numbers. Up to 16 floats and integers of 64 bits are a count, a bit mask of two bytes
+  that tells which of them are floats, and eight bytes each, little-endian; any other tuple is a MessagePack array,
+  whose first byte is above 16.
 
 Equal keys have equal bytes: NaNs become one NaN and -0.0 becomes 0.0, as in Spark's grouping. The types are
 part of a key: 1, 1.0 and True are three keys.
@@ -81,7 +81,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """Return the key; raises CorruptStateError if the bytes are none."""
+    """Return the key; raises CorruptStateError if the bytes are not an encoded key."""
     try:
         if data[0] == INT_KEY_TAG:
             return (_INT_KEY.unpack(data)[1],)
@@ -92,7 +92,7 @@ def decode_key(data: bytes) -> Key:
 
 @lru_cache(maxsize=256)
 def _layout(kinds: tuple[type, ...]) -> tuple[struct.Struct, int] | None:
-    """Return the fixed-width layout of values of these types and which are floats; None if they have none."""
+    """Return the fixed-width layout of values of these types, and which are floats; None if there is none."""
     if len(kinds) > AGGREGATES_MAX or not all(kind is int or kind is float for kind in kinds):
         return None
     float_mask = sum(1 << position for position, kind in enumerate(kinds) if kind is float)
@@ -120,7 +120,7 @@ def accumulator_header(floats: tuple[bool, ...]) -> bytes:
 
 
 def decode_accumulator(data: bytes) -> Accumulator:
-    """Return the accumulator; raises CorruptStateError if the bytes are none."""
+    """Return the accumulator; raises CorruptStateError if the bytes are not an encoded accumulator."""
     try:
         if data[0] > AGGREGATES_MAX:
             return _unpack(data)

@@ -44,9 +44,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class PerSubtask:
-    """A function that is made anew for each subtask and attempt, and may know which that is.
+    """A function that is made anew for each subtask and attempt, and may know which one it is in.
 
-    Stands wherever a row function does, and wherever a keyed function is made.
+    It may be given wherever a row function is expected, and wherever a keyed function is made.
     """
 
     make: Callable[[Place], Any]

@@ -87,7 +87,7 @@ class Edge:
     input: int = 0
     """Which logical input of the target it feeds. Edges into the same input are a union."""
     feedback: bool = False
-    """Whether it leads back into a loop. No job graph takes one yet."""
+    """Whether the edge closes a loop. Job graphs refuse such edges for now."""
 
     def __str__(self) -> str:
         """Return ``source -> target``."""
@@ -166,7 +166,7 @@ class JobGraph:
         if told_apart[0] != max(len(fed), 1):
             raise JobUsageError(
                 f"vertex {vertex.name!r} has {max(len(fed), 1)} inputs, and its first operator takes "
-                f"{told_apart[0]}; edges that are to be a union have the same input"
+                f"{told_apart[0]}; edges that form a union have the same input"
             )
         if any(inputs != 1 for inputs in told_apart[1:]):
             raise JobUsageError(
@@ -242,7 +242,7 @@ class JobGraph:
 
     @cached_property
     def shape(self) -> JobShape:
-        """What a checkpoint says of the job that took it."""
+        """What a checkpoint says about the job that took it."""
         return JobShape(
             self.max_parallelism,
             tuple(

@@ -84,7 +84,7 @@ class Stream:
 
     job: StreamJob
     ends: tuple[Feed, ...]
-    """The last step of each, and how its records go on."""
+    """The last step of each pipeline, and how its records are passed on."""
     has_sink: bool = False
 
     def map(
@@ -106,11 +106,11 @@ class Stream:
         return self._then("flat_map", lambda own: FlatMap(own, function), name, parallelism, uid)
 
     def then(self, operator: OperatorSpec) -> Stream:
-        """Chain any operator to the last vertex. A keyed one sees the keys of the partitioning that it has."""
+        """Chain any operator to the last vertex. A keyed operator sees the keys of its partitioning."""
         return self._followed(_given(operator), operator.uid, None, self._width, Chaining.ALWAYS)
 
     def union(self, *others: Stream) -> Stream:
-        """Take the records of other streams in, in no order among them. All have the same columns."""
+        """Mix in the records of other streams, in no particular order. All streams have the same columns."""
         for other in others:
             _require_stream("union", other)
             _require_open(other)
@@ -127,7 +127,7 @@ class Stream:
         return self._sent(Partitioning.REBALANCE)
 
     def forward(self) -> Stream:
-        """Send what subtask i has to subtask i of the next step, in a vertex of its own."""
+        """Send the records of subtask i to subtask i of the next step, which gets a vertex of its own."""
         return self._sent(Partitioning.FORWARD)
 
     def key_by(self, *columns: str) -> KeyedStream:
@@ -204,7 +204,7 @@ class Stream:
         decided = [end.partitioning for end in self.ends if end.partitioning is not None]
         if decided:
             raise JobUsageError(
-                f"it is decided already where the records go: {decided[0].value}() comes before; leave one out"
+                f"where the records go is decided already: {decided[0].value}() comes before; leave one out"
             )
 
 
@@ -226,10 +226,9 @@ class KeyedStream:
     ) -> Stream:
         """Keep running aggregates per key: output column -> aggregate.
 
-        ``name`` is the vertex's and the operator's; state is found under it after a restart. ``carry``
+        ``name`` names the vertex and the operator; state is found under it after a restart. ``carry``
         names input columns to repeat in each row (EACH_RECORD only). ``combine`` aggregates each batch
-        before the shuffle, which pays when a batch holds many records per key; it cannot be had with
-        EACH_RECORD.
+        before the shuffle, which pays off when a batch holds many records per key; it excludes EACH_RECORD.
         """
         if not 1 <= len(aggregates) <= AGGREGATES_MAX:
             raise JobUsageError(f"aggregate takes 1 to {AGGREGATES_MAX} aggregates, not {len(aggregates)}")
@@ -256,7 +255,7 @@ class KeyedStream:
     ) -> Stream:
         """Give every record to a function with states of its own per key; ``function`` makes one per subtask.
 
-        ``name`` is the vertex's and the operator's; state is found under it after a restart. With ``chain`` it
+        ``name`` names the vertex and the operator; state is found under it after a restart. With ``chain`` it
         joins the vertex before it, whose input must have the same keys: operators in between must leave the
         key's columns as they are.
         """
@@ -288,8 +287,8 @@ class KeyedStream:
     ) -> Stream:
         """Pair each row with every row of the other stream that has the same key; rows are kept for good.
 
-        ``left`` and ``right`` say what a pair consists of: columns of this stream and of the other, or output
-        column -> column where they are to be called otherwise. ``name`` is the vertex's and the operator's.
+        ``left`` and ``right`` say what a pair consists of: columns of this stream and of the other, or a mapping from
+        output column to column that gives them other names. ``name`` names the vertex and the operator.
         """
         _require_keyed("join", other)
         columns = [
@@ -315,7 +314,7 @@ class KeyedStream:
         return replace(self, stream=replace(stream, ends=tuple(ends)))
 
     def __getattr__(self, step: str) -> Any:
-        """Refuse other steps with a sentence."""
+        """Refuse any other step, and say which ones may follow."""
         raise _cannot_follow("key_by", step, "aggregate, process, connect or join")
 
 
@@ -332,10 +331,10 @@ class ConnectedStreams:
         return ConnectedStreams((*self.streams, *others))
 
     def process(self, function: Any, parallelism: int | None = None, name: str = "process") -> Stream:
-        """Replace every record by the rows that ``function`` returns, which is given a row and its input's number.
+        """Replace every record by the rows that ``function`` returns for the row and the number of its input.
 
-        Inputs are numbered from 0, in the order of connecting. The function keeps nothing from one record to the
-        next that must outlive a failure. ``name`` is the vertex's and the operator's.
+        Inputs are numbered from 0, in the order of connecting. The function must keep nothing between records that
+        would have to survive a failure. ``name`` names the vertex and the operator.
         """
         operator = CoFlatMap(name, _several(self.streams), function)
         feeds = [
@@ -344,7 +343,7 @@ class ConnectedStreams:
         return _begun(self.streams, feeds, operator, parallelism)
 
     def __getattr__(self, step: str) -> Any:
-        """Refuse other steps with a sentence."""
+        """Refuse any other step, and say which ones may follow."""
         raise _cannot_follow("connect", step, "process")
 
 
@@ -369,13 +368,13 @@ class ConnectedKeyedStreams:
         """Give every record, with its input's number, to a function with states that all inputs share.
 
         Inputs are numbered from 0, in the order of connecting; ``function`` makes one function per subtask.
-        ``name`` is the vertex's and the operator's; state is found under it after a restart.
+        ``name`` names the vertex and the operator; state is found under it after a restart.
         """
         keys = tuple(keyed.key for keyed in self.streams)
         return _meeting(self.streams, KeyedCoProcess(name, keys, function), parallelism)
 
     def __getattr__(self, step: str) -> Any:
-        """Refuse other steps with a sentence."""
+        """Refuse any other step, and say which ones may follow."""
         raise _cannot_follow("connect", step, "process")
 
 
@@ -403,7 +402,7 @@ def _begun(
 
 
 def _given(operator: OperatorSpec) -> Callable[[str], OperatorSpec]:
-    """Return what makes an operator that has its uid already."""
+    """Return a factory for an operator that has its uid already."""
     return lambda _uid: operator
 
 

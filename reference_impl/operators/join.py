@@ -43,12 +43,12 @@ class Join:
     """Output column to column of the right side."""
 
     def __post_init__(self) -> None:
-        """Refuse keys that cannot meet, and output columns of one name or none."""
+        """Refuse keys that cannot match, two output columns of one name, and a join without output columns."""
         require_joinable(self.uid, (self.left_key, self.right_key))
         both = [column for column in self.left if column in self.right]
         if both:
             raise JobUsageError(
-                f"the join {self.uid!r} has the output column {both[0]!r} from both sides; name one otherwise"
+                f"the join {self.uid!r} has the output column {both[0]!r} from both sides; rename one of them"
             )
         if not self.left and not self.right:
             raise JobUsageError(f"the join {self.uid!r} has no output columns")

@@ -1,4 +1,4 @@
-"""Keyed functions with states of their own, over one input or several: what ``aggregate`` cannot say."""
+"""Keyed functions with states of their own, over one input or several: what ``aggregate`` cannot express."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeyedFunction(Protocol):
         """Name the states."""
 
     def process(self, group: int, key: bytes, row: Row) -> Iterable[Row]:
-        """Take a record and return what goes on; ``group`` and ``key`` are for ``NamedState.of``."""
+        """Take a record and return what is passed on; ``group`` and ``key`` are for ``NamedState.of``."""
 
 
 class KeyedCoFunction(Protocol):
@@ -36,7 +36,7 @@ class KeyedCoFunction(Protocol):
         """Name the states."""
 
     def process(self, group: int, key: bytes, row: Row, number: int) -> Iterable[Row]:
-        """Take a record of an input and return what goes on; ``group`` and ``key`` are for ``NamedState.of``."""
+        """Take a record of an input and return what is passed on; ``group`` and ``key`` are for ``NamedState.of``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class KeyedCoProcess:
     keeps_state: ClassVar[bool] = True
     uid: str
     keys: tuple[tuple[str, ...], ...]
-    """The key columns of each input: other names may be used, but as many."""
+    """The key columns of each input. Their names may differ, but not their number."""
     function: Callable[[], KeyedCoFunction] | PerSubtask
     """Makes the function of one subtask; shipped to subtasks."""
 
     def __post_init__(self) -> None:
-        """Refuse keys that cannot meet."""
+        """Refuse keys that cannot match."""
         require_joinable(self.uid, self.keys)
 
     @property
@@ -179,8 +179,8 @@ class KeyedCoProcessOperator(_KeyedFunctionOperator):
     """A ``MultiInputOperator`` around a ``KeyedCoFunction``, on either plane, a record at a time."""
 
     def process(self, payload: Payload) -> Payload | None:
-        """Refuse: a batch comes on an input."""
-        raise ProtocolError(f"operator {self.uid!r} has several inputs; its batches come by process_input")
+        """Refuse: every batch belongs to one of the inputs."""
+        raise ProtocolError(f"operator {self.uid!r} has several inputs; pass its batches to process_input")
 
     def process_input(self, payload: Payload, number: int) -> Payload | None:
         """Give every record to the function."""

@@ -1,6 +1,6 @@
 """The row plane: a batch is a list of dicts, in plain Python. The simulator runs on it; no Arrow is imported.
 
-Tiny batches by the thousand are what it is fast for: its loops avoid every call that they can.
+It is made to be fast with thousands of tiny batches: its loops avoid every call that they can.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStre
 _PENDING = "_pending"
 _DEFAULT_BUFFER_RECORDS = 4096
 _NO_CHECKPOINT = CheckpointId(0)
-"""Stands in the names of files that are committed without any checkpoint."""
+"""Takes the place of the checkpoint's id in the names of files that are committed without a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class TransactionalFileSink:
         self._input_ended = False
         self._failure: Exception | None = None
         self._swept = False
-        """Whether leftovers were looked for once more, after the older attempt must have ended."""
+        """Whether leftovers were looked for a second time, when the older attempt must have ended."""
         self._files: FileSystem
         self._syncs: DirectorySync
         self._subtask_name: str
@@ -122,7 +122,7 @@ class TransactionalFileSink:
         self.discard_leftovers(transactions)
 
     def process(self, payload: Payload) -> None:
-        """Buffer a batch; nothing goes on, a sink is the end of its chain."""
+        """Buffer a batch. Nothing is passed on: a sink is the end of its chain."""
         records = self._plane.length(payload)
         if not records:
             return
@@ -177,7 +177,7 @@ class TransactionalFileSink:
         self._prepared = []
 
     def close(self) -> None:
-        """Abandon the current transaction. Prepared ones stay: a restore tells what becomes of them."""
+        """Abandon the current transaction. Prepared ones stay: the next restore decides what becomes of them."""
         self._buffer = []
         self._buffered_records = 0
         current, self._current = self._current, None
@@ -243,7 +243,7 @@ class TransactionalFileSink:
             for file in transaction.files:
                 self._commit_file(transaction, file)
         if transactions:
-            # Also when every file was in place: who moved them may have died before this sync.
+            # Needed even if every file was in place: the process that moved them may have died before this sync.
             self._syncs.sync(self._directory)
 
     def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
@@ -257,7 +257,7 @@ class TransactionalFileSink:
         own = re.compile(re.escape(prefix) + "([0-9]+)-[0-9]+" + re.escape(suffix))
         for path in self._files.list_files(self._pending_directory):
             match = own.fullmatch(path)
-            # Only older ones: if this is the older attempt, late, it has no business with its successor's
+            # Only older ones: this may itself be the older attempt, running late, and must not touch its successor's
             # files.
             if match and int(match[1]) < self._attempt and path not in keep:
                 self._files.delete(path)
@@ -302,7 +302,7 @@ class TransactionalFileSink:
 
     @contextlib.contextmanager
     def _ending_on_failure(self) -> Iterator[None]:
-        """Refuse to go on after a failure: what the failed call was to write may be missing from the file."""
+        """Refuse to go on after a failure: records of the failed call may be missing from the file."""
         self._require_no_failure()
         try:
             yield

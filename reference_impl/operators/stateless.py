@@ -22,7 +22,7 @@ class StatelessOperator:
     """An ``Operator`` that is a function from batch to batch and adds nothing to a snapshot but its name."""
 
     def __init__(self, uid: str, make: Callable[[Place], BatchFunction]) -> None:
-        """Take the operator's id, and what makes its function once it is known where it runs."""
+        """Take the operator's id, and a factory for its function, called once it is known where it runs."""
         self.uid = uid
         self._make = make
         self._function: BatchFunction = self._not_opened
@@ -51,7 +51,7 @@ class StatelessOperator:
         return FinishedSnapshot(OperatorSnapshot(self.uid, input_ended=self._input_ended))
 
     def checkpoint_completed(self, checkpoint: CheckpointId) -> bool:
-        """Return False: nothing was to be committed."""
+        """Return False: there was nothing to commit."""
         return False
 
     def checkpoint_aborted(self, checkpoint: CheckpointId) -> None:
@@ -68,7 +68,7 @@ class StatelessMultiInputOperator(StatelessOperator):
     """A ``MultiInputOperator`` without state: a function from batch to batch for each input."""
 
     def __init__(self, uid: str, make: Callable[[Place], tuple[BatchFunction, ...]]) -> None:
-        """Take the operator's id, and what makes the functions, one per input."""
+        """Take the operator's id, and factories for its functions, one per input."""
         super().__init__(uid, lambda place: self._not_opened)
         self._make_all = make
         self._functions: tuple[BatchFunction, ...] = ()
@@ -175,7 +175,7 @@ class Combine:
 def flat_mapped(plane: DataPlane, function: Callable[[Row], Any], payload: Payload) -> Payload | None:
     """Replace every record by the rows that a function gives; their columns take their types from the values alone.
 
-    For operators with several inputs: a column that has the name of one of this input's need not have its type.
+    For operators with several inputs: a column of the output may have the name of an input's column and another type.
     """
     rows = [result for row in plane.to_rows(payload) for result in function(row)]
     return plane.from_rows(rows) if rows else None

@@ -1,8 +1,8 @@
 """The steps that a user wrote, and how they become a job graph: which of them share a vertex, and what it is called.
 
-A step refers to the steps that feed it and is told from others by identity, so a stream may go on in two ways and
-come together again. Steps are chained into one vertex as long as nothing comes in between: a key, a partitioning, a
-union, another width, a name, or a second way on.
+A step refers to the steps that feed it and is distinguished from others by identity, so a stream may go on in two
+ways and come together again. Steps are chained into one vertex as long as nothing comes in between: a key, a
+partitioning, a union, another width, a name, or a second way on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Feed:
 
     step: Step
     partitioning: Partitioning | None = None
-    """None: as it comes, in the same vertex if that is possible."""
+    """None: the user did not choose; records stay in the same vertex if that is possible."""
     key: tuple[str, ...] = ()
     input: int = 0
 
@@ -58,7 +58,7 @@ class Step:
         return self.name or self.uid or self.kind
 
     def is_partitioned_by(self, key: tuple[str, ...], width: int) -> bool:
-        """Tell whether each record is at the subtask that owns its key, of ``width`` ones.
+        """Tell whether each record is already at the subtask, out of ``width``, that owns its key.
 
         Operators since the last shuffle must have left the key's columns as they were.
         """
@@ -115,7 +115,7 @@ def _edge(source: _VertexParts, target: _VertexParts, feed: Feed) -> Edge:
 
 
 def _upstream_first(ends: Sequence[Step]) -> list[Step]:
-    """List every step once, those that feed it before it, in an order that follows from how the job was written."""
+    """List every step once, after the steps that feed it, in an order that follows from how the job was written."""
     found: dict[Step, None] = {}
     # Without recursion: a generated job may be longer than Python's stack.
     waiting: list[tuple[Step, bool]] = [(end, False) for end in reversed(ends)]
@@ -132,7 +132,9 @@ def _upstream_first(ends: Sequence[Step]) -> list[Step]:
 
 
 def _uids(steps: Sequence[Step]) -> dict[Step, str]:
-    """Give each step without a uid ``kind-n``, counting the steps of that kind: stable as long as the job is."""
+    """Give each step without a uid ``kind-n``, counting the steps of that kind: stable as long as the job does not
+    change.
+    """
     taken = [step.uid for step in steps if step.uid is not None]
     counts: dict[str, int] = {}
     found: dict[Step, str] = {}

@@ -41,8 +41,8 @@ class CheckpointAdmission:
     ) -> Admission:
         """Decide whether a checkpoint may be triggered now.
 
-        ``final`` marks the checkpoint that follows the end of all input: it waits for no interval and no pause,
-        for nothing is gained by waiting, and it is taken alone, so that it commits everything.
+        ``final`` marks the checkpoint that follows the end of all input: it waits for no interval and no pause, as
+        waiting would gain nothing, and it is taken alone, so that it commits everything.
         """
         if in_flight >= (1 if final else self._config.max_concurrent):
             return WaitForSlot()

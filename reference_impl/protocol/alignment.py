@@ -4,7 +4,8 @@ Theory of operation. Channels are numbered; each is FIFO. An alignment begins wi
 checkpoint and ends with the last. A channel that delivered its barrier is held back, so that nothing behind the
 barrier is processed before the snapshot (ALN-1); what arrives on it waits in the channel, in order. The end of
 an alignment does *not* release the channels: they are released when the synchronous part of the snapshot has ended,
-for only then may records behind the barrier touch the state (ALN-2). While every channel is held no barrier can come.
+since only then may records behind the barrier touch the state (ALN-2). While every channel is held, no barrier can
+come.
 
 A barrier is obsolete if its checkpoint, or a later one, was already aligned here, or if it was aborted. While m is
 aligned, the barrier of an n > m means that m was skipped upstream: m is given up and n begins.

@@ -1,4 +1,6 @@
-"""Why an attempt ended, a checkpoint was aborted, or a job was given up: one word for programs, beside the sentence."""
+"""Why an attempt ended, a checkpoint was aborted, or a job was given up: one word for programs, beside the sentence
+for people.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Theory of operation. Two machines are coupled here. The *job* goes
                   ^  any of these, on a failure -> STOPPING -> BACKING_OFF -> DEPLOYING
                                                            or -> FAILED
 
-and ``TABLE`` says what each of its states makes of each event. Each *checkpoint* of an attempt goes  pending ->
+and ``TABLE`` says what follows from each event in each state. Each *checkpoint* of an attempt goes  pending ->
 completing -> completed, or -> aborted from pending (and from completing only if the metadata could not be written).
 The coupling, all of it:
 
@@ -15,12 +15,12 @@ The coupling, all of it:
 * STOPPING aborts every pending checkpoint and lets every completing one end: metadata on its way to the disk
   may become durable, and then it *is* the latest checkpoint (COO-1). The next attempt is planned only when the
   old one is gone and no write is under way;
-* whatever carries another attempt's number than the current one is fenced off here (REC-2), and what it wrote is
-  discarded.
+* a message that does not carry the number of the current attempt is fenced off here (REC-2), and what its sender
+  wrote is discarded.
 
 What is legal follows one principle. A message of a subtask may come late, so it is ignored in states to which it no
-longer matters. The outcome of a command comes only after the command, so where it was not asked for it is illegal.
-A timer that no longer matters is ignored when it fires. Time comes beside the events.
+longer matters. The outcome of a command comes only after the command, so it is illegal where it was not asked for.
+A timer that no longer matters is ignored when it fires. The time is passed in beside each event.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ from barrier_tck.reference_impl.protocol.table import IGNORED, Entry, TableMachi
 Commands = tuple[CoordinatorCommand, ...]
 
 ABORTED_MAX = 64
-"""Latest aborted checkpoints of an attempt that are discarded once more after it; older aborts were long heard of."""
+"""How many of an attempt's latest aborted checkpoints are discarded once more after it. Every subtask heard of older
+ones long ago.
+"""
 
 
 FENCED = (
@@ -87,7 +89,7 @@ FENCED = (
     AttemptFailed,
     AttemptStopped,
 )
-"""Ignored if they are not of the current attempt. Acknowledgements name files: ``_classify`` looks at those."""
+"""Ignored if they are not of the current attempt. Acknowledgements name files, so ``_classify`` looks at them."""
 
 _LATE_MESSAGES: dict[type, Entry] = dict.fromkeys(
     (SubtaskRunning, SubtaskFailed, AttemptFailed, InputConsumed, TransactionsCommitted, DeclineCheckpoint),
@@ -114,7 +116,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         self._admission = CheckpointAdmission(config.checkpoints) if config.checkpoints else None
         self._restart = RestartStrategy(config.restart)
         self._unreadable: dict[CheckpointId, str] = {}
-        """Completed checkpoints that could be restored from no copy, and what was said of each."""
+        """Completed checkpoints that could be restored from no copy, each with the reason."""
         self._last_checkpoint = 0
         self._last_trigger_ms: float | None = None
         self._last_end_ms: float | None = None
@@ -126,7 +128,9 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         self._committing: dict[SubtaskId, None] = {}
         self._final: CheckpointId | None = None
         self._aborted: list[CheckpointId] = []
-        """What this attempt aborted, the latest ones: a subtask that dies before it hears of it leaves its files."""
+        """The latest checkpoints that this attempt aborted. A subtask that dies before it hears of an abort leaves
+        its files.
+        """
         self._abandoned: list[CheckpointId] = []
         """Checkpoints that failed attempts aborted. A process of such an attempt may write on until it learns of its
         end, so they are discarded once more when a later checkpoint completes."""
@@ -208,7 +212,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         return (*aborted, StopAttempt(self.attempt, cause, reason))
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
-        """Abort every pending checkpoint of a failed attempt: an acknowledgement that is missing never comes.
+        """Abort every pending checkpoint of a failed attempt: the missing acknowledgements will never come.
 
         ``failed`` is the subtask that failed, where one is known.
         """
@@ -264,7 +268,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
     # --- checkpoints ----------------------------------------------------------------------------------------
 
     def _after_progress(self, now_ms: float) -> Commands:
-        """Every progress while RUNNING may make the next checkpoint due; after all input, the last one (BAR-4)."""
+        """Any progress while RUNNING may make the next checkpoint due; after all input, the last one (BAR-4)."""
         final = not self._consuming
         if self._admission is None:
             return self._finish() if final else ()

@@ -31,7 +31,7 @@ class JobStarted(msgspec.Struct, frozen=True):
     last_attempt: int
     """The highest attempt number ever used; 0 for none."""
     incomplete: tuple[CheckpointId, ...] = ()
-    """Checkpoints that left files but never completed: an earlier coordinator's, gone with it."""
+    """Checkpoints of an earlier coordinator that left files but never completed."""
 
 
 class AttemptFailed(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class TriggerDue(msgspec.Struct, frozen=True):
 
 
 class CheckpointExpired(msgspec.Struct, frozen=True):
-    """Outcome of ``SetTimer``: a checkpoint has had its time."""
+    """Outcome of ``SetTimer``: the time of a checkpoint is over."""
 
     checkpoint: CheckpointId
 

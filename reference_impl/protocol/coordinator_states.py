@@ -17,7 +17,7 @@ class JobState(StrEnum):
     FINISHING = "finishing"
     """All input is consumed and the last checkpoint is complete; commits are missing."""
     STOPPING = "stopping"
-    """The attempt failed; its processes, or metadata on its way to the disk, are waited for."""
+    """The attempt failed; the job waits for its processes to end and for metadata on its way to the disk."""
     BACKING_OFF = "backing off"
     """Nothing is left of the attempt; the next one begins after a delay."""
     FINISHED = "finished"

@@ -104,16 +104,16 @@ class LocalCopy(msgspec.Struct, frozen=True):
 
 
 class LocalCopyReport(msgspec.Struct, frozen=True):
-    """What became of a secondary copy; nothing depends on it but what people and reports are told (LOC-2, LOC-3)."""
+    """What became of a secondary copy, for people and reports; nothing else depends on it (LOC-2, LOC-3)."""
 
     kept: bool
     """Whether the copy of the acknowledged checkpoint is whole."""
     problem: str
-    """Why it is not; empty if there was nothing to copy, or if it is."""
+    """Why it is not whole; empty if it is, or if there was nothing to copy."""
     confirmed: int
     """The newest checkpoint that the subtask knows to be complete; 0 for none."""
     held: tuple[int, ...]
-    """Checkpoints of which the subtask has anything at all on its host, ascending."""
+    """Checkpoints of which the subtask's host still holds anything at all, ascending."""
     host: str = ""
     """Where the copy is."""
 
@@ -136,9 +136,9 @@ class RestoredFile(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why the secondary did not serve it, in words."""
     cause: StorageCause | None = None
-    """What is the matter with the secondary; None if it served, or if there was none to look for."""
+    """What is wrong with the secondary; None if it served, or if there was none to look for."""
     copy_of: int = 0
-    """The checkpoint that the secondary which served it says to be of; 0: the primary served."""
+    """The checkpoint that the secondary claims to be of, if it served the file; 0 if the primary did."""
 
 
 class SnapshotMetrics(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ class VertexShape(msgspec.Struct, frozen=True):
 
 
 class JobShape(msgspec.Struct, frozen=True):
-    """What a job must still be for its checkpoints to fit it, as long as they cannot be redistributed (RSC-2)."""
+    """What a job must keep if its checkpoints are to fit, as long as state cannot be redistributed (RSC-2)."""
 
     max_parallelism: int
     vertices: tuple[VertexShape, ...]
@@ -286,7 +286,7 @@ class SubtaskFailed(msgspec.Struct, frozen=True):
     subtask: SubtaskId
     reason: str
     unreadable: CheckpointId | None = None
-    """The checkpoint that it could not restore, by any copy, if that is why (LOC-5, REC-4)."""
+    """The checkpoint that it could restore from no copy, if that is why (LOC-5, REC-4)."""
 
 
 FromSubtask = (

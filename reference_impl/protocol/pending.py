@@ -14,7 +14,7 @@ class AcknowledgeResult(Enum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    """This subtask had acknowledged already: ignored, and nothing is discarded, for its files are in use."""
+    """This subtask had acknowledged already: ignored, and nothing is discarded, since its files are in use."""
     UNKNOWN = "unknown"
     """The checkpoint was never triggered, or by another attempt: what was written is removed."""
     LATE = "late"
@@ -39,7 +39,7 @@ class PendingCheckpoint:
         self.final = final
         """Whether it was triggered after all input had been consumed."""
         self.completing = False
-        """Whether the metadata is being written; from then on only the outcome of that decides."""
+        """Whether the metadata is being written; from then on only the outcome of that write decides."""
         self._order = tuple(subtasks)
         self.awaiting = dict.fromkeys(self._order)
         self.parts: dict[SubtaskId, SubtaskSnapshot] = {}

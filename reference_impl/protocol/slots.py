@@ -93,8 +93,8 @@ def returning(
 ) -> dict[SubtaskId, str]:
     """Return which subtasks go back to which of their homes: as many as possible (a maximum matching).
 
-    A subtask whose homes are full makes another move to a further home of its own, if that has a free slot. Among
-    equals the earlier subtask returns.
+    If the homes of a subtask are full, another subtask makes room there by moving to a different home of its own that
+    has a free slot. Among equals the earlier subtask returns.
     """
     residents: dict[str, list[SubtaskId]] = {host: [] for host in capacity}
 

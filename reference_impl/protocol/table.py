@@ -32,7 +32,7 @@ CommandT = TypeVar("CommandT")
 STORY_MAX = 200
 """Most transitions that a machine remembers."""
 STORY_TOLD_MAX = 12
-"""Most transitions that an error tells."""
+"""Most transitions that the text of an error shows."""
 
 Handler = Callable[..., tuple[Any, ...]]
 """A method of the machine: takes the event, and whatever else comes through the machine's door."""

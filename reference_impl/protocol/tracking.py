@@ -1,20 +1,19 @@
 """Barrier tracking of one at-least-once subtask: nothing is held back, and a snapshot is due all the same (ALO-1).
 
-Theory of operation. Channels are numbered; each is FIFO. The tracker only counts: for every checkpoint of which
-a barrier has come it knows which channels delivered it, and the snapshot is due when each of them has. Nothing
-waits meanwhile, so the snapshot of n may hold records from behind barrier n, of channels that delivered theirs
-early; a restore of n replays them, and they are counted twice (ALO-2). Records before barrier n are all in it,
-whatever the order in which channels deliver: nothing is lost.
+Theory of operation. Channels are numbered; each is FIFO. The tracker only counts: for every checkpoint of which a
+barrier has come, it knows which channels have delivered theirs. The snapshot is due when all have. Nothing waits
+meanwhile, so the snapshot of n may hold records from behind barrier n, of channels that delivered theirs early; a
+restore of n replays them, and they are counted twice (ALO-2). Records before barrier n are all in it, whatever the
+order in which channels deliver: nothing is lost.
 
-As no channel is held, barriers of later checkpoints arrive while earlier ones are still being counted, so there
-is no single current checkpoint as in ``alignment``, but a row of them, and ``TABLE`` is that of each one on its own.
-When n completes, every older one that is still counted is given up, since a channel skipped it or delivers it too
-late.
+As no channel is held, barriers of later checkpoints arrive while earlier ones are still being counted, so there is no
+single current checkpoint as in ``alignment``, but several at once, and ``TABLE`` describes each one on its own. When
+n completes, every older one that is still counted is given up, since a channel skipped it or delivers it too late.
 
 A checkpoint is obsolete if its snapshot, or a later one's, was due here already, or if it was aborted. A channel
 that delivers the same barrier twice breaks BAR-2 and raises. Memory is bounded: beyond ``TRACKED_MAX``
-checkpoints the oldest is given up, and beyond as many remembered aborts everything up to the oldest of them
-counts as obsolete.
+checkpoints the oldest is given up, and beyond the same number of remembered aborts, everything up to the oldest of
+them counts as obsolete.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         return self._take(event)
 
     def state_for(self, event: AlignmentEvent) -> TrackingState:
-        """The table is that of the one checkpoint which an event is about."""
+        """The table describes the one checkpoint that an event is about."""
         checkpoint = (
             event.barrier.checkpoint
             if isinstance(event, BarrierArrived | SnapshotTaken)
@@ -139,7 +138,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         return checkpoint <= self._last or checkpoint in self._aborted
 
     def snapshot_due(self, missing: int) -> bool:
-        """Tell whether the snapshot is due with so many channels missing."""
+        """Tell whether the snapshot is due with this many channels missing."""
         return missing == 0
 
     def _give_up_beyond_bound(self) -> AlignmentCommands:

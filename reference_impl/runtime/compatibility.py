@@ -1,9 +1,9 @@
-"""Whether a job fits the checkpoints that are stored of it.
+"""Whether a job fits the checkpoints that are stored for it.
 
-Every subtask is given the part of a checkpoint that the subtask of its name wrote. Of a vertex that is wider now, some
-subtasks would begin empty; of one that is narrower, some parts would be given to nobody; and with another maximum
-parallelism, keys belong to other key groups. The job would run on and be wrong. Until state can be redistributed
-(RSC-2), it is refused instead, before anything in storage is changed.
+Every subtask is given the part of a checkpoint that the subtask of its name wrote. If a vertex is wider now, some of
+its subtasks would begin empty. If it is narrower, some parts would be given to nobody. With another maximum
+parallelism, keys belong to other key groups. The job would run on with wrong results. Until state can be
+redistributed (RSC-2), such a job is refused, before anything in storage is changed.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Components:
     coordinator_machine: Callable[..., CoordinatorMachine] = CoordinatorMachine
     failure_detector: Callable[[float], FailureDetector] = FailureDetector
     subtask_driver: Callable[..., Any] | None = None
-    """None: ``runtime.subtask_driver.SubtaskDriver`` (named late, for it needs this module)."""
+    """None: ``runtime.subtask_driver.SubtaskDriver`` (not named here, because it imports this module)."""
     build_operator: Callable[[OperatorSpec, DataPlane], Operator] = build_operator
     wrap_reader: Callable[[SourceReader], SourceReader] = as_it_is
     local_state: Callable[[FileSystem, LocalScope], TaskLocalStateStore] = TaskLocalStateStore

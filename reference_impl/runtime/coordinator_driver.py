@@ -127,7 +127,7 @@ class CoordinatorDriver:
         observer = self.ports.observer
         match message:
             case StateRestored():
-                # Told to people only: nothing depends on which copy served what.
+                # Only people are told: nothing depends on which copy served what.
                 observer.state_restored(message)
                 return
             case AcknowledgeCheckpoint():

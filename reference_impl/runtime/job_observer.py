@@ -41,7 +41,7 @@ class JobObserver:
         """An acknowledgement arrived, with its metrics (accepted or not)."""
 
     def checkpoint_completed(self, completed: CompletedCheckpoint) -> None:
-        """The metadata is durable, nothing has been discarded for it, and nobody was told."""
+        """The metadata is durable; nothing has been discarded for it yet, and no subtask has been told."""
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""

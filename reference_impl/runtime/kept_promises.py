@@ -74,7 +74,7 @@ class Promises:
         self._open.clear()
 
     def _is_restorable(self, completed: Sequence[CheckpointId]) -> Callable[[CheckpointId], bool]:
-        """Tell of a checkpoint whether a restore may still finish what was prepared for it.
+        """Return what tells whether a restore may still finish what was prepared for a checkpoint.
 
         That is so as long as a checkpoint of this attempt, or of one before, covers it and is retained. Afterwards
         the newer attempt has long finished it.

@@ -59,7 +59,7 @@ class RuntimePoint(Enum):
 
 
 RECORDS_PROCESSED = RuntimePoint.RECORDS_PROCESSED
-"""Looked up in its enum once: that costs more than a call (Python 3.11), and every batch asks for it."""
+"""Looked up once: looking up a member of an enum costs more than a call (Python 3.11), and every batch needs it."""
 
 
 class Clock(Protocol):

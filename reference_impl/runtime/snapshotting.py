@@ -62,7 +62,7 @@ class SnapshotInProgress:
         """Do the asynchronous parts; raises SnapshotCancelled or StorageError, and leaves no file then."""
         parts: list[OperatorSnapshot] = []
         try:
-            # One by one: what is written when a later part fails must be known, to be removed.
+            # One by one: if a later part fails, it must be known what the earlier ones wrote, to remove it.
             parts.extend(
                 future if isinstance(future, OperatorSnapshot) else future.run() for future in self._futures
             )
@@ -97,7 +97,7 @@ class SnapshotInProgress:
         self.parts = parts
 
     def metrics(self, local: LocalCopyReport | None = None) -> SnapshotMetrics:
-        """Return what is reported with the acknowledgement (ALN-3, SNP-7); ``local``: of the secondary copy."""
+        """Return what is reported with the acknowledgement (ALN-3, SNP-7); ``local`` is about the secondary copy."""
         return SnapshotMetrics(
             alignment_ms=self._alignment_ms,
             alignment_buffered_bytes=self._buffered_bytes,

@@ -1,6 +1,6 @@
-"""A subtask's dealings with copies of its state: where it reads, where it writes, what it tells (LOC-1 to LOC-6).
+"""A subtask's dealings with copies of its state: where it reads, where it writes, what it reports (LOC-1 to LOC-6).
 
-Without local recovery there is one copy of everything, in checkpoint storage, and nothing is told.
+Without local recovery there is one copy of everything, in checkpoint storage, and nothing is reported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class StateCopies:
         ports: SubtaskPorts,
         components: Components,
     ) -> None:
-        """Look for the copy of what is restored; nothing is read of it yet."""
+        """Look for the copy of what is restored; nothing of it is read yet."""
         self._deployment = deployment
         self._ports = ports
         self.local: TaskLocalStateStore | None = None
@@ -98,7 +98,7 @@ class StateCopies:
         self._restored = True
 
     def run(self, snapshot: SnapshotInProgress) -> tuple[OperatorSnapshot, ...]:
-        """Do a snapshot's asynchronous part; once every primary is durable, what was copied is a copy (LOC-2)."""
+        """Do a snapshot's asynchronous part; once every primary is durable, the copied files are a copy (LOC-2)."""
         try:
             parts = snapshot.run()
         except Exception:
@@ -109,12 +109,12 @@ class StateCopies:
         return parts
 
     def cancel(self, snapshot: SnapshotInProgress) -> None:
-        """Cancel a snapshot, and drop what there is of its copy."""
+        """Cancel a snapshot, and drop whatever exists of its copy."""
         snapshot.cancel()
         self.drop(snapshot.checkpoint)
 
     def report(self, checkpoint: CheckpointId) -> LocalCopyReport | None:
-        """Return what is told of the secondary copy; None without local recovery."""
+        """Return the report on the secondary copy; None without local recovery."""
         return None if self.local is None else self.local.report(checkpoint)
 
     def completed(self, checkpoint: CheckpointId) -> None:

@@ -209,7 +209,7 @@ class SubtaskDriver:
     def close(self) -> None:
         """Release everything, committing nothing; snapshots under way are cancelled. Closing twice is harmless.
 
-        If a newer attempt has taken over, nobody else removes what this one left behind late (REC-2).
+        If a newer attempt has taken over, nobody else can remove what this process wrote too late (REC-2).
         """
         for snapshot in self._snapshots.values():
             snapshot.cancel()
@@ -217,7 +217,7 @@ class SubtaskDriver:
                 # What is stored may still become part of a completed checkpoint: its copy stays.
                 self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
-        # If the disk refuses, it is left: the process ends in any case.
+        # If the disk refuses, the files stay: the process ends in any case.
         with contextlib.suppress(RuntimeFailure):
             self._promises.break_if_superseded(self.operators)
         try:

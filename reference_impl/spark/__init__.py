@@ -2,5 +2,5 @@
 
 Read in this order: ``deployment`` (a job, from the driver), ``subtask_process`` (inside a Spark task),
 ``transport`` and ``mailbox`` (data), ``coordinator_service`` and ``control_link`` (control),
-``handshake`` and ``wire`` (bytes).
+``handshake`` and ``control_wire`` (bytes).
 """

@@ -1,8 +1,8 @@
-"""The subtask's end of its control connection: messages both ways, heartbeats, breakpoints, the word to stop.
+"""The subtask's end of its control connection: messages both ways, heartbeats, breakpoints, the order to stop.
 
 The connection is the subtask's leash: whatever ends it (the driver closes it or dies, the network breaks)
 ends the subtask at once, wherever it stands. So does silence: the coordinator answers every heartbeat, and a subtask
-that hears nothing of it for too long was replaced, or soon will be (REC-2). It does not stay as a zombie.
+that hears nothing from it for too long was replaced, or soon will be (REC-2). It does not stay as a zombie.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ControlLink:
     def __init__(self, connection: socket.socket, heartbeat_interval_s: float, silence_s: float) -> None:
         """Take a connection whose handshake is done; heartbeats begin at once.
 
-        ``silence_s``: without a word from the coordinator for longer, the subtask ends.
+        If nothing comes from the coordinator for longer than ``silence_s``, the subtask ends.
         """
         self._connection = connection
         self._sending = threading.Lock()
@@ -192,7 +192,7 @@ class ControlLink:
                 self._end("the Python daemon of the executor is gone", hang_up=True)
                 return
             if time.monotonic() - self._last_heard > self._silence_s:
-                silence = f"nothing was heard of the coordinator for more than {self._silence_s:g} s"
+                silence = f"nothing was heard from the coordinator for more than {self._silence_s:g} s"
                 self._end(silence, hang_up=True)
                 return
             try:

@@ -53,7 +53,7 @@ _inner: dict[str, msgspec.msgpack.Decoder[Any]] = {
 
 
 class WireError(RuntimeFailure):
-    """A peer sent what is not a message, or too much of it."""
+    """A peer sent something that is not a message, or a message that is too long."""
 
 
 class ConnectionLost(RuntimeFailure):
@@ -61,10 +61,12 @@ class ConnectionLost(RuntimeFailure):
 
 
 def encode(message: Any) -> bytes:
-    """Return the bytes of a message; raises WireError for a value that is none or is too long."""
+    """Return the bytes of a message; raises WireError for a value that is not a message, or is too long."""
     kind = type(message).__name__
     if kind not in _inner:
-        raise WireError(f"{message!r} is no message of the wire; its class must be listed in spark/wire.py")
+        raise WireError(
+            f"{message!r} is not a message of the wire; its class must be listed in spark/control_wire.py"
+        )
     data = _encoder.encode((kind, message))
     if len(data) > MAX_MESSAGE_BYTES:
         raise WireError(f"a {kind} of {len(data)} bytes is longer than the {MAX_MESSAGE_BYTES} allowed")
@@ -76,7 +78,7 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     try:
         kind, body = _outer.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WireError(f"{len(data)} bytes that are no (kind, body) pair: {error}") from error
+        raise WireError(f"{len(data)} bytes that are not a (kind, body) pair: {error}") from error
     decoder = _inner.get(kind)
     if decoder is None:
         raise WireError(f"a message of the unknown kind {kind!r}")

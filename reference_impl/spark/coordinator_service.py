@@ -73,7 +73,7 @@ class SlotConnection:
     def receive_offer(self) -> SlotOffer | None:
         """Return the offer that a slot begins with, or None at the end of the connection."""
         message = self.receive()
-        while isinstance(message, Heartbeat):  # it may be held up, and its heart beats all the same
+        while isinstance(message, Heartbeat):  # the slot may be held up, but its heartbeats come all the same
             self.send(message)
             message = self.receive()
         if message is None or isinstance(message, SlotOffer):
@@ -157,14 +157,14 @@ class CoordinatorService:
             shut(connection)
 
     def silent(self) -> list[SlotConnection]:
-        """Return the connections whose silence means that their subtask is lost, by slot; to be asked regularly.
+        """Return the connections whose silence means that their subtask is lost, by slot. Call it regularly.
 
-        A slot that has not offered itself is none of them: it may still be on its way.
+        A slot that has not offered itself yet is not among them: it may still be on its way.
         """
         now = time.monotonic()
         asked, self._asked = self._asked, now
         if 1000.0 * (now - asked) > self._heartbeat_timeout_ms / 2:
-            # This process itself stood still (starved, suspended): what it was sent meanwhile is not read yet.
+            # This process itself stood still (starved, suspended): what was sent to it meanwhile is still unread.
             return []
         with self._lock:
             found = [
@@ -239,14 +239,14 @@ class CoordinatorService:
             reason, gone = f"its messages could not be read: {error}", False
         self._forget(connection)
         if gone and connection.offer is None:
-            # It may try again. If it died its stage ends, and Spark tells of that.
+            # It may try again. If it died, its stage ends, and Spark reports that.
             _log.info("slot %d at %s left without an offer: %s", connection.slot, connection.peer, reason)
             return
         self._post(lambda: self._lost(connection, reason))
 
     def _take(self, connection: SlotConnection, message: Any) -> None:
         if isinstance(message, Heartbeat):
-            # A subtask that hears nothing for too long ends itself: it may have been replaced.
+            # A subtask that hears nothing for too long ends itself, as it may have been replaced.
             connection.send(message)
             return
         if isinstance(message, SubtaskLeft):

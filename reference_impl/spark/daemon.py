@@ -34,7 +34,7 @@ import barrier_tck.reference_impl.spark.subtask_process  # noqa: F401
 # What Arrow looks up once, at its first conversion.
 pyarrow.array([0]).to_pylist()
 
-# What is imported stays: a worker's garbage collector need not look through it, which would also copy its pages.
+# What is imported stays alive. A worker's garbage collector need not scan it, which would also copy its pages.
 gc.collect()
 gc.freeze()
 

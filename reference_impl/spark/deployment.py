@@ -172,8 +172,8 @@ class SparkJobRunner:
         """Wait for the job's end and return it, or None at the timeout.
 
         Raises StorageError if checkpoint storage cannot be read at the start, IncompatibleState if the job does
-        not fit what is stored of it, and RuntimeError from whatever else crashed the coordinator (an observer that
-        raised, or a bug): that is no failure of the job.
+        not fit what is stored of it, and RuntimeError if anything else crashed the coordinator (an observer that
+        raised, or a bug), which is not a failure of the job.
         """
         if not self._ended.wait(timeout_s):
             return None
@@ -325,7 +325,7 @@ class SparkJobRunner:
             self._place(attempt)
 
     def message_received(self, connection: SlotConnection, message: Any) -> None:
-        """Take what a subtask says."""
+        """Take a message of a subtask."""
         attempt, subtask = self._attempt, connection.subtask
         if attempt is None or attempt.stopping or connection.attempt != attempt.number or subtask is None:
             return
@@ -402,7 +402,7 @@ class SparkJobRunner:
             driver.on_attempt_stopped(number)
         else:
             said = outcome if isinstance(outcome, str) else f"every slot returned: {outcome}"
-            # Why the stage ended, a control connection tells better; leave it a moment to say so.
+            # A control connection tells better why the stage ended; give it a moment to do so.
             self._loop.set_timer(
                 "stage-ended",
                 self._clock.now_ms() + _SYMPTOM_GRACE_MS,
@@ -444,7 +444,7 @@ class SparkJobRunner:
         self._loop.set_timer("heartbeats", next_ms, self._watch_heartbeats)
 
     def _after_each(self) -> None:
-        """After every call on the loop: has the job ended, and everything of it?"""
+        """After every call on the loop, look whether the job has ended, and everything that belongs to it."""
         driver = self._driver
         if driver is None or not driver.ended or self._end is not None:
             return

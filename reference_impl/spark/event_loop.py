@@ -1,4 +1,4 @@
-"""The coordinator's thread: runs one call at a time, calls that are due at a time included.
+"""The coordinator's thread: runs one call at a time, timed calls included.
 
 Everything that touches the coordinator driver is posted here by whoever learns of it: reader threads of
 control connections, the thread that waits for the Spark stage, background tasks.

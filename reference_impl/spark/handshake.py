@@ -94,7 +94,7 @@ class _Bounded:
         self._set_timeout(left)
 
     def end(self) -> None:
-        """Bound the connection no more."""
+        """Remove the bound from the connection."""
         self._set_timeout(None)
 
     def _set_timeout(self, seconds: float | None) -> None:
@@ -108,7 +108,7 @@ class _Bounded:
         send_frame(self._connection, data)
 
     def receive(self) -> bytes:
-        """Return one frame. Reads byte ranges one by one, for the deadline is for all of them together."""
+        """Return one frame. Reads byte ranges one by one, because the deadline covers all of them together."""
         header = self._read(4)
         length = int.from_bytes(header, "big")
         if length > _MAX_FRAME:

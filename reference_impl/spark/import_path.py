@@ -15,7 +15,7 @@ _JAR = re.compile(r"spark-core_.+\.jar")
 
 
 def prefer_installed() -> tuple[str, ...]:
-    """Take Spark's archives of PySpark and Py4J off the import path where the same is installed; return them.
+    """Take Spark's archives of PySpark and Py4J off the import path where the same version is installed; return them.
 
     An executor puts the archives ahead of all else, and the jar of Spark's core beside them. There is no compiled
     code in them: every daemon would compile what it imports, and every worker would read the archives' directories

@@ -26,7 +26,7 @@ def shut(connection: socket.socket) -> None:
 
 
 def bound_sends(connection: socket.socket, timeout_s: float) -> None:
-    """Let a send fail during which the peer took nothing for so long."""
+    """Let a send fail if the peer takes nothing for this long."""
     milliseconds = int(1000 * timeout_s)
     timeout = struct.pack("ll", milliseconds // 1000, milliseconds % 1000 * 1000)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)

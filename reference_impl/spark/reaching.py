@@ -1,8 +1,8 @@
 """Connecting to a peer that may be out of reach for a while: again and again, within a bound.
 
 Nothing crossed a connection that could not be opened, so trying again is safe; a connection that breaks later is
-never opened again, for what was on its way is lost. Between the two lies a handshake without an answer: whether
-that may be tried again, depends on what the peer makes of it.
+never opened again, because what was on its way is lost. A handshake without an answer lies between the two: whether
+it may be tried again depends on how the peer takes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def reach(
     stopped_within: Callable[[float], bool],
     final: tuple[type[HandshakeRefused], ...] = (NotAdmitted,),
 ) -> ConnectionT:
-    """Return what ``connect(seconds left)`` gives, once it does; raises its last error at the bound.
+    """Call ``connect(seconds left)`` until it succeeds and return its result; raises its last error at the bound.
 
     ``stopped_within(seconds)`` waits between two tries, and tells whether to give up. A peer that proved itself and
     gave a reason for its refusal (``NotAdmitted``) is not asked again; ``final`` lists the errors that end the tries.

@@ -1,4 +1,4 @@
-"""Where connections go. The runtime connects to the addresses that it is handed; what stands there is not its affair.
+"""Where connections go. The runtime connects to the addresses it is handed and does not care what listens there.
 
 By default every address is the listener's own. A harness may put a proxy before any of them.
 """
@@ -46,7 +46,7 @@ class Routes(Protocol):
         """Return detours to the coordinator's address, as ``CoordinatorAddress`` has them. Asked at each attempt."""
 
     def to_channels(self, channels: Sequence[tuple[ChannelEnds, Address]]) -> Sequence[Address]:
-        """Return for each channel where its sender connects to; given is where its receiver listens."""
+        """Return the address that each channel's sender connects to, given the one where its receiver listens."""
 
 
 class DirectRoutes:

@@ -27,7 +27,7 @@ class SubtaskProcess:
 
 
 class SparkJobObserver(JobObserver):
-    """Told also what only this world knows; a subtask at a watched point stands still during the call."""
+    """Is also told what only this world knows. A subtask at a watched point stands still during the call."""
 
     def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
         """Every subtask has its slot; nothing was sent to them yet."""
@@ -38,4 +38,4 @@ class SparkJobObserver(JobObserver):
     def point_reached(
         self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
     ) -> None:
-        """A subtask stands still at a watched point; or the coordinator (``subtask`` None) does, at any."""
+        """A subtask stands still at a watched point, or the coordinator (``subtask`` None) at any point."""

@@ -15,8 +15,9 @@ class SparkOptions:
     heartbeat_timeout_ms: int = 5_000
     """A subtask that is silent for longer has failed, and is replaced."""
     isolation_timeout_ms: int = 10_000
-    """A subtask that hears nothing of the coordinator for longer ends itself: it was replaced, or soon will be. It is
-    longer than ``heartbeat_timeout_ms``, so that the coordinator, which knows more, decides if both can."""
+    """A subtask that hears nothing from the coordinator for longer ends itself: it was replaced, or soon will be.
+    This is longer than ``heartbeat_timeout_ms``, so that the coordinator, which knows more, decides if both can.
+    """
     deployment_timeout_ms: int = 120_000
     """An attempt in which not every subtask runs by then has failed."""
     connect_timeout_ms: int = 10_000

@@ -39,13 +39,13 @@ class BarrierStage:
 
     def start(self) -> None:
         """Submit the stage."""
-        # In PySpark a thread carries the job group; this kind also gives back its counterpart in the JVM.
+        # In PySpark a thread carries the job group; this kind also releases its counterpart in the JVM.
         self._thread = InheritableThread(target=self._run, session=None)
         self._thread.daemon = True
         self._thread.start()
 
     def cancel(self) -> None:
-        """Ask Spark to end the stage; call again until it did: a job not yet submitted does not hear it."""
+        """Ask Spark to end the stage. Call again until it has ended: a job not yet submitted does not hear of it."""
         self._cancelled = True
         self._context.cancelJobGroup(self._group)
 

@@ -115,7 +115,7 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
     """
     server = ChannelServer(executor.host)
     try:
-        # Before the coordinator knows of the slot: a slow disk is no silence.
+        # Before the coordinator knows of the slot: a slow disk must not count as silence.
         local = program.local_files()
         copies = copies_on(local, program.graph.subtasks) if local is not None else ()
         link = _link_to_coordinator(program, number, executor.host)
@@ -268,7 +268,7 @@ class _SubtaskRun:
                     self._opened,
                 )
 
-            # A receiver that let the channel in takes its end for a failure, and the channel once only (BAR-2).
+            # A receiver that let the channel in takes its end for a failure, and lets it in only once (BAR-2).
             return reach(connect, bound_s, self._opened.shut_within, (NotAdmitted, Unanswered))
 
         return TcpOutput([sender(address) for address in self._deploy.outputs])

@@ -76,7 +76,7 @@ class StateScope:
     """An empty local directory of this store alone, removed after ``close``; None unless the backend declares
     LOCAL_FILES. It is scratch space: after a crash nobody reads it."""
     files_wanted: int = 1
-    """Into how many files, by key groups, a snapshot may usefully be cut: a hint. A local copy that lost one file
+    """A hint: how many files, by key groups, it is useful to split a snapshot into. A local copy that lost one file
     still serves the others (LOC-6)."""
 
 
@@ -98,7 +98,7 @@ class LinkingStateWriter(StateWriter, Protocol):
     def write_file(
         self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
     ) -> StateHandle:
-        """Do as ``write``; ``chunks`` are the content of ``file``, which is never changed any more."""
+        """Do what ``write`` does; ``chunks`` are the content of ``file``, which never changes again."""
 
 
 class StateReader(Protocol):

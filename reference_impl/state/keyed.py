@@ -49,7 +49,7 @@ class Codec(Generic[ValueT]):
         return data
 
     def decode(self, data: bytes) -> ValueT:
-        """Return the value; raises CorruptStateError if the bytes are none of this type."""
+        """Return the value; raises CorruptStateError if the bytes are not of this type."""
         try:
             value: ValueT = self._decode(data)
         except msgspec.MsgspecError as error:
@@ -71,7 +71,7 @@ class _Cell(Generic[ValueT]):
         self._key = key
 
     def clear(self) -> None:
-        """Remove what the key has; nothing is no error."""
+        """Remove what the key has; it is no error if it has nothing."""
         self._store.delete(self._codec.state, self._group, self._key)
 
     def _load(self) -> ValueT | None:
@@ -240,19 +240,19 @@ class KeyedStates:
         self._names: dict[str, None] = {}
 
     def value(self, name: str, of_type: type[ValueT]) -> NamedState[ValueCell[ValueT]]:
-        """Name a state with one value a key. None is not a value: it stands for nothing there."""
+        """Name a state with one value per key. None is not a value: it means that there is none."""
         codec: Codec[ValueT] = self._codec(name, of_type)
         return NamedState(self._store, name, lambda store, group, key: ValueCell(store, codec, group, key))
 
     def list(self, name: str, of_type: type[ValueT]) -> NamedState[ListCell[ValueT]]:
-        """Name a state with a list a key; ``of_type`` is that of an element."""
+        """Name a state with a list per key; ``of_type`` is that of an element."""
         codec: Codec[list[ValueT]] = self._codec(name, list[of_type])  # type: ignore[valid-type]
         return NamedState(self._store, name, lambda store, group, key: ListCell(store, codec, group, key))
 
     def map(
         self, name: str, key_type: type[KeyT], of_type: type[ValueT]
     ) -> NamedState[MapCell[KeyT, ValueT]]:
-        """Name a state with a map a key; the map has keys and values of these types."""
+        """Name a state with a map per key; the map has keys and values of these types."""
         codec: Codec[dict[KeyT, ValueT]] = self._codec(name, dict[key_type, of_type])  # type: ignore[valid-type]
         return NamedState(self._store, name, lambda store, group, key: MapCell(store, codec, group, key))
 
@@ -273,7 +273,7 @@ class KeyedStates:
         add: Callable[[ValueT, InputT], ValueT],
         result: Callable[[ValueT], OutputT],
     ) -> NamedState[AggregatingCell[InputT, ValueT, OutputT]]:
-        """Name a state that keeps an accumulator of all that were added; ``get`` gives the result of it."""
+        """Name a state that keeps an accumulator of all that were added; ``get`` returns its result."""
         codec: Codec[ValueT] = self._codec(name, accumulator_type)
         functions = (create, add, result)
         return NamedState(

@@ -8,9 +8,9 @@ hard links, and a restore on the same disk links the table files back (LOC-10).
 The write-ahead log is off. A crash loses the working directory anyway: the attempt that follows starts from a
 checkpoint in checkpoint storage, never from a log, so a log would cost every write and save none.
 
-**Keys** in RocksDB are, in this order: key group (4 bytes, big end first), length of the state name in UTF-8
-(2 bytes, likewise), the name, the key. A key group is therefore one contiguous range, and a state in a key group
-one range within it.
+**Keys** in RocksDB are, in this order: key group (4 bytes, big-endian), length of the state name in UTF-8 (2 bytes,
+big-endian), the name, the key. A key group is therefore one contiguous range, and a state in a key group one range
+within it.
 
 **Files of a snapshot**, version 1: an index and RocksDB's own files, as they are. The index is the first handle,
 though the last file written, and is b"rockssnp" and a MessagePack array: version, then an array of
@@ -80,7 +80,7 @@ class RocksDBStateBackend:
     """Opens stores in RocksDB. A value: it is shipped to subtasks."""
 
     def __init__(self, local_checkpoints: str | None = None) -> None:
-        """Take where local checkpoints are made; None: in the working directory, as is nearly always right."""
+        """Take where local checkpoints are made; None: in the working directory, which is nearly always right."""
         self._local_checkpoints = local_checkpoints
 
     @property
@@ -394,7 +394,7 @@ def _snapshots_of(
         for name, path in _read_index(handle, reader.read(handle)):
             if path not in by_path or path in claimed:
                 raise CorruptStateError(
-                    f"{handle.path} names {path}, which is not among the restored files, or not once"
+                    f"{handle.path} names {path}, which is not among the restored files exactly once"
                 )
             claimed[path] = None
             files.append((name, by_path[path]))
@@ -413,7 +413,7 @@ def _read_index(handle: StateHandle, content: bytes) -> list[tuple[str, str]]:
             raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
         for name, _ in files:
             if name in ("", ".", "..") or "/" in name:
-                raise ValueError(f"{name!r} is no name of a file")
+                raise ValueError(f"{name!r} is not the name of a file")
     except (ValueError, msgspec.MsgspecError) as error:
         raise CorruptStateError(f"{handle.path} is not the index of a RocksDB snapshot: {error}") from error
     return list(files)

@@ -11,7 +11,7 @@ from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsag
 
 
 class Failures:
-    """Turns what rocksdict raises into StorageError. Its one class for every failure is ``Exception``."""
+    """Turns what rocksdict raises, a plain ``Exception`` for every failure, into StorageError."""
 
     def __init__(self, action: str) -> None:
         """Take what is being done, for the message: a verb that goes before the database."""
@@ -58,7 +58,7 @@ def entries_from(database: Rdict, key: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _entries_at(position: RdictIter) -> Iterator[tuple[bytes, bytes]]:
-    """Yield entries to the end. The library's own iterators take damage for the end; this one asks."""
+    """Yield entries to the end. The library's own iterators take damage for the end; this one checks."""
     with Failures("read from"):
         while position.valid():
             yield position.key(), position.value()

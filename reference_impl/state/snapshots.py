@@ -1,7 +1,7 @@
 """Snapshot futures: the three forms in which an operator or a backend hands over its asynchronous part.
 
 ``FinishedSnapshot`` has its result already, ``DeferredSnapshot`` computes it in ``run``,
-``MappedSnapshot`` makes something else of another one's result. All keep the promises of
+``MappedSnapshot`` makes its result from another one's. All keep the promises of
 ``backend.SnapshotFuture``: the work is done at most once, and ``cancel`` is harmless at any time, from any
 thread, and twice (SNP-1, SNP-2).
 """
@@ -114,7 +114,7 @@ def _already_run() -> Any:
 
 
 class MappedSnapshot(Generic[ResultT_co]):
-    """A snapshot whose result is made of another one's."""
+    """A snapshot whose result is made from another one's."""
 
     __slots__ = ("_function", "_snapshot")
 

@@ -11,9 +11,9 @@ directory of the job::
     count-0/chk-7-a2/_manifest                        what the copy is a copy of, and of which files
 
 A secondary is a cache. It is not synced: after a crash of the host the size and checksum of the *primary's* handle
-tell a file that is whole from one that is not. That it cannot be written or read fails nothing (LOC-2, LOC-4): the
-reason is kept and told. The coordinator does not know of it (LOC-3); its lifetime is its own: once a checkpoint is
-known to be complete, its copy stays and all older ones go.
+tell a file that is whole from one that is not. If it cannot be written or read, nothing fails (LOC-2, LOC-4): the
+reason is kept and reported. The coordinator does not know of it (LOC-3), and it has a lifetime of its own: once a
+checkpoint is known to be complete, its copy stays and all older ones go.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MANIFEST = "_manifest"
 INCOMING = "incoming"
 FORMAT, VERSION = "local-copy", 1
 FILES_WANTED = 4
-"""Into how many files a backend is asked to cut a snapshot, so that a damaged copy still serves a part (LOC-6)."""
+"""How many files a backend is asked to split a snapshot into, so that a damaged copy still serves a part (LOC-6)."""
 
 _COPY = re.compile(r"([^/]+)-(\d+)/chk-(\d+)-a(\d+)/(.+)")
 
@@ -67,7 +67,7 @@ class CopiedFile(msgspec.Struct, frozen=True):
 
 
 class CopyManifest(msgspec.Struct, frozen=True):
-    """What a copy says of itself: read before anything of it is trusted."""
+    """What a copy says about itself: read before anything of it is trusted."""
 
     job: str
     subtask: str
@@ -205,7 +205,7 @@ class TaskLocalStateStore:
         return copy_directory(LocalCopy(self.scope.subtask, checkpoint, self.scope.attempt))
 
     def prepare(self, checkpoint: CheckpointId, operator: str) -> None:
-        """Make room for an operator's files: nothing that bears its name already may shine through."""
+        """Make room for an operator's files: nothing that is there under this name already may be taken for them."""
         try:
             self.files.delete_tree(self.operator_directory(checkpoint, operator))
         except RuntimeFailure as error:
@@ -292,7 +292,7 @@ class TaskLocalStateStore:
             self._copies.pop(checkpoint, None)
 
     def drop(self, checkpoint: CheckpointId) -> None:
-        """Learn that a checkpoint failed or was cancelled: what is there of its copy goes, sealed or not."""
+        """Learn that a checkpoint failed or was cancelled: whatever exists of its copy goes, sealed or not."""
         self.forget(checkpoint)
         self.remove(checkpoint)
 
@@ -313,7 +313,7 @@ class TaskLocalStateStore:
     def keep_only(self, checkpoint: CheckpointId | None, attempt: AttemptNumber | None) -> None:
         """Clean up at the start of an attempt that restores a checkpoint (None: none), written by an attempt.
 
-        Of this subtask every other copy goes: what is older is not needed, what is newer never completed. Copies of
+        Every other copy of this subtask goes: what is older is not needed, what is newer never completed. Copies of
         other subtasks, left by attempts that ran here, go if they are older than what is restored.
         """
         own = directory_of(self.scope.subtask)
@@ -379,7 +379,7 @@ class TaskLocalStateStore:
             self._note(str(error))
 
     def _note(self, problem: str) -> None:
-        """Keep what a disk said when nothing can be done about it; the next report tells it."""
+        """Keep an error of the disk that nothing can be done about; the next report tells of it."""
         with self._lock:
             for copy in self._copies.values():
                 if not copy.problem and not copy.sealed:

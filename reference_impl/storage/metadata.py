@@ -58,7 +58,7 @@ def encode(completed: CompletedCheckpoint) -> bytes:
 
 
 def decode(content: bytes, source: str = "the metadata") -> CompletedCheckpoint:
-    """Read a metadata file; ``source`` names it in errors. Of version 1, it has no ``job``.
+    """Read a metadata file; ``source`` names it in errors. One of version 1 has no ``job``.
 
     Raises CorruptStateError if the content is damaged, StorageError if a newer release wrote it.
     """

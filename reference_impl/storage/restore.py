@@ -25,7 +25,7 @@ from barrier_tck.reference_impl.storage.local_copies import (
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Why a copy does not serve: in words, and what is the matter with it if something is."""
+    """Why a copy does not serve: in words, and what is wrong with it, if anything is."""
 
     reason: str = ""
     cause: StorageCause | None = None
@@ -42,7 +42,7 @@ _SERVES = _Refused()
 
 
 class RestoreReader:
-    """Reads the state files of one subtask's restore: the secondary copy first, the primary whatever is wrong with it.
+    """Reads the state files of one subtask's restore: the secondary copy first, the primary if that is not good.
 
     Keeps for each file which copy served it (LOC-4). Implements ``StateReader`` and ``LocalStateReader``. A file
     that no copy gives raises what the primary raised, with the secondary's reason as a note (LOC-5).

@@ -169,7 +169,7 @@ def test_a_subtask_that_hears_nothing_of_the_coordinator_ends_itself() -> None:
         assert link.ends_within(5.0)
         with pytest.raises(SubtaskCancelled):
             link.send(Heartbeat())
-    assert ends == ["nothing was heard of the coordinator for more than 0.3 s"]
+    assert ends == ["nothing was heard from the coordinator for more than 0.3 s"]
 
 
 def test_answers_to_heartbeats_are_enough_to_go_on_and_no_message_for_the_subtask() -> None:

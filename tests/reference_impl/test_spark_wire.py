@@ -125,7 +125,7 @@ def test_a_body_with_values_that_cannot_be_is_refused() -> None:
 
 
 def test_a_value_that_is_no_message_cannot_be_encoded() -> None:
-    with pytest.raises(wire.WireError, match="no message of the wire"):
+    with pytest.raises(wire.WireError, match="not a message of the wire"):
         wire.encode({"kind": "Heartbeat"})
 
 
