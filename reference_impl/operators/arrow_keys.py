@@ -127,7 +127,6 @@ class BatchKeys:
         self._parts = [_CodedColumn(column) for column in columns]
         codes, size = self._parts[0].codes, self._parts[0].size
         self._original: Ints | None = None
-        self._radix = [part.size for part in self._parts]
         total = int(np.prod([float(part.size) for part in self._parts]))
         if total > INT64_MAX // 2:
             raise JobUsageError(f"the key columns of one batch have too many combinations: {total:.1e}")
