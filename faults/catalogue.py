@@ -1,4 +1,4 @@
-"""The faults that there are: one line each. All that belongs to a fault stands in its own file, below ``kinds/``."""
+"""All faults, one line each. Everything that belongs to a fault is in its own file, below ``kinds/``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class FaultKind:
 
     @property
     def name(self) -> str:
-        """Return the name, the only one of all kinds."""
+        """Return the name, which no other kind has."""
         return self.drawn_as.name
 
 
@@ -67,7 +67,7 @@ KINDS: Mapping[str, FaultKind] = {
     for drawn_as in fault.drawn_as
     if drawn_as.outlasts_heartbeat is outlasts_heartbeat
 }
-"""Every kind by its name, those last that make zombies."""
+"""Every kind by its name; those that make zombies come last."""
 
 PACKAGES: Mapping[str, tuple[FaultKind, ...]] = {
     package: tuple(kind for kind in KINDS.values() if kind.drawn_as.package == package)

@@ -24,11 +24,11 @@ class Chooser(Protocol):
         """Choose one of several."""
 
     def chance(self, per_mille: int) -> bool:
-        """Choose whether something is so."""
+        """Choose yes or no."""
 
 
 class Plainest:
-    """Chooses the least, the first and never, so that what is drawn is the plain fault."""
+    """Always chooses the least, the first and no, so that the plainest fault is drawn."""
 
     def between(self, bounds: Range) -> int:
         """Return the smallest."""
@@ -45,7 +45,7 @@ class Plainest:
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Whom a drawn fault hits, and how hard it may. A fault takes what it has a use for, and ignores the rest."""
+    """Whom a drawn fault hits, and how hard it may hit. A fault uses what applies to it and ignores the rest."""
 
     subtask: str
     """The subtask that is hit; the sending end of a connection."""
@@ -54,7 +54,7 @@ class Aim:
     peers: tuple[Peers, ...] = (Peers.COORDINATOR, Peers.EVERYONE)
     """From whom its executor can be cut off."""
     outlasts_heartbeat: bool = False
-    """Whether it is to last for so long that whoever is hit is replaced, and comes back as a zombie (REC-2)."""
+    """Whether it is to last so long that whoever is hit is replaced and comes back as a zombie (REC-2)."""
     duration_ms: Range = (1, 1)
     latency_ms: Range = (1, 1)
     bytes_per_second: tuple[int, ...] = (1,)
@@ -69,10 +69,10 @@ class DrawnAs:
     """A name under which campaigns draw a fault."""
 
     name: str
-    """A key of ``[faults] kinds`` in campaign files, the only one of all faults."""
+    """A key of ``[faults] kinds`` in campaign files; no two are equal."""
     package: str
     """A key of ``[faults] packages``: the faults that belong together."""
     weight: int = 0
-    """How often profiles that draw everything draw it; 0: where a campaign names it only."""
+    """How often profiles that draw everything draw it; 0: only campaigns that name it do."""
     outlasts_heartbeat: bool = False
     """Whether it is drawn to last longer than the heartbeat timeout, see ``Aim``."""

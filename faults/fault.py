@@ -1,7 +1,7 @@
 """What a fault is: a frozen value that knows everything that belongs to it.
 
 A fault names its targets by role, never by process id. Its docstring is its contract: what a correct system must
-survive, and what it may refuse. Everything else that anybody must know of it is a *trait* of its class: nemesis,
+survive, and what it may refuse. Everything else that anybody must know about it is a *trait* of its class: nemesis,
 strategies, shrinking, oracles and reports ask the fault, and none of them knows one by name.
 """
 
@@ -22,7 +22,7 @@ from barrier_tck.faults.injectors.injection import Injection
 from barrier_tck.faults.targets import COORDINATOR, Damage, TargetKind, Targets
 
 Wait = Callable[[float], None]
-"""Waits so many seconds between two questions for the proof that a fault fired."""
+"""Waits this many seconds before the proof that a fault fired is asked for again."""
 
 
 class Ends(Enum):
@@ -35,7 +35,7 @@ class Ends(Enum):
 class OnProgress(Enum):
     """What a fault may do to a job's progress; the oracle excuses no more than this (REC-6)."""
 
-    NOTHING = "no attempt fails for it: the job takes another copy, or completes a later checkpoint"
+    NOTHING = "no attempt fails because of it: the job takes another copy, or completes a later checkpoint"
     FAILS_AN_ATTEMPT = "the attempt that it strikes may fail, and the next one goes on"
     SLOWS = "while it lasts attempts may fail, but the job does not stand still"
     STOPS = "while it lasts the job may stand still, however often it is deployed"
@@ -63,20 +63,20 @@ class CopiesHit:
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of every fault. A fault sets the first four traits, and of the others what is not as they say here."""
+    """The base of every fault. A fault sets the first four traits, and any other whose default does not fit it."""
 
     label: ClassVar[str]
-    """What it is called where no single one is meant, for instance ``kill executor``."""
+    """What the kind is called, as opposed to a single fault, for instance ``kill executor``."""
     colour: ClassVar[str]
     """Its colour in reports, ``#rrggbb``."""
     needs: ClassVar[TargetKind]
-    """What a system must expose, or it cannot suffer this."""
+    """What a system must expose to suffer this fault."""
     drawn_as: ClassVar[tuple[DrawnAs, ...]]
     """The names under which campaigns draw it."""
     ends: ClassVar[Ends | None] = None
     on_progress: ClassVar[OnProgress] = OnProgress.FAILS_AN_ATTEMPT
     shown_as: ClassVar[str] = ""
-    """What a report calls the state of who is hit while it lasts, for instance ``paused``; of faults that last only."""
+    """What a report calls whoever is hit while the fault lasts, for instance ``paused``; for faults that last."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a number below its least value, or values that contradict each other."""
@@ -109,7 +109,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def heals_after_ms(self) -> int | None:
-        """Return after how many milliseconds it heals, None if nothing of it can."""
+        """Return after how many milliseconds it heals; None if nothing of it can heal."""
         duration: int | None = getattr(self, "duration_ms", None)
         return duration
 
@@ -129,9 +129,9 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     def problem(self) -> str | None:
-        """Say which of its values cannot be meant together, whatever the job; it is made with none that cannot.
+        """Say which of its values contradict each other, whatever the job; a fault with such values cannot be made.
 
-        The least value of each number is said by its field.
+        The least value of each number is declared by its field.
         """
         return None
 
@@ -173,14 +173,14 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, **changed)
 
     def scaled(self, time_factor: int, bytes_factor: int) -> Self:
-        """Return the fault for a world in which everything takes so many times as long, and is so many times as big."""
+        """Return the fault for a world in which everything takes longer, and is bigger, by these factors."""
         factors = {Unit.MILLISECONDS: time_factor, Unit.BYTES: bytes_factor, Unit.OCCASIONS: 1}
         return msgspec.structs.replace(
             self, **{field: value * factors[number.unit] for field, value, number in self.numbers()}
         )
 
     def magnitudes(self) -> tuple[int, ...]:
-        """Return how much of everything it does; of two faults of one kind the smaller is simpler."""
+        """Return how much it does of everything; of two faults of one kind the smaller is simpler."""
         flags = [int(getattr(self, field)) for field, kind in meanings(type(self)).items() if kind is bool]
         return (*flags, *(value for _, value, number in self.numbers() if number.smaller_is_simpler))
 

@@ -15,7 +15,7 @@ from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 _HEAD = """\
 # Faults
 
-What can be done to a system, and what a correct system must make of it. This page is drawn from `faults/catalogue.py`
+What can be done to a system, and how a correct system must take it. This page is drawn from `faults/catalogue.py`
 and from the faults' own files below `faults/kinds/`.
 
 <!-- Generated: python -m barrier_tck.faults.faults_page > docs/faults.md -->

@@ -1,4 +1,4 @@
-"""What the fields of a fault mean, said where they are declared: whom they name, and what they count.
+"""What the fields of a fault mean, declared with the fields: whom they name, and what they count.
 
 Whoever checks a schedule, aims a fault at another subtask, stretches it to another world or makes it smaller asks the
 field, and so knows no fault by name.
@@ -29,7 +29,7 @@ class Number:
     unit: Unit
     least: int
     smaller_is_simpler: bool = True
-    """Whether shrinking tries smaller ones: not of a rate, which does more harm the smaller it is."""
+    """Whether shrinking tries smaller numbers: not for a rate, which does more harm the smaller it is."""
 
 
 class Named(Enum):
@@ -48,14 +48,14 @@ Duration = Annotated[int, Number(Unit.MILLISECONDS, least=1)]
 MaybeDuration = Annotated[int, Number(Unit.MILLISECONDS, least=0)]
 """Milliseconds, or 0: not at all."""
 Bytes = Annotated[int, Number(Unit.BYTES, least=1, smaller_is_simpler=False)]
-"""A number of bytes, at least one; or of bytes a second."""
+"""A number of bytes, or of bytes per second; at least one."""
 Times = Annotated[int, Number(Unit.OCCASIONS, least=1)]
 """How often, at least once."""
 
 
 @cache
 def meanings(struct: type) -> Mapping[str, Named | Number | type]:
-    """Return what each field of a fault means, in their order: the type itself if nothing more is said of it."""
+    """Return what each field of a fault means, in their order: just the type if nothing more is declared."""
     hints = get_type_hints(struct, include_extras=True)
     return {name: _meaning(hints[name]) for name in struct.__struct_fields__}  # type: ignore[attr-defined]
 

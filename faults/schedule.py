@@ -26,12 +26,12 @@ def validate(
     subtasks: Sequence[str],
     channels: Collection[Channel] | None = None,
 ) -> None:
-    """Raise ScheduleError for the first fault that cannot be meant as it stands.
+    """Raise ScheduleError for the first fault that makes no sense for this job.
 
     Checked: subtasks of faults and triggers exist; sender and receiver are connected, if ``channels`` (those to the
     coordinator among them) are known, and the coordinator is only ever the receiver; points of the coordinator take no
-    subtask; ``nth`` is 1 or more; times are not negative. What is wrong with a fault whatever the job, it says itself
-    when it is made.
+    subtask; ``nth`` is 1 or more; times are not negative. A fault that would be wrong for any job is refused when it
+    is made.
     """
     for index, scheduled in enumerate(schedule):
         path = f"faults[{index}]"

@@ -58,17 +58,17 @@ class Damage(StrEnum):
     TRUNCATED = "truncated"
     """Every state file lacks its end."""
     BIT_FLIPPED = "bit_flipped"
-    """In every state file one bit is another."""
+    """In every state file one bit is flipped."""
     OLDER_CHECKPOINT = "older_checkpoint"
-    """It says, in good form, that it is the copy of an earlier checkpoint."""
+    """It is well formed, but says that it is the copy of an earlier checkpoint."""
     OLDER_ATTEMPT = "older_attempt"
-    """It says, in good form, that an earlier attempt wrote it."""
+    """It is well formed, but says that an earlier attempt wrote it."""
     PARTIAL = "partial"
     """One state file is missing, the others are intact."""
 
     @property
     def phrase(self) -> str:
-        """Return what is said of a copy, for instance ``with flipped bits``."""
+        """Return a phrase for a copy damaged like this, for instance ``with flipped bits``."""
         return _PHRASES[self]
 
 
@@ -116,7 +116,7 @@ class StorageUser(ProcessTarget, Protocol):
     """A process that starts again from durable storage, which can be made unreadable to it."""
 
     def hide_storage(self, duration_ms: int) -> None:
-        """Let its successor's reads fail for so long after it starts."""
+        """Let its successor's reads fail for this long after it starts."""
 
 
 class Loss(Enum):
@@ -143,7 +143,7 @@ class PassingMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class Impairment:
-    """What is done to a connection: for whoever carries it out message by message, and for whoever has Toxiproxy.
+    """What is done to a connection, in worlds that do it message by message and in those that use Toxiproxy.
 
     An impairment is in force on each of a pair's connections, those that are opened later included.
     """
@@ -155,7 +155,7 @@ class Impairment:
     swallows: ClassVar[bool] = False
     """Whether connections that miss something are closed once it heals: a stream with a hole must not go on."""
     toxic: ClassVar[str] = ""
-    """The type of toxic that does it; empty if it closes, for which a proxy stops to listen."""
+    """The type of toxic that does it; empty if it closes connections, for which a proxy stops listening."""
 
     def attributes(self) -> dict[str, int]:
         """Return the attributes of the toxic."""
@@ -194,16 +194,16 @@ class CopiesTarget(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return what was hit of durable storage, by the paths that the system's checkpoints have for it."""
+        """Return the files of durable storage that were hit, by the paths that the system's checkpoints use."""
 
     def damage(self, damage: Damage) -> None:
         """Damage what is there; raises TargetGone if there is no copy, or none that can be damaged like this."""
 
     def is_damaged(self) -> bool:
-        """Tell whether nothing that was hit is still what it was written as: the proof that the fault fired."""
+        """Tell whether nothing that was hit still has its original content: the proof that the fault fired."""
 
     def refuse_writes(self, checkpoints: int) -> None:
-        """Let further writes fail: for so many checkpoints in durable storage, for good on local disks."""
+        """Let further writes fail: for this many checkpoints in durable storage, for good on local disks."""
 
     def refuses_writes(self) -> bool:
         """Tell whether a write would fail now: the proof that the fault fired."""

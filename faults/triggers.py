@@ -1,8 +1,8 @@
 """Triggers at work: the phrase that a report shows, and the counting that decides when a fault is due.
 
-Occurrences of a protocol point are counted over all attempts, from 1. A fault that is due stays due until it
-was carried out: if its target is not there at that very moment (a subtask between two attempts), the next
-matching occurrence serves as well.
+Occurrences of a protocol point are counted over all attempts, from 1. A fault that is due stays due until it is
+carried out: if its target is not there at that very moment (a subtask between two attempts), the next matching
+occurrence serves as well.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def matches(trigger: After, point: ProtocolPoint, subtask: str | None) -> bool:
 
 
 class OccurrenceCounter:
-    """Counts the occurrences that one ``After`` waits for; over all attempts, for points name no attempt."""
+    """Counts the occurrences that one ``After`` waits for; over all attempts, since points name no attempt."""
 
     __slots__ = ("_count", "trigger")
 

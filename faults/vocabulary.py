@@ -63,7 +63,7 @@ class Phase(StrEnum):
     PROCESSING = "processing"
     """Records flow, or nothing happens, and no checkpoint is under way."""
     ALIGNMENT = "alignment"
-    """Barriers travel, and who has some of them waits for the others."""
+    """Barriers travel, and whoever has some of them waits for the others."""
     SYNCHRONOUS_PART = "synchronous_part"
     """A snapshot is being taken, and the barrier is not yet forwarded."""
     ASYNCHRONOUS_PART = "asynchronous_part"
@@ -95,7 +95,7 @@ PHASE_OF_POINT: dict[ProtocolPoint, Phase] = {
     ProtocolPoint.RESTORE_STARTED: Phase.RESTORING,
     ProtocolPoint.RESTORED: Phase.RESTORING,
 }
-"""The phase in which a job is when somebody stands at a point."""
+"""The phase that a job is in while somebody stands at a point."""
 
 
 class At(msgspec.Struct, frozen=True, tag="at", forbid_unknown_fields=True):
@@ -132,7 +132,7 @@ class ScheduledFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trigger: Trigger
 
     def renamed(self, rename: Callable[[str], str]) -> ScheduledFault:
-        """Return it with every subtask that fault and trigger name replaced."""
+        """Return it with every subtask replaced that fault and trigger name."""
         trigger = self.trigger
         if isinstance(trigger, After) and trigger.subtask is not None:
             trigger = msgspec.structs.replace(trigger, subtask=rename(trigger.subtask))

@@ -12,7 +12,7 @@ from barrier_tck.faults.targets import CopiesTarget, Damage, TargetGone
 def damage_copies(
     target: CopiesTarget | None, role: str, damage: Damage, wait: Callable[[float], None] = time.sleep
 ) -> Injection:
-    """Damage the copies that there are; ``wait`` waits (seconds) between questions for the proof."""
+    """Damage the copies that exist; ``wait`` waits (seconds) between questions for the proof."""
     if target is None:
         return skipped(role)
     try:
@@ -25,7 +25,7 @@ def damage_copies(
 def refuse_writes(
     target: CopiesTarget | None, role: str, checkpoints: int, wait: Callable[[float], None] = time.sleep
 ) -> Injection:
-    """Let further writes fail, for so many checkpoints if they are durable; ``wait`` as above."""
+    """Let further writes fail, for ``checkpoints`` checkpoints if they are durable; ``wait`` as above."""
     if target is None:
         return skipped(role)
     try:

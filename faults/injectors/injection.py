@@ -9,7 +9,7 @@ from dataclasses import dataclass
 PROOF_POLLS_MAX = 500
 """How often a target is asked for the proof before the fault counts as failed."""
 PROOF_POLL_SECONDS = 0.01
-"""Pause between two questions; a simulated target has it at the first, so virtual time never waits here."""
+"""Pause between two questions; a simulated target gives it at once, so virtual time never waits here."""
 
 Heal = Callable[[], None]
 """Undoes a fault altogether; harmless if called twice, or when the target is gone."""
@@ -26,7 +26,7 @@ class Injection:
     reason: str = ""
     """Why it did not fire or was skipped."""
     files: tuple[str, ...] = ()
-    """What was hit of durable storage: the paths by which the system's checkpoints name it."""
+    """The files of durable storage that were hit, by the paths that the system's checkpoints use."""
     heal: Heal | None = None
     """Undoes it, if it fired and can be undone; called once, ``duration_ms`` later or at the end of the run."""
 
@@ -42,7 +42,7 @@ def skipped(what: str) -> Injection:
 
 
 def proved(holds: Callable[[], bool], wait: Callable[[float], None] = time.sleep) -> bool:
-    """Ask for a proof until it holds or the bound is reached; ``wait`` waits so many seconds between questions."""
+    """Ask for a proof until it holds or the bound is reached; ``wait`` waits the given seconds between questions."""
     for _ in range(PROOF_POLLS_MAX):
         if holds():
             return True

@@ -1,6 +1,7 @@
 """Injects process faults: kills what a deployment exposes, and proves that it is dead.
 
-Knows nothing of the system but ``barrier_tck.faults.targets``: the same code kills a simulated executor and a real one.
+Knows nothing about the system but ``barrier_tck.faults.targets``: the same code kills a simulated executor and a real
+one.
 """
 
 from __future__ import annotations

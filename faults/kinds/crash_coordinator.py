@@ -17,8 +17,8 @@ class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
     """Kill the coordinator and start a new one from durable storage.
 
     Contract (COO-6): the job resumes from the last completed checkpoint. ``lose_unsynced`` (simulator only): its host
-    dies, and with it what it wrote and did not sync. ``unreadable_ms`` (simulator only): for so long after it starts
-    again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it could not be read just
+    dies, and with it what it wrote and did not sync. ``unreadable_ms`` (simulator only): for this long after it
+    starts again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it could not be read
     then.
     """
 

@@ -14,7 +14,7 @@ from barrier_tck.faults.targets import Damage, TargetKind, Targets
 
 
 class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
-    """Damage every local copy of a subtask's state that there is now, on whichever host.
+    """Damage every local copy of a subtask's state that exists now, on any host.
 
     Contract (LOC-4, LOC-6): the restore takes from durable storage what the copy cannot serve, and nothing fails.
     """

@@ -34,11 +34,11 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
         return CopiesHit(CopyPlace.DURABLE, self.subtask, self.damage)
 
     def problem(self) -> str | None:
-        """Refuse what only a local copy can be."""
+        """Refuse damage that only a local copy can have."""
         if self.damage not in (Damage.OLDER_CHECKPOINT, Damage.OLDER_ATTEMPT):
             return None
         right = "'missing', 'truncated', 'bit_flipped' or 'partial'"
-        return f"damage is {self.damage.value!r}, which only a local copy can be; use {right}"
+        return f"damage is {self.damage.value!r}, which only a local copy can have; use {right}"
 
     def told(self) -> str:
         """Return the fault as a phrase."""
@@ -51,5 +51,5 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Flip bits of the part of whom the aim names."""
+        """Flip bits in the part of the subtask that the aim names."""
         return cls(aim.subtask)

@@ -26,7 +26,7 @@ class Latency(Impairment):
         return {"latency": self.latency_ms, "jitter": self.jitter_ms}
 
     def fate(self, message: PassingMessage, draw: Callable[[], float]) -> float:
-        """Let it arrive so much later."""
+        """Let it arrive that much later."""
         return message.arrives_ms + self.latency_ms + (2.0 * draw() - 1.0) * self.jitter_ms
 
 

@@ -16,7 +16,7 @@ from barrier_tck.faults.targets import TargetKind, Targets
 class FailLocalWrites(Fault, frozen=True, tag="fail_local_writes"):
     """Leave no room on the local disks for further copies of a subtask's state.
 
-    Contract (LOC-2): no checkpoint fails for it.
+    Contract (LOC-2): no checkpoint fails because of it.
     """
 
     subtask: Subtask
@@ -43,5 +43,5 @@ class FailLocalWrites(Fault, frozen=True, tag="fail_local_writes"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Leave no room for whom the aim names."""
+        """Leave no room for the subtask that the aim names."""
         return cls(aim.subtask)

@@ -14,7 +14,7 @@ from barrier_tck.faults.targets import TargetKind, Targets
 
 
 class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
-    """Let a subtask's writes to durable storage fail, for its next so many checkpoints.
+    """Let a subtask's writes to durable storage fail, for its next ``checkpoints`` checkpoints.
 
     Contract (LOC-2): those checkpoints fail, whatever became of the local copies; processing goes on, and later ones
     complete.
@@ -45,5 +45,5 @@ class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Let the next checkpoint of whom the aim names fail."""
+        """Let the next checkpoint of the subtask that the aim names fail."""
         return cls(aim.subtask)

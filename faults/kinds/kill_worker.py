@@ -37,5 +37,5 @@ class KillWorker(Fault, frozen=True, tag="kill_worker"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Kill the worker of whom the aim names."""
+        """Kill the worker of the subtask that the aim names."""
         return cls(aim.subtask)

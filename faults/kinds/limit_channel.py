@@ -1,4 +1,4 @@
-"""Close a connection after so many bytes."""
+"""Close a connection after a number of bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barrier_tck.faults.targets import Direction, Impairment, Loss, PassingMessa
 
 @dataclass(frozen=True, kw_only=True)
 class ByteLimit(Impairment):
-    """Lets so many bytes of each connection through, and then closes it."""
+    """Lets a number of bytes of each connection through, and then closes it."""
 
     bytes_max: int
     toxic: ClassVar[str] = "limit_data"
@@ -31,10 +31,10 @@ class ByteLimit(Impairment):
 
 
 class LimitChannel(ChannelFault, frozen=True, tag="limit_channel"):
-    """Let a connection deliver at most so many bytes more, and then close it; so each that is opened meanwhile.
+    """Let a connection, and each opened meanwhile, deliver at most ``bytes_max`` more bytes, and then close it.
 
-    Contract: both ends notice, what came before the end may break off in the middle of a message, which nobody takes
-    for a whole one, and the job recovers from the last completed checkpoint.
+    Contract: both ends notice, and the job recovers from the last completed checkpoint. What came before the end may
+    break off in the middle of a message; nobody takes that for a whole one.
     """
 
     bytes_max: Bytes

@@ -43,5 +43,5 @@ class LoseHost(Fault, frozen=True, tag="lose_host"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Lose the host of whom the aim names."""
+        """Lose the host of the subtask that the aim names."""
         return cls(aim.subtask)

@@ -52,5 +52,5 @@ class PartitionHalves(Fault, frozen=True, tag="partition_halves"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Draw for how long; the first half is the executor of whom the aim names."""
+        """Draw for how long; the first half is the executor of the subtask that the aim names."""
         return cls((aim.subtask,), choose.between(aim.duration_ms))

@@ -13,18 +13,18 @@ from barrier_tck.faults.fields import Bytes, Duration
 from barrier_tck.faults.targets import Direction, Impairment, PassingMessage
 
 _BYTES_PER_RATE = 1_000
-"""Toxiproxy counts rates in so many bytes a second."""
+"""Toxiproxy counts rates in units of this many bytes per second."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RateLimit(Impairment):
-    """Lets no more than so many bytes a second through."""
+    """Lets at most a number of bytes per second through."""
 
     bytes_per_second: int
     toxic: ClassVar[str] = "bandwidth"
 
     def attributes(self) -> dict[str, int]:
-        """Return the toxic's attributes: at least one unit, for rate 0 would be a hole."""
+        """Return the toxic's attributes: at least one unit, since a rate of 0 would be a hole."""
         return {"rate": max(1, self.bytes_per_second // _BYTES_PER_RATE)}
 
     def fate(self, message: PassingMessage, draw: Callable[[], float]) -> float:
@@ -34,7 +34,7 @@ class RateLimit(Impairment):
 
 
 class ThrottleChannel(ChannelFault, frozen=True, tag="throttle_channel"):
-    """Let no more than so many bytes a second through a connection, for a time.
+    """Let at most ``bytes_per_second`` bytes per second through a connection, for a time.
 
     Contract: order within the connection stays (BAR-2); backpressure, not loss.
     """

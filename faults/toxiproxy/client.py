@@ -1,8 +1,9 @@
 """Talks to a Toxiproxy server, through the HTTP layer of toxiproxy-python.
 
-Of that package the lower layer is used, ``APIConsumer``: its ``Toxiproxy`` and ``Proxy`` know one server a process,
-wait for it without a bound, and take a refusal to listen for a proxy. Requests here have time limits and every
-status counts; proxies of the environment (``HTTP_PROXY``) are passed by, since servers are on this machine or near.
+Only the lower layer of that package is used, ``APIConsumer``: its ``Toxiproxy`` and ``Proxy`` know one server per
+process, wait for it without a bound, and do not notice when the server refuses to listen. Requests here have time
+limits and every status counts; proxies of the environment (``HTTP_PROXY``) are ignored, since servers are on this
+machine or near it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ToxiproxyClient:
         self.url = f"http://{host}:{port}"
         self._host = host
         self._timeout_s = timeout_s
-        # The package keeps its address in the class; a class of one's own is a server of one's own.
+        # The package keeps the server's address in the class, so each server gets a class of its own.
         self._api = type("Consumer", (APIConsumer,), {"host": host, "port": port})
 
     def version(self) -> str:
@@ -60,7 +61,9 @@ class ToxiproxyClient:
             # Servers before 2.5 answer with the bare number.
             version = answer.text.strip()
         if not version or len(str(version)) > 40 or "<" in str(version):
-            raise ToxiproxyProblem(f"what answers at {self.url} is no Toxiproxy server: {answer.text[:80]!r}")
+            raise ToxiproxyProblem(
+                f"what answers at {self.url} is not a Toxiproxy server: {answer.text[:80]!r}"
+            )
         return str(version)
 
     def create(self, name: str, upstream: tuple[str, int]) -> tuple[str, int]:
@@ -136,7 +139,7 @@ class ToxiproxyClient:
 
 
 def parse_url(url: str) -> tuple[str, int]:
-    """Return host and port of an HTTP interface; raises ToxiproxyProblem for what is no such address."""
+    """Return host and port of an HTTP interface; raises ToxiproxyProblem if it is not such an address."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -146,7 +149,7 @@ def parse_url(url: str) -> tuple[str, int]:
         if parts.scheme != "http" or parts.path not in ("", "/") or parts.query or parts.username:
             host = None
     if host is None or port is None:
-        raise ToxiproxyProblem(f"TOXIPROXY_URL: {url!r} is no address of the form http://127.0.0.1:8474")
+        raise ToxiproxyProblem(f"TOXIPROXY_URL: {url!r} is not an address of the form http://127.0.0.1:8474")
     return host, port
 
 

@@ -188,7 +188,7 @@ class EmbeddedServer:
     """The server in this process: two threads, one for connections and one that takes requests in."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Bind the address of the HTTP interface; raises OSError if it cannot be had. Nothing runs yet."""
+        """Bind the address of the HTTP interface; raises OSError if that is not possible. Nothing runs yet."""
         self._proxies = _Proxies()
         self._loop = asyncio.new_event_loop()
         self._http = ThreadingHTTPServer((host, port), _handler(self))
@@ -265,6 +265,6 @@ def _handler(server: EmbeddedServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(data)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the standard library's name
-            """Say nothing: requests are not worth a log."""
+            """Log nothing: requests are not worth it."""
 
     return Handler

@@ -23,7 +23,7 @@ _READ_BYTES = 256 << 10
 _QUEUE_BYTES = 32 << 20
 """A stream holds back no more than this; then it stops reading. Toxiproxy's own bound is of this size."""
 _SLICE_MS = 100
-"""A throttled stream sends what it may send in so many milliseconds at a time."""
+"""A throttled stream sends at once what it may send in this many milliseconds."""
 _CONNECT_TIMEOUT_S = 10.0
 _ACCEPT_AGAIN_S = 0.1
 _RESET = struct.pack("ii", 1, 0)
@@ -57,13 +57,13 @@ class _Stream:
         self._ended = False
         self._toxics: tuple[Toxic, ...] = ()
         self._limited = 0
-        """Bytes that were let through since there is a limit."""
+        """Bytes that were let through since the limit was set."""
         self._changed = asyncio.Event()
         """Set whenever the writer or the reader has something to look at."""
         self._room = asyncio.Event()
 
     def set_toxics(self, toxics: Sequence[Toxic]) -> bool:
-        """Make these toxics count from now on, for what is held back too; tell whether a black hole was removed."""
+        """Apply these toxics from now on, also to what is held back; tell whether a black hole was removed."""
         was_hole = self._toxic("timeout") is not None
         had_limit = self._toxic("limit_data") is not None
         self._toxics = tuple(toxics)
@@ -118,7 +118,7 @@ class _Stream:
             self._target.shutdown(socket.SHUT_WR)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Wait until something changed, or so long."""
+        """Wait until something changes, but no longer than this."""
         self._changed.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -190,7 +190,7 @@ class _Connection:
         self._reset = False
 
     def set_toxics(self, toxics: Sequence[Toxic]) -> None:
-        """Make the toxics of the proxy count; ends the connection if a black hole was removed."""
+        """Apply the toxics of the proxy; ends the connection if a black hole was removed."""
         for toxic in toxics:
             if toxic.name not in self._hit:
                 self._hit[toxic.name] = self._random.random() < toxic.toxicity
@@ -258,13 +258,13 @@ class Relay:
         return self._listener is not None
 
     def start(self) -> None:
-        """Begin to listen; raises OSError if the address cannot be bound, ValueError if it is none."""
+        """Begin to listen; raises OSError if the address cannot be bound, ValueError if it is not an address."""
         if self._listener is not None:
             return
         listener = socket.create_server(split_address(self.listen), backlog=256)
         listener.setblocking(False)
         host, port = listener.getsockname()[:2]
-        # The same port again after a time without: clients know the address.
+        # The same port as before, if it listened before: clients know the address.
         self.listen = f"{host}:{port}"
         self._listener = listener
         self._spawn(self._accept(listener))
@@ -341,8 +341,8 @@ class Relay:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port; raises ValueError for what is no ``host:port``."""
+    """Return host and port; raises ValueError for anything that is not ``host:port``."""
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{address!r} is no host:port")
+        raise ValueError(f"{address!r} is not host:port")
     return host.strip("[]"), int(port)

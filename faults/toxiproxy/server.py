@@ -85,7 +85,7 @@ def proxy_server(choice: ServerChoice | None = None) -> Iterator[ToxiproxyClient
 
 
 def _start_program(program: str) -> tuple[subprocess.Popen[bytes], str]:
-    """Start Toxiproxy on a free port. It cannot tell which it took, so another process may be quicker: try again."""
+    """Start Toxiproxy on a free port. It cannot choose one itself, so another process may be quicker: try again."""
     said = ""
     for _ in range(_TRIES):
         port = _free_port()
@@ -125,7 +125,7 @@ def _start_embedded() -> tuple[subprocess.Popen[bytes], str]:
 
 
 def _leashed(*command: str, errors: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
-    # This process may find the package by its working directory only.
+    # This process may find the package only through its working directory.
     root = str(Path(barrier_tck.__file__).resolve().parents[1])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH", "")) if part)
     return subprocess.Popen(

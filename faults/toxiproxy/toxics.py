@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 UPSTREAM = "upstream"
-"""From the client to the server, that is from who connected to the proxy."""
+"""From the client to the server, that is from whoever connected to the proxy."""
 DOWNSTREAM = "downstream"
 
 _ATTRIBUTES: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ class Toxic:
 
 
 def toxic_from_json(body: Mapping[str, Any], old: Toxic | None = None) -> Toxic:
-    """Return the toxic that a request describes, on top of ``old`` where it says nothing.
+    """Return the toxic that a request describes, with the values of ``old`` for what it leaves out.
 
     Raises InvalidToxic with Toxiproxy's own words, or with what this server does not know.
     """
