@@ -1,4 +1,4 @@
-"""The archive of Spark's classes for one Spark and one Java: where it lies, and how a JVM is told of it."""
+"""The archive of Spark's classes for one Spark and one Java: where it lies, and how a JVM is told to use it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from barrier_tck.harness.support.data_directory import data_directory
 
 @dataclass(frozen=True, slots=True)
 class SharedClasses:
-    """How a JVM is told of the archive."""
+    """Tells a JVM to use the archive."""
 
     archive: Path
     class_path: str
-    """Has to come first in its class path."""
+    """What the JVM's class path has to begin with."""
 
     @property
     def java_option(self) -> str:
-        """The options, quoted for Spark's settings. An archive that does not fit is passed over in silence."""
+        """The options, quoted for Spark's settings. The JVM ignores an archive that does not fit, without a message."""
         return f'"-XX:SharedArchiveFile={self.archive}" -Xlog:cds*=off'
 
     @property
@@ -36,20 +36,20 @@ class SharedClasses:
 
 
 def existing_classes(java: Java) -> SharedClasses | None:
-    """Return the archive for this Spark and a Java, None if it was not made yet."""
+    """Return the archive for this Spark and a Java, or None if it has not been made yet."""
     classes = classes_for(java)
     return classes if classes.archive.is_file() else None
 
 
 def classes_for(java: Java) -> SharedClasses:
-    """Return where the archive for this Spark and a Java lies, made or not."""
+    """Return where the archive for this Spark and a Java lies or would lie."""
     jars = spark_home() / "jars"
     identity = hashlib.sha256(f"{java.executable.resolve()} {java.version} {jars}".encode())
     for jar in sorted(jars.glob("*.jar")):
-        # Java refuses an archive that was made of other files, by size and time.
+        # Java refuses an archive that was made from files of another size or time.
         facts = jar.stat()
         identity.update(f"{jar.name} {facts.st_size} {facts.st_mtime_ns}".encode())
     name = f"spark-{pyspark.__version__}-java-{java.feature}-{identity.hexdigest()[:16]}.jsa"
-    # As Spark's own class path begins.
+    # Spark's own class path begins like this.
     first = ":".join([*map(str, sorted(jars.glob("slf4j-api-*.jar"))), f"{jars}/*"])
     return SharedClasses(data_directory() / "class-data" / name, first)

@@ -18,7 +18,7 @@ _DAEMONS = (
     "org.apache.spark.executor.CoarseGrainedExecutorBackend",
     "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
 )
-"""What a driver in local mode has no use for, but processes of a cluster begin with."""
+"""Classes that a driver in local mode does not use, but that the processes of a cluster start with."""
 
 
 def _gang(_rows: Any) -> Iterator[int]:

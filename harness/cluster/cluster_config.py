@@ -1,4 +1,4 @@
-"""What a local cluster is made of, checked when it is written down."""
+"""The configuration of a local cluster, checked when it is created."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MOST_WORKERS = 100
 
 @dataclass(frozen=True, slots=True)
 class LocalClusterConfig:
-    """What a local cluster is made of. Sizes are in mebibytes, times in seconds.
+    """The configuration of a local cluster. Sizes are in mebibytes, times in seconds.
 
     Raises:
-        UsageError: a value makes no sense; the message names it and what would.
+        UsageError: a value makes no sense; the message names it and says what would.
     """
 
     workers: int = 3
@@ -25,18 +25,18 @@ class LocalClusterConfig:
     #: Heap of each executor; None gives it all of its worker's memory.
     executor_memory_mb: int | None = None
     driver_memory_mb: int = 512
-    #: Where logs and local files go and stay; None is a temporary directory, removed at the end.
+    #: Where logs and local files are kept; None means a temporary directory, which is removed at the end.
     directory: Path | None = None
     startup_timeout_s: float = 180.0
     #: None lets the system choose a free one.
     master_port: int | None = None
-    #: Level of the logs of all JVMs, in log4j's words.
+    #: Log level of all JVMs, as log4j names it.
     log_level: str = "warn"
-    #: Driver and executors start in less time and run slower for good: for many short jobs, never for a benchmark.
+    #: Driver and executors start sooner but run more slowly throughout: for many short jobs, never for a benchmark.
     quick_start: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse values that no cluster can be made of."""
+        """Refuse values from which no cluster can be made."""
         if not 1 <= self.workers <= _MOST_WORKERS:
             raise UsageError(f"workers={self.workers}: a cluster has 1 to {_MOST_WORKERS} workers.")
         if self.cores_per_worker < 1:

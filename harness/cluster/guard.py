@@ -6,10 +6,10 @@ It is started as a script of its own and does four things:
 * it is a *child subreaper*: whatever a killed executor leaves behind becomes the guard's child instead of
   vanishing into the machine's process 1, so every process of the cluster stays in one tree;
 * when its input ends, its parent changes or it is told to stop, it ends the whole tree and removes the
-  cluster's directory if that was temporary. So neither Ctrl-C nor SIGKILL of the harness leaves anything;
-* what it starts is killed by the kernel if the guard itself is killed.
+  cluster's directory if that was temporary. So neither Ctrl-C nor a SIGKILL of the harness leaves anything behind;
+* if the guard itself is killed, the kernel kills what it started.
 
-Run as a script it imports the standard library and psutil only, so that it starts in a tenth of a second.
+Run as a script, it imports only the standard library and psutil, so that it starts in a tenth of a second.
 
 Commands: `{"do": "start", "name", "argv", "env", "cwd", "log"}` answers `{"pid", "created"}`;
 `{"do": "status"}` answers `{"exited": {name: exit code}}`; `{"do": "stop", "grace_s"}` answers
@@ -74,7 +74,7 @@ class Guard:
                 preexec_fn=_die_with_parent,
             )
         self._names[process.pid] = command["name"]
-        # `reap` collects all children alike; Popen must not warn about one that it did not see end.
+        # `reap` collects all children; Popen must not warn about one whose end it did not see.
         process.returncode = 0
         return {"pid": process.pid, "created": psutil.Process(process.pid).create_time()}
 
@@ -96,7 +96,7 @@ class Guard:
         return dict(self._exited)
 
     def sweep(self, grace_s: float) -> list[int]:
-        """End every descendant: SIGTERM, then SIGKILL after `grace_s`. Gives the pids that remain."""
+        """End every descendant: SIGTERM, then SIGKILL after `grace_s`. Returns the pids that remain."""
         start = time.monotonic()
         asked: set[int] = set()
         while True:
@@ -126,7 +126,7 @@ def _answer(reply: Mapping[str, Any]) -> None:
 
 
 def main() -> int:
-    """Serve commands until the input ends, then clean up. Gives the exit code: 1 if something remains."""
+    """Serve commands until the input ends, then clean up. Returns the exit code: 1 if something remains."""
     owner, temporary_directory = int(sys.argv[1]), sys.argv[2] or None
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe()
@@ -140,7 +140,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     guard, pending, grace_s, asked_to_stop = Guard(), b"", 0.0, False
-    # The parent is looked at as well as the input: a fork of the harness may hold the pipe open.
+    # The parent is watched as well as the input: a fork of the harness may hold the pipe open.
     while not stopping and not asked_to_stop and os.getppid() == owner:
         ready, _, _ = select.select([0, wake_read], [], [], _TICK_S)
         if wake_read in ready:

@@ -24,7 +24,7 @@ class GuardLink:
     def __init__(self, directory: Path, *, temporary: bool) -> None:
         script = Path(guard.__file__)
         with open(directory / "guard.log", "ab") as log:
-            # -P: the script's own directory holds modules whose names must not shadow others.
+            # -P: the modules in the script's own directory must not shadow others of the same names.
             popen = subprocess.Popen(
                 [sys.executable, "-P", str(script), str(os.getpid()), str(directory) if temporary else ""],
                 stdin=subprocess.PIPE,

@@ -34,7 +34,7 @@ class Java:
     version: str
 
 
-#: Runs an executable's `-version` and gives what it printed; a parameter so that tests need no Java.
+#: Runs an executable with `-version` and returns what it printed; a parameter, so that tests need no Java.
 VersionProbe = Callable[[Path], str]
 
 

@@ -1,4 +1,4 @@
-"""A child process that takes one JSON object a line on its standard input and answers each with one line."""
+"""A child process that reads one JSON object per line from its standard input and answers each with one line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from barrier_tck.harness.support.errors import InternalError, OperatingError
 
 
 class JsonLines:
-    """The harness's end of the two pipes of a child that was started with both."""
+    """The harness's end of the pipes to a child's standard input and output."""
 
     def __init__(self, child: subprocess.Popen[bytes], name: str) -> None:
-        """Take the running child, and what messages call it: `the cluster's guard`."""
+        """Take the running child and its name in messages, for instance `the cluster's guard`."""
         if child.stdin is None or child.stdout is None:
             raise InternalError(f"{name} was started without pipes.")
         self._child = child
@@ -26,7 +26,7 @@ class JsonLines:
         self._name = name
         self._buffer = b""
         self.usable = True
-        """False once a call has ended without its answer: the next answer would be that of another question."""
+        """False once a call has ended without its answer: the next line would answer the wrong question."""
 
     def call(self, command: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Send a command, named by its key `do`, and wait for its answer.
@@ -35,7 +35,9 @@ class JsonLines:
             OperatingError: the child is gone, silent for `timeout_s`, or answered with an `error`.
         """
         if not self.usable:
-            raise OperatingError(f"{self._capital()} owes the answer to an earlier call; start another.")
+            raise OperatingError(
+                f"{self._capital()} still owes the answer to an earlier call; start another process."
+            )
         self.usable = False
         try:
             self._requests.write(json.dumps(command).encode() + b"\n")

@@ -3,16 +3,16 @@
 One master on 127.0.0.1 and N workers on 127.0.0.2, .3, ... run as processes of their own, each worker with
 its own directory, cores and memory; every application gets one executor a worker. The harness may kill any
 of them. All of them are descendants of one guard process (`barrier_tck.harness.cluster.guard`), which ends the whole
-tree when the cluster stops and also when the harness dies without a word.
+tree when the cluster stops, and also when the harness dies without stopping it.
 
     with LocalCluster(LocalClusterConfig(workers=2)) as cluster:
         with spark_session(cluster, "example") as spark:
             ...
             os.kill(cluster.executors()[0].pid, signal.SIGKILL)
 
-This module breaks nothing itself; that is for the injectors in `faults`.
+This module breaks nothing itself; the injectors in `faults` do that.
 
-Measured with PySpark 4.3.0 and Java 17 on two cores that other work shared, one-core executors, one of them
+Measured with PySpark 4.3.0 and Java 17 on two cores shared with other work; one of several one-core executors was
 killed (SIGKILL) in the middle of a barrier stage:
 
 * the driver's action failed after 0.05 to 0.23 s (14 kills, median 0.07);
@@ -21,9 +21,9 @@ killed (SIGKILL) in the middle of a barrier stage:
 * the Python daemon and workers of the killed executor were gone after 0.03 to 0.25 s (6 kills): the daemon
   sees the end of its input and ends its group, none lingered;
 * the stage's Python workers on the *surviving* executors, asleep in user code, held their slots for 2.1 s
-  (2 kills): Spark looks every two seconds whether a task was cancelled. A task whose slot is wanted sooner
+  (2 kills): Spark checks every two seconds whether a task was cancelled. A task whose slot is needed sooner
   has to end by itself;
-* with no slot to spare, a next barrier stage that passed one `barrier()` gave its result 4.1 to 7.4 s after
+* with no slot to spare, the next barrier stage, which passed one `barrier()`, gave its result 4.1 to 7.4 s after
   the failure (8 kills, median 4.5).
 """
 
@@ -195,10 +195,10 @@ class LocalCluster:
 
     @staticmethod
     def reap_orphans() -> tuple[int, ...]:
-        """Kill processes and remove directories of clusters whose harness is dead; gives the pids killed.
+        """Kill processes and remove directories of clusters whose harness is dead; return the pids killed.
 
-        A guard does this by itself within a second; this is for the case that it was killed too. Clusters
-        of living owners, in this process or another, are left alone.
+        A guard does this by itself within a second; this is for the case that the guard was killed too.
+        Clusters whose owner still runs, this process or another, are left alone.
         """
         killed = kill_until_gone(lambda: (p for p, owner in marked_processes() if not owner.running()))
         for directory in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY_PREFIX}*"):
@@ -230,10 +230,10 @@ class LocalCluster:
         return self._secret
 
     def spark_conf(self) -> dict[str, str]:
-        """The settings that a driver needs against this cluster.
+        """The settings that a driver needs to use this cluster.
 
-        How Spark recovers from a failure is not among them: that is for whoever runs on the cluster to say. They
-        hold the cluster's secret: hand them over in a file of mode 0600 or inside a process, never on a command
+        They do not say how Spark recovers from a failure: whoever runs on the cluster decides that. They hold
+        the cluster's secret: pass them in a file of mode 0600 or inside a process, never on a command
         line. `barrier_tck.harness.cluster.spark_session.spark_session` does that.
         """
         return application_conf(self.config, self.directory, self.master_url, self._secret, self.classes)
@@ -241,7 +241,7 @@ class LocalCluster:
     def executors(self) -> tuple[ExecutorProcess, ...]:
         """The executor JVMs that run now, in order of worker and pid.
 
-        A running process is not yet registered with its driver: that takes it a second or two.
+        A running process may not be registered with its driver yet: that takes a second or two.
         """
         found: list[ExecutorProcess] = []
         for worker in range(self.config.workers):
@@ -251,7 +251,7 @@ class LocalCluster:
         return tuple(found)
 
     def wait_for_executors(self, count: int, timeout_s: float = 30.0) -> tuple[ExecutorProcess, ...]:
-        """Wait until at least `count` executor processes run, and give them.
+        """Wait until at least `count` executor processes run, and return them.
 
         Raises:
             OperatingError: there are fewer after `timeout_s`.
@@ -275,7 +275,7 @@ class LocalCluster:
         return self._processes[f"worker-{worker}"].pid
 
     def worker_of(self, pid: int) -> int | None:
-        """The worker under which process `pid` runs: its JVM, an executor, a Python worker. None if none."""
+        """The worker that process `pid` belongs to (its JVM, an executor, a Python worker), or None."""
         workers = {self.worker_pid(worker): worker for worker in range(self.config.workers)}
         try:
             line = [psutil.Process(pid), *psutil.Process(pid).parents()]
@@ -284,7 +284,7 @@ class LocalCluster:
         return next((workers[process.pid] for process in line if process.pid in workers), None)
 
     def local_directory(self, host: str) -> Path | None:
-        """Where the worker at an address keeps local files, and its executors theirs; None if no worker is there."""
+        """Where the worker at an address and its executors keep local files; None if no worker has the address."""
         for worker in range(self.config.workers):
             if self.config.worker_host(worker) == host:
                 return self.directory / f"worker-{worker}" / "local"
@@ -299,7 +299,7 @@ class LocalCluster:
         return tuple(process.pid for process in family if is_python_worker(process))
 
     def stray_python_processes(self) -> tuple[int, ...]:
-        """The pids of Python daemons and workers whose executor has died and that have not ended yet."""
+        """The pids of Python daemons and workers that still run although their executor has died."""
         link = self._link
         if link is None:
             return ()
@@ -353,7 +353,7 @@ class LocalCluster:
             state.touch()
         except OSError as error:
             raise EnvironmentProblem(
-                f"The cluster's directory cannot be written: {error}. Give another one, or set TMPDIR."
+                f"The cluster's directory cannot be written: {error}. Choose another one, or set TMPDIR."
             ) from error
         return wanted.absolute()
 
@@ -368,10 +368,10 @@ class LocalCluster:
             {
                 "spark.authenticate": "true",
                 "spark.authenticate.secret": self._secret,
-                # However often executors are killed, the application goes on.
+                # The application goes on, however often executors are killed.
                 "spark.deploy.maxExecutorRetries": "-1",
                 "spark.master.rest.enabled": "false",
-                # A taken port is an error, not a reason to take the next one.
+                # A port that is in use is an error, not a reason to try the next one.
                 "spark.port.maxRetries": "0",
                 "spark.worker.cleanup.enabled": "false",
             },
@@ -422,11 +422,11 @@ class LocalCluster:
         return self._link
 
     def _await_line(self, name: str, text: str, deadline: float, failure: str) -> str:
-        """What follows `text` in the log of process `name`, waited for until `deadline`."""
+        """Wait until `deadline` for `text` in the log of process `name`; return what follows it on its line."""
         log = self.directory / f"{name}.log"
         while True:
             content = log.read_text(errors="replace")
-            # Up to the last line end only: a line may be half written.
+            # Only up to the last end of line: the last line may be half written.
             after = content[: content.rfind("\n") + 1].partition(text)[2]
             if after:
                 return after.partition("\n")[0]

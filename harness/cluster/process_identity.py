@@ -19,7 +19,7 @@ MARKER = "BARRIER_TCK_CLUSTER"
 
 _KILL_TIMEOUT_S = 20.0
 _POLL_S = 0.05
-#: Start times of one process, read by two others, may differ by the machine's clock adjustment.
+#: Two processes that read the start time of a third may see times that differ by the clock's adjustment.
 _START_TIME_TOLERANCE_S = 2.0
 
 
@@ -35,7 +35,7 @@ class ExecutorProcess:
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process that survives pid reuse: a pid and when it started (seconds since the epoch)."""
+    """Identifies a process even if its pid is reused: the pid and the start time (seconds since the epoch)."""
 
     pid: int
     created: float
@@ -56,7 +56,7 @@ def this_process() -> ProcessIdentity:
 
 
 def marked_processes(cluster_id: str | None = None) -> Iterator[tuple[psutil.Process, ProcessIdentity]]:
-    """Every process that carries the marker, of one cluster or of all, with the cluster's owner."""
+    """Every process that carries the marker of one cluster, or of any, with the cluster's owner."""
     for process in psutil.process_iter():
         try:
             marker = process.environ().get(MARKER)
@@ -72,7 +72,7 @@ def marked_processes(cluster_id: str | None = None) -> Iterator[tuple[psutil.Pro
 
 
 def kill_until_gone(find: Callable[[], Iterator[psutil.Process]]) -> tuple[int, ...]:
-    """SIGKILL what `find` finds, again and again (a worker may just have started an executor)."""
+    """SIGKILL what `find` finds until it finds nothing (a worker may just have started an executor)."""
     killed: dict[int, None] = {}
     deadline = time.monotonic() + _KILL_TIMEOUT_S
     while found := list(find()):

@@ -55,7 +55,7 @@ def application_conf(
     secret: str,
     classes: SharedClasses | None,
 ) -> dict[str, str]:
-    """Settings that every driver needs against the cluster in `directory`; they hold its secret."""
+    """Settings that every driver needs to use the cluster in `directory`; they hold its secret."""
     return {
         "spark.master": master_url,
         **driver_conf(config.driver_memory_mb, directory / "driver" / "local"),
@@ -70,7 +70,7 @@ def application_conf(
         "spark.dynamicAllocation.enabled": "false",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "30s",
-        # A killed executor is seen at once by its closed connection; these bound a frozen one.
+        # A killed executor is noticed at once by its closed connection; these limits are for a frozen one.
         "spark.executor.heartbeatInterval": "2s",
         "spark.network.timeout": "20s",
         "spark.storage.blockManagerHeartbeatTimeoutMs": "20s",
@@ -83,8 +83,8 @@ def java_options(
 ) -> str:
     """Options with which a JVM that is killed leaves nothing outside `temporary_directory`.
 
-    Compression libraries unpack themselves there, and performance data would go to a place of its own. With
-    `quick_start` its compiler and its garbage collector leave the cores to others, at the price of slower code.
+    Compression libraries unpack themselves there. Performance data would go elsewhere, so it is switched off. With
+    `quick_start` the compiler and the garbage collector leave the cores to others, at the price of slower code.
     """
     quick = " -XX:+UseSerialGC -XX:TieredStopAtLevel=1" if quick_start else ""
     shared = f" {classes.java_option}" if classes is not None else ""
@@ -118,7 +118,7 @@ def daemon_environment(java: Path, directory: Path, classes: SharedClasses | Non
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Write a Spark properties file that its owner alone can read: it may hold a secret."""
+    """Write a Spark properties file that only its owner can read: it may hold a secret."""
     escaped = (f"{key} {value.replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -126,9 +126,9 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def bind_problem(host: str, port: int) -> str | None:
-    """Why a server cannot listen on `host`:`port` now, in the system's words; None if it can."""
+    """Why a server cannot listen on `host`:`port` now, in the operating system's words; None if it can."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the JVM does: a port in TIME_WAIT after a recent cluster is free.
+        # As the JVM does it: a port in TIME_WAIT after a recent cluster counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -56,9 +56,9 @@ def spark_session(
 
     `extra` is added to the cluster's settings and wins over them. The driver's log goes to `log_file`, by
     default `driver.log` in the cluster's directory (in local mode it is dropped with the session).
-    `quick_start` is as in the cluster's configuration, for a session without a cluster. With
-    `share_classes` its JVM starts with the archive of classes, if there is one; it is killed if it has not
-    ended `end_timeout_s` after the session.
+    For a session without a cluster, `quick_start` means the same as in a cluster's configuration. With
+    `share_classes` the JVM starts with the archive of classes, if there is one. The JVM is killed if it has
+    not ended `end_timeout_s` after the session.
 
     Raises:
         UsageError: this process has a Spark session already.
@@ -101,15 +101,15 @@ def _local_mode_conf(scratch: Path) -> dict[str, str]:
 def _environment(conf_directory: Path, java: Path) -> Iterator[None]:
     """Set what PySpark reads from the environment, and put everything back afterwards.
 
-    The settings travel in a file in SPARK_CONF_DIR: as builder options PySpark would put them, and the
-    secret among them, on the JVM's command line.
+    The settings are passed in a file in SPARK_CONF_DIR. If they were builder options, PySpark would put them,
+    and with them the secret, on the JVM's command line.
     """
     ours = {
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(conf_directory),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
-        # The one that counts for functions sent to executors; the setting of that name does not.
+        # For functions sent to executors this variable counts, and not the setting of the same name.
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": import_path(),
         "PATH": f"{java.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -161,7 +161,7 @@ def _end_jvm(gateway: Any, timeout_s: float) -> None:
     try:
         gateway.shutdown()
     finally:
-        # The JVM ends at the end of its input.
+        # The JVM ends when its input ends.
         if jvm.stdin is not None:
             jvm.stdin.close()
         try:

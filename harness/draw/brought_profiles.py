@@ -10,16 +10,16 @@ from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
 DEFAULT_PROFILE = "standard"
-"""What a campaign draws from if it names no profile, and its system brings none."""
+"""The profile of a campaign that names none and whose system brings none."""
 
 
 @runtime_checkable
 class BringsProfiles(Protocol):
-    """What a system or a workload may add: profiles in its own scale, with what it can suffer."""
+    """What a system or a workload may add: profiles on its own time scale, with faults that it can suffer."""
 
     @property
     def profiles(self) -> Sequence[Profile]:
-        """Return them; a campaign that names no profile draws from the first one of its system."""
+        """Return the profiles; a campaign that names none draws from the first one of its system."""
 
 
 def brought_by(owner: object) -> tuple[Profile, ...]:
@@ -28,9 +28,9 @@ def brought_by(owner: object) -> tuple[Profile, ...]:
 
 
 def chosen_profile(name: str, system: object, workload: object) -> Profile:
-    """Return the profile of a name; without one, the first that the system brings, or else the standard one.
+    """Return the profile of a name; for an empty name, the system's first profile, or else the standard one.
 
-    Raises UsageProblem, with the nearest name, if there is none, and UsageError if two have it.
+    Raises UsageProblem, with the nearest name, if no profile has the name, and UsageError if two have it.
     """
     own = brought_by(system)
     known = (*PROFILES, *own, *brought_by(workload))
@@ -42,5 +42,5 @@ def chosen_profile(name: str, system: object, workload: object) -> Profile:
             f"there is no profile {name!r}{nearest(name, [profile.name for profile in known])}"
         )
     if len(found) > 1:
-        raise UsageError(f"{len(found)} profiles are called {name!r}; give each of your own another name")
+        raise UsageError(f"{len(found)} profiles are called {name!r}; give each of yours a name of its own")
     return found[0]

@@ -1,4 +1,4 @@
-"""The two choices that everything drawn is made of."""
+"""The two basic choices that all drawing is made of."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def between(draw: st.DrawFn, bounds: Range) -> int:
 
 
 def chance(draw: st.DrawFn, per_mille: int) -> bool:
-    """Draw whether something is so; the simplest answer is no."""
+    """Draw yes or no, yes in ``per_mille`` of 1,000 cases; the simplest answer is no."""
     return per_mille > 0 and draw(st.integers(0, 999)) >= 1_000 - per_mille

@@ -1,10 +1,10 @@
-"""Draws the faults of a plan: what its system can suffer, when it is sure to strike.
+"""Draws the faults of a plan: only those that its system can suffer, and only at moments that are sure to come.
 
-A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what the system's view of the job
-says is sure to happen: a subtask that is killed before it acknowledged passes the points of a checkpoint again; a
-restore follows a kill that came after a completed checkpoint and before the end. Points that a plan may never reach
-(the fifth checkpoint of a short job) are not drawn, and none that the system does not have. A system that passes no
-point is hit at times.
+A planned fault that never fires makes a trial UNKNOWN (CAM-3), so aims are drawn from what is sure to happen according
+to the system's view of the job. For instance, a subtask that is killed before it acknowledged passes the points of a
+checkpoint again; a restore follows a kill that came after a completed checkpoint and before the end. Points that a plan
+may never reach (the fifth checkpoint of a short job) are not drawn, nor are points that the system does not have. If a
+system passes no points, its faults are timed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What the drawing of faults must know of a plan's job."""
+    """What the drawing of faults must know about a plan's job."""
 
     plan: TrialPlan
     view: JobView
@@ -46,19 +46,19 @@ class _Job:
 
     @property
     def committing(self) -> tuple[str, ...]:
-        """Return the subtasks that are told of a checkpoint before they commit what it covers."""
+        """Return the subtasks that are notified of a completed checkpoint and then commit what it covers."""
         return self.view.passing(ProtocolPoint.COMPLETION_NOTIFIED)
 
     @property
     def batches(self) -> int | None:
-        """Return how many batches the longest source is sure to have; None if the system counts none."""
+        """Return how many batches the longest source is sure to have; None if the system does not count batches."""
         passes = [subtask.passes for subtask in self.view.subtasks]
         counts = [one.get(ProtocolPoint.RECORDS_PROCESSED) for one in passes]
         return max((count for count in counts if count is not None), default=None)
 
     @property
     def peers(self) -> tuple[Peers, ...]:
-        """Return from whom an executor can be cut off: from other executors only if data passes between them."""
+        """Return whom an executor can be cut off from: other executors only count if data passes between them."""
         receivers = [receiver for _, receiver in self.view.links]
         shuffles = len(dict.fromkeys(receivers)) < len(receivers)
         apart = shuffles and self.plan.deployment.executors > 1
@@ -74,7 +74,7 @@ class _Job:
         )
 
     def hit_by(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return the subtasks that a kind of fault can hit; empty if it cannot strike this job at all."""
+        """Return the subtasks that a kind of fault can hit; empty if it cannot hit this job at all."""
         view = self.view
         match kind.fault.needs:
             case TargetKind.COORDINATOR:
@@ -82,22 +82,22 @@ class _Job:
             case TargetKind.CHANNEL:
                 return tuple(name for name in view.names if view.ends_of(name))
             case TargetKind.PARTITION:
-                # Who is to be replaced is cut off from the coordinator.
+                # A subtask that is to be replaced has to be cut off from the coordinator.
                 needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
                 return view.names if needed else ()
             case TargetKind.STORAGE:
-                return view.in_role(Role.STATEFUL)  # who keeps no state has no copies of it
+                return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
             case _:
                 return view.names
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnFaults:
-    """A schedule, and what was asked for and cannot strike the job."""
+    """A schedule, and what was asked for but cannot hit the job."""
 
     schedule: tuple[ScheduledFault, ...]
     left_out: tuple[str, ...]
-    """Kinds of faults that were named."""
+    """The kinds of faults that were asked for but cannot hit the job."""
 
 
 def draw_faults(
@@ -110,8 +110,8 @@ def draw_faults(
 ) -> DrawnFaults:
     """Draw the faults of a plan.
 
-    ``kinds`` names the kind of each, one after the other; None means drawn, by the weights of the profile, from what a
-    system with these capabilities can suffer.
+    ``kinds`` names the kind of each fault, in order. None means that the kinds are drawn, by the weights of the
+    profile, from those that a system with these capabilities can suffer.
     """
     job = _Job(plan, view)
     profile = _bearable(profile, capabilities)
@@ -138,7 +138,7 @@ def draw_faults(
 
 
 def _bearable(profile: Profile, capabilities: frozenset[Capability]) -> Profile:
-    """Return the profile without those consequences of a kill that the system cannot have."""
+    """Return the profile without those consequences of a kill that cannot occur in the system."""
     return replace(
         profile,
         lose_unsynced_per_mille=profile.lose_unsynced_per_mille
@@ -161,7 +161,7 @@ def _draw_fault(
 ) -> ScheduledFault:
     kind = draw(st.sampled_from(kinds))
     trigger: At | After
-    # A second timed one might come while nothing runs, because the first just struck.
+    # A second timed fault might come while nothing runs, because the first has just struck.
     already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
     possible = _possible_points(profile, job, before)
     if not possible or (chance(draw, profile.timed_per_mille) and not already_timed):
@@ -169,7 +169,7 @@ def _draw_fault(
     else:
         trigger = _draw_aim(draw, possible, job, before)
         standing = trigger.subtask
-    # Around the last commit others may be gone already, so there a fault hits the sink itself.
+    # Around the last commit other subtasks may have ended already, so a fault there hits the sink itself.
     last = isinstance(trigger, After) and trigger.point in _SINK_ONLY
     own = standing is not None and (last or chance(draw, profile.own_target_per_mille))
     able = job.hit_by(kind)
@@ -181,7 +181,7 @@ def _draw_fault(
 
 
 def _times(profile: Profile, job: _Job) -> Range:
-    """Return when a timed fault may strike; where batches are counted, before half of the first interval is over."""
+    """Return when a timed fault may strike; if batches are counted, within the first half of the first interval."""
     earliest, latest = profile.timed_ms
     if job.batches is None:
         return earliest, latest
@@ -205,7 +205,7 @@ class _Draws:
 
 
 def _aim(profile: Profile, job: _Job, kind: FaultKind, target: str) -> Aim:
-    """Return what a fault must know to be drawn: whom it hits, and how hard it may."""
+    """Return what is needed to draw a fault: whom it hits, and how hard it may hit."""
     outlasts = kind.drawn_as.outlasts_heartbeat
     return Aim(
         target,
@@ -221,7 +221,7 @@ def _aim(profile: Profile, job: _Job, kind: FaultKind, target: str) -> Aim:
 
 
 def _living(trigger: At | After, job: _Job) -> tuple[str, ...]:
-    """Return the subtasks that are sure to live when the trigger comes: after the last checkpoint, sinks."""
+    """Return the subtasks that are sure to be alive when the trigger comes; after the last checkpoint, only sinks."""
     completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
     return job.sinks if completed and job.sinks else job.view.names
 
@@ -229,12 +229,12 @@ def _living(trigger: At | After, job: _Job) -> tuple[str, ...]:
 def _possible_points(
     profile: Profile, job: _Job, before: Sequence[ScheduledFault]
 ) -> tuple[ProtocolPoint, ...]:
-    """Return the points at which somebody is sure to stand, earlier faults notwithstanding."""
+    """Return the points that somebody is sure to pass in spite of the earlier faults."""
     return tuple(point for point in profile.points if _standing(point, job, before))
 
 
 def _standing(point: ProtocolPoint, job: _Job, before: Sequence[ScheduledFault]) -> tuple[str | None, ...]:
-    """Return who is sure to pass a point (None: the coordinator), and to live then."""
+    """Return who is sure to be alive and to pass a point (None: the coordinator)."""
     passing: tuple[str | None, ...]
     if point in COORDINATOR_POINTS:
         passing = (None,) if job.view.times(point, None) else ()
@@ -248,7 +248,7 @@ def _standing(point: ProtocolPoint, job: _Job, before: Sequence[ScheduledFault])
 def _passes_left(
     point: ProtocolPoint, subtask: str | None, job: _Job, before: Sequence[ScheduledFault]
 ) -> bool:
-    """Tell whether a point is sure to be passed more often than earlier faults end somebody there."""
+    """Tell whether a subtask is sure to pass a point more often than earlier faults end it there."""
     ended = [scheduled for scheduled in _at(point, subtask, before) if scheduled.fault.ends is not None]
     return len(ended) < job.view.times(point, subtask) + _repeats(point, subtask, job, before)
 
@@ -276,8 +276,8 @@ def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultK
 def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
     """Tell whether a completed checkpoint is sure to be restored after this fault.
 
-    It is if a sink, or the coordinator, dies after the checkpoint completed and before the sink's commit is
-    known: the job cannot have ended then.
+    It is if a sink or the coordinator dies after the checkpoint completed and before the sink's commit is
+    known, because the job cannot have ended then.
     """
     fault, trigger = scheduled.fault, scheduled.trigger
     if not isinstance(trigger, After) or fault.ends is None:
@@ -292,7 +292,7 @@ def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
 def _at(
     point: ProtocolPoint, subtask: str | None, before: Sequence[ScheduledFault]
 ) -> tuple[ScheduledFault, ...]:
-    """Return the earlier faults that wait for this very passing."""
+    """Return the earlier faults that are aimed at this point and subtask."""
     return tuple(
         scheduled
         for scheduled in before
@@ -302,7 +302,7 @@ def _at(
 
 
 def _repeats(point: ProtocolPoint, subtask: str | None, job: _Job, before: Sequence[ScheduledFault]) -> int:
-    """Count the earlier faults after which this very point is sure to be passed once more."""
+    """Count the earlier faults after each of which this subtask is sure to pass this point once more."""
     if point not in job.view.repeats:
         return 0
     return sum(_ends_whom_it_waits_for(scheduled, subtask) for scheduled in _at(point, subtask, before))
@@ -315,4 +315,4 @@ def _ends_whom_it_waits_for(scheduled: ScheduledFault, subtask: str | None) -> b
         case Ends.SUBTASKS:
             return scheduled.fault.subtasks == (subtask,)
         case _:
-            return False  # what lasts may be over before anything fails
+            return False  # a fault that lasts may be over before anything fails

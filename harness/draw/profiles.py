@@ -51,15 +51,15 @@ class Profile:
     keys: Range = (1, 8)
     start_offset: Range = (0, 5)
     tiny_inputs_per_mille: int = 80
-    """How many plans have an input of no record or of exactly one."""
+    """How many plans in 1,000 have an input of no record or of exactly one."""
     records_per_second: tuple[int | None, ...] = (None, 300, 300, 600)
-    """Rates of a source. Without one, all input is read before the first barrier: nothing is left to replay."""
+    """Rates of a source. Without a rate, all input is read before the first barrier, and nothing is left to replay."""
     workloads: tuple[str, ...] = ("keyed-totals",)
-    """Workloads; more often named, more often drawn."""
+    """Workloads; one that is listed more often is drawn more often."""
     drawn_jobs_per_mille: int = 700
-    """How many plans have a drawn job graph and none of the named shapes, if their workload can draw one."""
+    """How many plans in 1,000 have a drawn job graph instead of a named shape, if their workload can draw one."""
     subtasks_max: int = 30
-    """About so many subtasks a drawn job graph has at most."""
+    """Roughly the most subtasks that a drawn job graph has."""
     modes: tuple[CheckpointingMode, ...] = ("exactly_once",)
     """Checkpointing modes."""
     max_concurrent: Range = (1, 3)
@@ -70,9 +70,9 @@ class Profile:
     retained: Range = (1, 3)
     async_ms_max: Range = (0, 40)
     late_async_per_mille: int = 150
-    """How many plans have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
+    """How many plans in 1,000 have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
     late_async_part: int = 10
-    """By one part in so many of the timeout such a part may outlast it: the wider the job, the more."""
+    """Such a part may outlast the timeout by the timeout divided by this number, and by more in a wider job."""
     latency_ms_max: Range = (0, 10)
     slow_channel_per_mille: int = 200
     slow_channel_into_keyed: bool = False
@@ -85,27 +85,27 @@ class Profile:
     """Kinds of ``barrier_tck.faults.catalogue`` with their weights."""
     points: tuple[ProtocolPoint, ...] = _SUBTASK_POINTS + _COORDINATOR_POINTS
     restore_per_mille: int = 350
-    """How many plans with several faults begin with one after which a checkpoint is restored."""
+    """How many plans in 1,000 with several faults begin with one after which a checkpoint is restored."""
     timed_per_mille: int = 250
-    """How many faults are timed and not aimed at a protocol point."""
+    """How many faults in 1,000 are timed and not aimed at a protocol point."""
     timed_ms: Range = (0, 25)
     own_target_per_mille: int = 700
-    """How many aimed faults hit the subtask that stands at the point, and not another."""
+    """How many aimed faults in 1,000 hit the subtask that stands at the point, and not another one."""
     lose_unsynced_per_mille: int = 250
-    """How many executor kills and coordinator crashes take the unsynced writes of their host with them."""
+    """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
     unreadable_per_mille: int = 200
-    """How many coordinator crashes leave storage unreadable for a time when it starts again."""
+    """How many coordinator crashes in 1,000 leave storage unreadable for a time when the coordinator starts again."""
     duration_ms: Range = (5, 120)
-    """How long a fault lasts that is to be over before the coordinator takes a silent subtask for lost."""
+    """How long a fault lasts that should be over before the coordinator takes a silent subtask for lost."""
     zombie_ms: Range = (200, 400)
-    """How long one lasts that is not: well beyond the heartbeat timeout (150 ms in the simulator)."""
+    """How long a fault lasts that should outlast the heartbeat timeout (150 ms in the simulator) by far."""
     latency_ms: Range = (1, 60)
     """Latency of a delayed connection."""
     bytes_per_second: tuple[int, ...] = (2_000, 10_000, 50_000)
     """Rate of a throttled connection; a row counts 64 bytes in the simulator."""
     wall_s: int = 120
     progress_ms: int = 10_000
-    """Within so long after the last healing a checkpoint must complete, or the job end (REC-6)."""
+    """Within this time after the last healing, a checkpoint must complete or the job must end (REC-6)."""
 
 
 PROFILES: tuple[Profile, ...] = (

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for trial plans: the configuration is drawn too, not only the faults."""
+"""Hypothesis strategies for trial plans. They draw the configuration as well as the faults."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def _as_it_is(plan: TrialPlan) -> TrialPlan:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """For whom plans are drawn: what a system can suffer, and what a campaign says of every plan."""
+    """For what plans are drawn: what a system can suffer, and what a campaign prescribes for every plan."""
 
     view: ViewOf = barrier_view
-    """Tells what a plan's job would be; a system's ``job``."""
+    """Tells what job a system would run for a plan: the system's ``job``."""
     capabilities: frozenset[Capability] = frozenset(Capability)
-    """What the system can do; faults that it cannot suffer are not drawn."""
+    """What the system can do. Faults that it cannot suffer are not drawn."""
     adjust: Adjust = _as_it_is
-    """Lays a campaign's overrides over a plan, before its faults are drawn: their aims fit the adjusted plan."""
+    """Applies a campaign's overrides to a plan before its faults are drawn, so that their aims fit the new plan."""
     fit: Adjust = _as_it_is
-    """Takes out of a plan what the system has no use for."""
+    """Removes from a plan what the system does not use."""
 
     def fitted(self, plan: TrialPlan) -> TrialPlan:
-        """Return a plan as it is to be, but for its faults."""
+        """Return the final form of a plan, except for its faults."""
         return self.fit(self.adjust(plan))
 
 
@@ -61,9 +61,9 @@ ANYWHERE = Circumstances()
 """A barrier-based system that can suffer everything, and no campaign."""
 
 RESTARTS_PER_FAULT = 5
-"""Restart budget for each planned fault, far above what one can use up."""
+"""Restart budget per planned fault, far more than one fault can use up."""
 RESTART_DELAY_MS_MIN = 5
-"""Least delay before a restart where a fault lasts, so that attempts cannot fail at one instant of virtual time."""
+"""Least delay before a restart if a fault lasts, so that attempts cannot all fail at one instant of virtual time."""
 
 
 @st.composite
@@ -73,13 +73,13 @@ def trial_plans(
     around: Circumstances = ANYWHERE,
     kinds: Sequence[str] | None = None,
 ) -> TrialPlan:
-    """Draw a plan from a profile; the restart budget suffices for its faults.
+    """Draw a plan from a profile. Its restart budget suffices for its faults.
 
-    ``kinds`` names the kind of each fault, one after the other; None means drawn, by the weights of the profile.
+    ``kinds`` names the kind of each fault, in order; None means that they are drawn, by the weights of the profile.
     """
     plan = _with_job(draw, profile, around.fitted(_draw_without_faults(draw, profile)))
     network = _draw_network(draw, profile, plan.job)
-    # What a campaign says wins over what is drawn, also where that is drawn for the job.
+    # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
     plan = filled(around.fitted(msgspec.structs.replace(plan, network=network)))
     drawn = draw_faults(draw, profile, plan, around.view(plan), around.capabilities, kinds)
     if drawn.left_out:
@@ -90,7 +90,7 @@ def trial_plans(
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:
-    """Return a restart budget that the faults cannot use up: while one lasts, attempt after attempt may fail."""
+    """Return a restart budget that the faults cannot use up: while a fault lasts, many attempts may fail in a row."""
     lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in schedule)
     delay_ms = max(plan.restart.delay_ms, RESTART_DELAY_MS_MIN if lasting_ms else 0)
     needed = RESTARTS_PER_FAULT * len(schedule) + (lasting_ms // delay_ms if lasting_ms else 0)
@@ -99,7 +99,7 @@ def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> Res
 
 
 def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
-    """Return the plan with its job drawn, unless the campaign says what it is."""
+    """Return the plan with a drawn job, unless the campaign prescribes the job."""
     if plan.job != JobPlan():
         return filled(plan)
     workload = workload_named(plan.workload.name)
@@ -184,7 +184,7 @@ def _draw_network(draw: st.DrawFn, profile: Profile, job: JobPlan) -> NetworkPla
 
 
 def _waits(job: JobPlan, vertex: str) -> bool:
-    """Tell whether a vertex keeps state and reads several channels: what is behind a barrier may be counted early."""
+    """Tell whether a vertex keeps state and reads several channels: records behind a barrier may be counted early."""
     stateful = any(is_stateful(operator.kind) for operator in job.vertex(vertex).operators)
     return stateful and job.channels_into(vertex) > 1
 

@@ -1,4 +1,4 @@
-"""State backends by the names that a plan gives them. Nothing is imported here: a plan is read without its backend."""
+"""The names of state backends in a plan. Nothing is imported here, so a plan can be read without its backend."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ SHIPPED_BACKENDS = {
     "heap": "barrier_tck.reference_impl.state.heap:HeapStateBackend",
     "rocksdb": "barrier_tck.reference_impl.state.rocksdb:RocksDBStateBackend",
 }
-"""Short name -> target of the backends that come with the project."""
+"""Short name -> target, for the backends that come with the project."""
 
 
 def backend_target(name: str) -> str:
-    """Return the target of a short name or of a target, ``package.module:Factory`` (STA-2).
+    """Return the target, ``package.module:Factory``, for a short name; a target is returned as it is (STA-2).
 
-    Raises UsageProblem, with the nearest name, if it is neither.
+    Raises UsageProblem, with the nearest name, if the name is neither.
     """
     target = SHIPPED_BACKENDS.get(name, name)
     if not is_target(target):

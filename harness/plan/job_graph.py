@@ -1,9 +1,9 @@
 """The job graph of a plan: vertices and edges as data, and the subtasks and channels that follow from them.
 
 A *vertex* is a chain of operators that runs ``parallelism`` times; an *edge* says how the records of one vertex are
-spread over the subtasks of another. What a kind of operator means is the workload's to say
-(``harness.workloads.meaning``), how it is built the adapter's. Everything that needs to know a plan's shape asks the
-functions below: drawing, checking, shrinking, the oracles and the adapters.
+spread over the subtasks of another. The workload defines what a kind of operator means (``harness.workloads.meaning``);
+the adapter decides how it is built. Everything that needs a plan's shape (drawing, checking, shrinking, the oracles and
+the adapters) asks the functions below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERTICES_MAX = 64
 """The most vertices that a plan may have."""
 
 Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_.-]{0,39}$")]
-"""A vertex's or an operator's name: it becomes part of file names."""
+"""The name of a vertex or an operator. It becomes part of file names."""
 Width = Annotated[int, msgspec.Meta(ge=1, le=PARALLELISM_MAX)]
 """How many subtasks a vertex has."""
 SOURCE = "source"
@@ -41,11 +41,11 @@ class Spread(StrEnum):
     BROADCAST = "broadcast"
     """Each record goes to every subtask."""
     REBALANCE = "rebalance"
-    """Batch by batch, to each subtask in turn."""
+    """Each batch goes to the next subtask, in turn."""
 
 
 class OperatorPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One more operator of a vertex's chain."""
+    """An operator in a vertex's chain, behind the first one."""
 
     name: Name
     kind: str
@@ -57,14 +57,14 @@ class OperatorPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class VertexPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A chain of operators in one subtask, ``parallelism`` times."""
+    """A chain of operators that runs in ``parallelism`` subtasks."""
 
     name: Name
     kind: str
-    """What its first operator does; ``source`` and ``sink`` for the ends."""
+    """What its first operator does; ``source`` and ``sink`` are the two ends of a job."""
     parallelism: Width
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What the kind needs to know; JSON values."""
+    """Parameters of the kind; JSON values."""
     then: tuple[OperatorPlan, ...] = ()
     """Operators chained behind the first one, in the same subtask."""
 
@@ -98,28 +98,28 @@ class EdgePlan(
     key: tuple[str, ...] = ()
     """Key columns of a ``hash`` edge."""
     input: Annotated[int, msgspec.Meta(ge=0, le=15)] = 0
-    """Which input of the target it leads to; edges of the same input are a union."""
+    """The number of the target's input that it leads to; edges to the same input form a union."""
     feedback: bool = False
     """Closes a loop. The reference runtime refuses such an edge for now."""
 
 
 class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A whole dataflow, or the wish for one.
+    """A whole dataflow, or a request for one.
 
-    Without vertices it is a wish: a shape that the workload knows, with other widths than the shape's own.
+    Without vertices it is a request: for a shape that the workload knows, possibly with other widths.
     ``harness.workloads.workload_names.filled`` turns it into vertices and edges; every plan that is kept has those.
     """
 
     shape: str = ""
-    """A shape of the workload; empty: its first one. In a filled job: what it was made from."""
+    """A shape of the workload; empty means its first one. In a filled job: the shape it was made from."""
     widths: dict[str, Width] = msgspec.field(default_factory=dict)
-    """Vertex -> parallelism, where it is not the shape's own. Empty in a filled job."""
+    """Vertex -> parallelism, where it differs from the shape's own. Empty in a filled job."""
     vertices: Annotated[tuple[VertexPlan, ...], msgspec.Meta(max_length=VERTICES_MAX)] = ()
-    """Upstream first."""
+    """The vertices, upstream first."""
     edges: tuple[EdgePlan, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what is no dataflow; the sentence names the part that is wrong."""
+        """Refuse a job that is not a dataflow; the message names the part that is wrong."""
         super().__post_init__()
         if self.vertices:
             for problem in graph_problems(self):
@@ -187,13 +187,13 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 def graph_problems(job: JobPlan) -> Iterable[str]:
-    """Say what makes a job no dataflow, first things first."""
+    """Say why a job is not a dataflow, the most basic problem first."""
     names = [vertex.name for vertex in job.vertices]
     operators = [operator.name for vertex in job.vertices for operator in vertex.operators]
     for value in _twice(operators):
         yield f"the name {value!r} is used twice; give each operator its own"
     if job.widths:
-        yield "a job with vertices has no widths of its own: each vertex has its parallelism"
+        yield "a job with vertices takes no widths: each vertex has its own parallelism"
     for edge in job.edges:
         for end in (edge.source, edge.target):
             if end not in names:
@@ -212,7 +212,7 @@ def _edge_problems(job: JobPlan, edge: EdgePlan, names: Sequence[str]) -> Iterab
     if edge.feedback and names.index(edge.source) < names.index(edge.target):
         yield f"{title} is marked as feedback but goes forwards"
     if (edge.by is Spread.HASH) != bool(edge.key):
-        yield f"{title} needs key columns if it is a hash edge, and only then"
+        yield f"{title} must have key columns if it is a hash edge, and none otherwise"
     widths = job.vertex(edge.source).parallelism, job.vertex(edge.target).parallelism
     if edge.by is Spread.FORWARD and widths[0] != widths[1]:
         yield f"{title} is a forward edge and needs equal parallelism, not {widths[0]} and {widths[1]}"
@@ -221,11 +221,11 @@ def _edge_problems(job: JobPlan, edge: EdgePlan, names: Sequence[str]) -> Iterab
 def _vertex_problems(job: JobPlan, vertex: VertexPlan) -> Iterable[str]:
     inputs = sorted({edge.input for edge in job.inputs_of(vertex.name)})
     if (vertex.kind == SOURCE) == bool(inputs):
-        yield f"the vertex {vertex.name!r} must be a source or have an input edge, and not both"
+        yield f"the vertex {vertex.name!r} must be a source or have an input edge, but not both"
     if inputs != list(range(len(inputs))):
         yield f"the inputs of {vertex.name!r} are {inputs}; number them from 0 without a gap"
     if (vertex.kind == SINK) == bool(job.outputs_of(vertex.name)):
-        yield f"the vertex {vertex.name!r} must be a sink or have an output edge, and not both"
+        yield f"the vertex {vertex.name!r} must be a sink or have an output edge, but not both"
     for operator in vertex.then:
         if operator.kind in (SOURCE, SINK):
             yield f"the operator {operator.name!r} is a {operator.kind}, which cannot be chained behind another"

@@ -1,4 +1,4 @@
-"""Reads plans, and refuses values that make no sense."""
+"""Reads plans and refuses values that make no sense."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from barrier_tck.harness.support.strict_input import convert, read_json
 
 
 def plan_from(value: object, source: str, path: str = "") -> TrialPlan:
-    """Turn plain dictionaries into a plan; raises UsageProblem naming key path, value and nearest key."""
+    """Turn plain dictionaries into a plan; raises UsageProblem with the key path, the value and the nearest key."""
     if not isinstance(value, dict):
         raise UsageProblem(f"{source}: a plan is an object with keys, not {type(value).__name__}")
     version = value.get("version", PLAN_VERSION)
     if isinstance(version, int) and version > PLAN_VERSION:
         raise UsageProblem(
-            f"{source}: the plan has version {version}, this program knows versions up to {PLAN_VERSION}; "
+            f"{source}: the plan has version {version}, but this program knows only versions up to {PLAN_VERSION}; "
             "use the newer barrier-tck that wrote it"
         )
     plan = convert(upgraded(value) if version == 1 else value, TrialPlan, source, path)
@@ -27,7 +27,7 @@ def plan_from(value: object, source: str, path: str = "") -> TrialPlan:
 
 
 def read_plan(path: Path) -> TrialPlan:
-    """Read a plan from a JSON file; raises UsageProblem if it is missing, malformed, wrong or newer."""
+    """Read a plan from a JSON file; raises UsageProblem if it is missing, malformed, wrong or of a newer version."""
     return plan_from(read_json(path), str(path))
 
 

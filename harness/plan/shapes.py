@@ -1,4 +1,4 @@
-"""Named shapes: functions that return a job graph. A workload says which operators stand at their vertices."""
+"""Builds the job graph of a named shape. A workload says which operators its vertices run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, Vertex
 
 
 def along(*edges: EdgePlan, shape: str, vertices: Sequence[VertexPlan], widths: Mapping[str, int]) -> JobPlan:
-    """Return the job of these vertices and edges, with other widths where they are given.
+    """Return the job of these vertices and edges; ``widths`` replaces the parallelism of the vertices it names.
 
-    A forward edge between vertices that are not equally wide becomes one that rebalances, and the other way round:
-    that is what a runtime makes of an edge without a key. Raises ValueError for a width of a vertex that is not there.
+    A forward edge between vertices of different widths becomes a rebalance edge, and a rebalance edge between equal
+    ones becomes forward, as a runtime would do. Raises ValueError if ``widths`` names a vertex that does not exist.
     """
     unknown = [name for name in widths if name not in [vertex.name for vertex in vertices]]
     if unknown:
@@ -27,7 +27,7 @@ def along(*edges: EdgePlan, shape: str, vertices: Sequence[VertexPlan], widths: 
 
 
 def without_key(edge: EdgePlan, vertices: Sequence[VertexPlan]) -> EdgePlan:
-    """Return an edge without key as its ends' widths ask: forward between equal ones, else rebalance."""
+    """Return an edge without a key as the widths of its ends require: forward if they are equal, else rebalance."""
     if edge.by not in (Spread.FORWARD, Spread.REBALANCE):
         return edge
     widths = {vertex.name: vertex.parallelism for vertex in vertices}

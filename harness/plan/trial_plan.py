@@ -1,7 +1,7 @@
 """A trial plan: the only input of a trial, frozen, JSON in and out.
 
-The plan, not the seed, is what we keep: seeds die with code changes. Everything that a trial varies is here;
-the seed only decides the simulator's message latencies and choices.
+We keep the plan, not the seed: a seed means something else after each code change. Everything that varies between
+trials is in the plan; its seed only decides the simulator's message latencies and choices.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class WorkloadPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     keys: _Some = 5
     """Distinct keys (generated workloads)."""
     records_per_second: _Some | None = None
-    """Rate limit per source subtask; None: as fast as it can."""
+    """Rate limit per source subtask; None: no limit."""
     start_offset: _Count = 0
-    """Where each split begins: records before it are not part of the input."""
+    """Position at which each split begins: the records before it are not part of the input."""
 
 
 class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Where the subtasks run, and how many key groups there are."""
 
     max_parallelism: Annotated[int, msgspec.Meta(ge=1, le=32_768)] = 16
-    """Number of key groups; no stateful vertex is wider (RSC-1)."""
+    """Number of key groups; no stateful vertex may be wider (RSC-1)."""
     executors: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
     write_through: bool = True
-    """Keyed operators write every change to the state backend at once, not only at barriers."""
+    """Whether keyed operators write every change to the state backend at once, and not only at barriers."""
 
 
 class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
-    """Checkpoint configuration, and in the simulator how slow its parts are."""
+    """Checkpoint configuration and, for the simulator, how slow its parts are."""
 
     enabled: bool = True
     mode: CheckpointingMode = "exactly_once"
@@ -81,7 +81,7 @@ class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Simulator: message latencies and channel capacities."""
 
     latency_ms_max: _Duration = 5
-    """Each message takes from 0 to this, drawn per message; channels stay FIFO."""
+    """Each message takes between 0 and this, drawn per message; channels stay FIFO."""
     slow_channel: _Count | None = None
     """Index of one channel whose latency is ``slow_factor`` times as long."""
     slow_factor: _Some = 20
@@ -90,14 +90,14 @@ class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):
-    """Bounds after which a trial is called stuck."""
+    """Bounds after which a trial counts as stuck."""
 
     virtual_ms: _SomeTime = 60_000
     """Simulator: bound on virtual time."""
     wall_s: _Some = 120
     """Real world: bound on wall time."""
     progress_ms: _SomeTime = 30_000
-    """After the last healing, a checkpoint must complete or the job end within so long, on the trial's clock."""
+    """Within this time after the last healing, a checkpoint must complete or the job must end; the trial's clock."""
 
 
 class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     workload: WorkloadPlan = WorkloadPlan()
     job: JobPlan = JobPlan()
-    """The dataflow; without vertices, the workload's own (``harness.workloads.workload_names.filled``)."""
+    """The dataflow; without vertices it is the workload's own (``harness.workloads.workload_names.filled``)."""
     deployment: DeploymentPlan = DeploymentPlan()
     checkpoints: CheckpointPlan = CheckpointPlan()
     restart: RestartPlan = RestartPlan()
@@ -117,15 +117,15 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     local_recovery: bool = False
-    """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
+    """Whether subtasks keep a second copy of their newest state on their own host and restore from it (LOC-1)."""
     on_unreadable: Literal["fail", "older"] = "fail"
-    """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
+    """What to do when no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4)."""
     system: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Settings of the system under test, whose keys only it knows; JSON values."""
+    """Settings of the system under test. Only the system knows the keys; JSON values."""
     mutant: str | None = None
     """Id of a planted bug (``barrier_tck.harness.reference.mutants``); None: the product as it is."""
     note: str = ""
-    """A sentence of history: what the plan once showed."""
+    """A sentence about the plan's history: what it once showed."""
 
     def __post_init__(self) -> None:
         """Refuse values that contradict each other."""

@@ -1,11 +1,11 @@
-"""Plans of version 1, which knew one shape: sources, keyed subtasks, sinks. They are read as plans of today."""
+"""Reads plans of version 1 as plans of today. Version 1 knew one shape only: sources, keyed subtasks, sinks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 _WIDTHS = {"sources": "source", "keyed": "totals", "sinks": "sink"}
-"""Field of the old topology -> vertex. The workload without shuffle was as wide as its source all along."""
+"""Field of the old topology -> vertex. In the workload without shuffle, every vertex was as wide as the source."""
 _DEPLOYMENT = ("max_parallelism", "executors", "write_through")
 _OLD_DEFAULTS = {"sources": 2, "keyed": 2, "sinks": 1}
 
@@ -13,7 +13,7 @@ _OLD_DEFAULTS = {"sources": 2, "keyed": 2, "sinks": 1}
 def upgraded(value: dict[str, Any]) -> dict[str, Any]:
     """Return a plan of version 1, as plain dictionaries, in the form of version 2.
 
-    What was wrong in it is still wrong in what is returned, so that it is refused by its own name.
+    Mistakes are carried over unchanged, so that the plan is then refused under the mistake's own name.
     """
     changed = {key: part for key, part in value.items() if key != "topology"}
     changed["version"] = 2

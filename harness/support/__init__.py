@@ -1,1 +1,1 @@
-"""What every floor of the harness may use, and that uses none of them."""
+"""Helpers that every floor of the harness may use. They use no other floor."""

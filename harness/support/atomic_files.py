@@ -11,15 +11,15 @@ from barrier_tck.harness.support.errors import EnvironmentProblem
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file durably, so that a reader sees the old one or the whole new one.
+    """Write a file durably, so that a reader sees either the old file or the whole new one.
 
-    Raises EnvironmentProblem, with the path, if the disk refuses; nothing is left then.
+    Raises EnvironmentProblem, with the path, if the disk refuses; no partial file is left then.
     """
     temporary = None
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            # mkstemp is private to its user; this file is as readable as its neighbours.
+            # mkstemp makes a file that only its user can read; this one is as readable as its neighbours.
             os.fchmod(descriptor, 0o644)
             file.write(content)
             file.flush()

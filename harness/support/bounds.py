@@ -1,4 +1,4 @@
-"""Bounds that stand on the fields of a struct and hold whichever way it is made, decoded or called."""
+"""Bounds declared on the fields of a struct. They hold whether the struct is decoded or constructed in code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Bounded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=256)
 def _bounded_fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, inspect.Type], ...]:
-    """Return the fields that hold a number or a word, with what they may be."""
+    """Return the fields that hold a number or a word, each with its allowed kinds."""
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
     simple = (inspect.IntType, inspect.LiteralType, inspect.StrType)
@@ -37,5 +37,5 @@ def _bounded_fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, inspect.Ty
 
 
 def _kinds(kind: Any) -> tuple[inspect.Type, ...]:
-    """Return what a field may be; an optional one is checked as what it is if it is there."""
+    """Return the kinds that a field may have; an optional field has the kind that its value has when it is set."""
     return tuple(kind.types) if isinstance(kind, inspect.UnionType) else (kind,)

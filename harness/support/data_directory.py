@@ -1,4 +1,4 @@
-"""Where the harness keeps what it has made once and uses again: prepared inputs, archives of Spark's classes."""
+"""Where the harness keeps what it makes once and reuses: prepared inputs and archives of Spark's classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA_VARIABLE = "BARRIER_TCK_DATA"
 
 
 def data_directory() -> Path:
-    """Return the directory, which need not exist yet: BARRIER_TCK_DATA, or else one in the user's cache."""
+    """Return BARRIER_TCK_DATA, or else a directory in the user's cache. It need not exist yet."""
     data = os.environ.get(DATA_VARIABLE)
     if data:
         return Path(data).absolute()  # Spark's processes work in other directories
@@ -23,9 +23,9 @@ def data_directory() -> Path:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock that other processes respect: one makes a thing, and the others wait for it.
+    """Hold a lock that other processes respect: one process makes something, and the others wait for it.
 
-    ``path`` is the lock's file, which stays. Raises OSError if it cannot be written.
+    ``path`` is the lock file; it is not removed. Raises OSError if it cannot be written.
     """
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What a record says of the machine and the versions a trial ran with. Imports none of what it names."""
+"""What a record says about the machine and the versions a trial ran with. It imports none of the packages it names."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def _facts() -> tuple[tuple[str, str], ...]:
 
 
 def environment() -> dict[str, str]:
-    """Return versions and machine facts, by name, as every record carries them."""
+    """Return the versions and machine facts that every record carries, by name."""
     return dict(_facts())

@@ -1,4 +1,4 @@
-"""The error families of the harness, each telling its reader who has to act.
+"""The error families of the harness. The family says who has to act.
 
 * `UsageError`: the caller's input or machine; the message says what to change (exit code 3).
 * `OperatingError`: the world failed while a trial ran; the trial is UNKNOWN (exit code 2).
@@ -21,17 +21,17 @@ class HarnessError(Exception):
 
 
 class UsageError(HarnessError):
-    """The input or the machine is not fit for what was asked; the message says what to change."""
+    """The input or the machine does not allow what was asked; the message says what to change."""
 
     exit_code: ClassVar[int] = 3
 
 
 class UsageProblem(UsageError):
-    """A plan, a campaign file, an option or a run directory is wrong; the message names key or path."""
+    """A plan, a campaign file, an option or a run directory is wrong; the message names the key or the path."""
 
 
 class EnvironmentProblem(UsageError):
-    """Something that the harness needs from this machine is missing, too old or taken."""
+    """Something that the harness needs on this machine is missing, too old or already in use."""
 
 
 class JavaMissing(EnvironmentProblem):
@@ -43,7 +43,7 @@ class JavaTooOld(EnvironmentProblem):
 
 
 class PortInUse(EnvironmentProblem):
-    """A port that was asked for is taken by another process."""
+    """The requested port is in use by another process."""
 
 
 class AddressUnavailable(EnvironmentProblem):
@@ -55,7 +55,7 @@ class ClusterDidNotStart(EnvironmentProblem):
 
 
 class OperatingError(HarnessError):
-    """The world failed underneath a trial; nothing can be said about the system under test."""
+    """The environment failed during a trial; nothing can be said about the system under test."""
 
     exit_code: ClassVar[int] = 2
 

@@ -1,4 +1,4 @@
-"""When Python's garbage collector looks for rings of references."""
+"""When Python's garbage collector looks for reference cycles."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_collection() -> Iterator[None]:
-    """Keep the garbage collector out: of what it would look through, again and again, everything is alive.
+    """Switch the garbage collector off for a while: it would scan the same live objects again and again.
 
-    That is so while a world is simulated, which goes with its last reference (see `SimulatedWorld.release`), and
-    while hundreds of thousands of rows are judged. Afterwards there is little to look through.
+    That is the case while a world is simulated, whose memory is freed with its last reference (see
+    `SimulatedWorld.release`), and while hundreds of thousands of rows are judged. Afterwards there is little to scan.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Free tables: what may stand in a part of a plan whose keys nobody here knows."""
+"""Free tables: what a part of a plan may hold if the harness does not know its keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ DEPTH_MAX = 20
 
 
 def problem_of_json(value: object, path: str) -> str | None:
-    """Say where a value is not made of tables, lists, texts, numbers, booleans and nulls; None if it is.
+    """Say where a value holds something other than tables, lists, texts, numbers, booleans and nulls, or return None.
 
-    Only those come back from a file as they went in.
+    Only these are read back from a file as they were written.
     """
     return next(_problems(value, path, 0), None)
 

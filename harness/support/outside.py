@@ -1,7 +1,7 @@
-"""Code from outside that a name leads to: ``package.module:Factory``, imported and called with every mistake told.
+"""Imports and calls code from outside that is named ``package.module:Factory``, and reports every mistake clearly.
 
-Whatever such code does instead of returning (it raises, it leaves the program, it never ends) is a sentence for whoever
-named it. Nothing of it reaches an exit code.
+If such code does not return (it raises, exits the program or never ends), whoever named it gets one sentence that says
+so. It never decides the exit code.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 from barrier_tck.harness.support.errors import HarnessError, UsageProblem
 
 SECONDS_MAX = 60.0
-"""How long importing and calling may take: costly things are to be begun later."""
+"""How long importing and calling may take together. Costly work belongs later."""
 _SHOWN_MAX = 120
-"""Characters of a name that a message shows."""
+"""How many characters of a name a message shows."""
 
 
 class _TooLate(BaseException):
-    """No Exception, so that the code that takes too long does not catch it."""
+    """Not an Exception, so that the code that takes too long does not catch it."""
 
 
 def is_target(name: str) -> bool:
@@ -41,7 +41,7 @@ def shown(name: str) -> str:
 
 
 def look_where_run() -> None:
-    """Let modules in the working directory be found: an installed command does not look where it is run."""
+    """Let modules in the working directory be found: an installed command does not search there by itself."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -59,7 +59,7 @@ def imported(target: str, what: str) -> Callable[[], object]:
             found = importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # it is there, and imports something that is not
+                raise  # the module exists, but something that it imports does not
             raise UsageProblem(f"{failure}: No module named {shown(error.name)}") from error
         if not hasattr(found, name):
             public = [known for known in vars(found) if not known.startswith("_")]
@@ -100,7 +100,7 @@ def _article(noun: str) -> str:
 
 @contextlib.contextmanager
 def _told(failure: str) -> Iterator[None]:
-    """Turn whatever goes wrong into a UsageProblem, errors of our own families aside."""
+    """Turn every failure into a UsageProblem, except errors of our own families."""
     try:
         with _bounded():
             yield
@@ -109,14 +109,14 @@ def _told(failure: str) -> Iterator[None]:
     except _TooLate as late:
         raise UsageProblem(f"{failure}: that took longer than {SECONDS_MAX:g} s") from late
     except SystemExit as stop:
-        raise UsageProblem(f"{failure}: it wants to end the program, with exit code {stop.code!r}") from stop
+        raise UsageProblem(f"{failure}: it tried to end the program with exit code {stop.code!r}") from stop
     except Exception as error:
         last_line = traceback.format_exception_only(error)[-1].strip()
         raise UsageProblem(f"{failure}: {last_line}{_where(error)}") from error
 
 
 def _where(error: Exception) -> str:
-    """Return the line of the code from outside at which it went wrong; empty if it is not known."""
+    """Return the line of the outside code at which it went wrong; empty if that is not known."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith((__file__, "<frozen"))]
     last = theirs[-1] if theirs else None
@@ -127,7 +127,7 @@ def _where(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Interrupt what takes too long; only the main thread can be, and only one bound can run."""
+    """Interrupt what takes too long. Only the main thread can be interrupted, and only one bound can be active."""
     if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_REAL)[0]:
         yield
         return

@@ -1,7 +1,7 @@
 """Strict reading of what a person wrote: JSON or TOML in, frozen values out, every mistake named.
 
-A wrong key is reported with its path and the nearest right one, a wrong value with its path and what was
-expected. Nothing is guessed, nothing is ignored.
+A wrong key is reported with its path and the nearest known key, a wrong value with its path and what was
+expected. Nothing is guessed, and nothing is ignored.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; raises UsageProblem, with the position, if it is missing or no JSON."""
+    """Read a JSON file; raises UsageProblem, with the position, if it is missing or is not JSON."""
     try:
         return json.loads(_read_text(path))
     except json.JSONDecodeError as error:
-        raise UsageProblem(f"{path} is no valid JSON: line {error.lineno}, {error.msg}") from error
+        raise UsageProblem(f"{path} is not valid JSON: line {error.lineno}, {error.msg}") from error
     except RecursionError as error:
         raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; raises UsageProblem, with the position, if it is missing or no TOML."""
+    """Read a TOML file; raises UsageProblem, with the position, if it is missing or is not TOML."""
     try:
         return tomllib.loads(_read_text(path))
     except tomllib.TOMLDecodeError as error:
-        raise UsageProblem(f"{path} is no valid TOML: {error}") from error
+        raise UsageProblem(f"{path} is not valid TOML: {error}") from error
     except RecursionError as error:
         raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
 
@@ -63,7 +63,7 @@ def _read_text(path: Path) -> str:
 def convert(value: object, kind: type[_Value], source: str, path: str = "") -> _Value:
     """Turn plain dictionaries and lists into ``kind``.
 
-    ``source`` is where they came from, for messages; ``path`` is the key path at which they stood there.
+    ``source`` is where they came from, for messages; ``path`` is the key path at which they were found there.
     Raises UsageProblem for the first unknown key, wrong tag or wrong value.
     """
     for problem in _problems(value, inspect.type_info(kind), path):
@@ -84,7 +84,7 @@ def _join(path: str, key: str) -> str:
 
 
 def _problems(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
-    """Find what msgspec's own message would not name well: unknown keys, tags and enum values."""
+    """Find the mistakes that msgspec's own messages describe badly: unknown keys, tags and enum values."""
     match kind:
         case inspect.StructType():
             if isinstance(value, dict):
@@ -112,7 +112,7 @@ def _problems(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
 def problem_of_value(value: object, kind: inspect.Type, path: str) -> str | None:
     """Say what is wrong with one number or word, in the terms of its bounds; None if it is right.
 
-    A value of another type is passed over: msgspec names that well.
+    A value of the wrong type is skipped: msgspec's own message for it is clear.
     """
     match kind:
         case inspect.IntType(ge=least, le=most) if isinstance(value, int) and not isinstance(value, bool):
@@ -147,7 +147,7 @@ def _union_problems(value: object, kind: inspect.UnionType, path: str) -> Iterat
     tagged = [member for member in kind.types if isinstance(member, inspect.StructType) and member.tag_field]
     if tagged and isinstance(value, dict):
         yield from _tagged_problems(value, tagged, path)
-    elif len(kind.types) == 2:  # an optional value: check it as what it is if it is there
+    elif len(kind.types) == 2:  # an optional value: check it against its kind if it is set
         for member in kind.types:
             if not isinstance(member, inspect.NoneType) and value is not None:
                 yield from _problems(value, member, path)

@@ -1,16 +1,16 @@
-"""The nemesis: carries out a plan's fault schedule while a deployment runs, heals it, and keeps the books.
+"""The nemesis: carries out a plan's fault schedule while a deployment runs, heals the faults, and keeps the books.
 
-All times that it is told or asked are those of the deployment's clock, milliseconds since the trial's start. A
-timed fault is due so long after the first attempt ran; a fault that lasts is healed so long after it fired, and
-what is not healed at the end of the run is healed then.
+All times that it takes or gives are those of the deployment's clock, in milliseconds since the trial's start. The
+time of a timed fault counts from when the first attempt ran; the duration of a fault counts from when it fired.
+Whatever still lasts at the end of the run is healed then.
 
 Each planned fault fires at most once. A fault that is due while its target is not there (a subtask between
 two attempts) stays due: an aimed one until the next matching occurrence, a timed one until ``RETRY_MS``
 later; the record then says why it fired late, or why it never did. A fault whose injector raises is recorded
 with the error and never tried again, so the trial becomes UNKNOWN and is not lost.
 
-On Spark, points come from several threads, so the books are kept under a lock. It is not held while
-injecting: a kill takes long, and others must not stand still for it. The simulator calls from one thread.
+On Spark, points are reported by several threads, so a lock protects the books. It is not held during an injection:
+a kill takes long, and the other threads must not wait for it. The simulator calls from one thread.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.records import FaultRecord
 
 RETRY_MS = 10.0
-"""How long a timed fault whose target is not there waits before it looks again."""
+"""How long a timed fault whose target is not there waits before its next try."""
 RETRIES_MAX = 300
-"""After so many looks a timed fault is given up as skipped."""
+"""After this many tries a timed fault is given up as skipped."""
 
 _EARLY_MS = 0.001
 """A deployment subtracts floats to get its time, so a fault counts as due a microsecond early."""
@@ -49,19 +49,19 @@ Inject = Callable[[Fault, Targets], Injection]
 
 
 def inject(fault: Fault, targets: Targets) -> Injection:
-    """Carry a fault out as it says itself."""
+    """Carry a fault out with its own injector."""
     return fault.inject(targets)
 
 
 @dataclass(slots=True)
 class _Entry:
-    """The books on one planned fault. ``done`` once it fired, failed or was given up."""
+    """The books on one planned fault. It is ``done`` once it fired, failed or was given up."""
 
     index: int
     planned: ScheduledFault
     counter: OccurrenceCounter | None
     due_ms: float
-    """Timed faults: when to look next, counted from when the first attempt ran."""
+    """For timed faults: the time of the next try, counted from when the first attempt ran."""
     done: bool = False
     tries: int = 0
     outcome: str = "not_fired"
@@ -70,16 +70,16 @@ class _Entry:
     fired_at_ms: float | None = None
     attempt: int | None = None
     heal: Heal | None = None
-    """Undoes it; None before it fired, if nothing of it can be undone, and once somebody undoes it."""
+    """Undoes the fault. None before it fired, if it cannot be undone, and once somebody has begun to undo it."""
     heal_at_ms: float = 0.0
     healed_at_ms: float | None = None
     files: tuple[str, ...] = ()
     booked: list[tuple[float, Operation]] = field(default_factory=list)
-    """What is told of it, with its time."""
+    """What happened to it, as operations with their times."""
 
 
 class Nemesis:
-    """Implements ``harness.system.system_under_test.NemesisHooks`` for one trial; not to be used for a second."""
+    """Implements ``harness.system.system_under_test.NemesisHooks`` for one trial; each trial needs its own."""
 
     def __init__(self, schedule: Sequence[ScheduledFault], inject: Inject = inject) -> None:
         """Take the plan's schedule; ``inject`` is replaced in tests only."""
@@ -118,12 +118,12 @@ class Nemesis:
             self._carry_out(entry, attempt)
 
     def first_attempt_ran(self) -> None:
-        """Count timed faults from now on."""
+        """Start the clock of the timed faults."""
         if self._first_ran_ms is None:
             self._first_ran_ms = self._now_ms()
 
     def next_time_ms(self) -> float | None:
-        """Return when the next timed fault or healing is due, None if none is; the deployment's clock."""
+        """Return when the next timed fault or healing is due, on the deployment's clock; None if there is none."""
         with self._lock:
             times = [entry.heal_at_ms for entry in self._lasting if entry.heal is not None]
             origin_ms = self._first_ran_ms
@@ -132,7 +132,7 @@ class Nemesis:
         return min(times, default=None)
 
     def time_reached(self, now_ms: float) -> None:
-        """Heal what has lasted its time, then carry out every timed fault that is due; the deployment's clock."""
+        """Heal the faults whose time is over, then carry out the timed faults that are due; the deployment's clock."""
         self._heal(lambda entry: entry.heal_at_ms <= now_ms + _EARLY_MS)
         if self._first_ran_ms is None:
             return
@@ -144,7 +144,7 @@ class Nemesis:
             self._carry_out(entry, self._attempt, retry_ms=since_ms + RETRY_MS)
 
     def heal_all(self) -> None:
-        """Heal whatever still lasts, at the end of the run; a healing that fails is in the record.
+        """Heal whatever still lasts at the end of the run; the record shows a healing that failed.
 
         A fault that fires afterwards (another thread may be in the middle of it) is healed at once.
         """
@@ -153,7 +153,7 @@ class Nemesis:
         self._heal(lambda entry: True)
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
-        """Return the (point, subtask or any) pairs that planned faults wait for, in the order of the plan."""
+        """Return the points that planned faults wait for, each with its subtask (None: any), in the plan's order."""
         triggers = [entry.planned.trigger for entry in self._entries]
         pairs = [(trigger.point, trigger.subtask) for trigger in triggers if isinstance(trigger, After)]
         return tuple(dict.fromkeys(pairs))
@@ -169,15 +169,15 @@ class Nemesis:
         """Return the history's lines of process ``nemesis``, by time; their index starts at 0."""
         with self._lock:
             lines = [line for entry in self._entries for line in entry.booked]
-        lines.sort(key=lambda line: line[0])  # stable: at one time in the order of the plan
+        lines.sort(key=lambda line: line[0])  # stable: lines of the same time stay in the order of the plan
         return tuple(
             Recorded(index, time_ms, "nemesis", operation) for index, (time_ms, operation) in enumerate(lines)
         )
 
     def _carry_out(self, entry: _Entry, attempt: int | None, retry_ms: float = 0.0) -> None:
-        """Inject a claimed fault and book the result; release the claim if the target was not there.
+        """Inject a claimed fault and record the result; release the claim if the target was not there.
 
-        ``retry_ms`` is when a timed fault looks again; after ``RETRIES_MAX`` looks it keeps its claim.
+        ``retry_ms`` is when a timed fault is tried again; after ``RETRIES_MAX`` tries it keeps its claim.
         """
         entry.tries += 1
         started_ms = self._now_ms()
@@ -185,7 +185,7 @@ class Nemesis:
             if self._targets is None:
                 raise RuntimeError("a point was reached before the deployment bound its targets")
             injection = self._inject(entry.planned.fault, self._targets)
-        except Exception as error:  # noqa: BLE001 - a broken injector must not take the record with it
+        except Exception as error:  # noqa: BLE001 - a broken injector must not destroy the record
             with self._lock:
                 entry.reason = f"the injector failed: {_last_line(error)}"
                 entry.booked.append((started_ms, FaultStarted(entry.index)))
@@ -204,7 +204,7 @@ class Nemesis:
                 entry.booked.append((started_ms, FaultStarted(entry.index)))
                 entry.booked.append((fired_ms, FaultFired(entry.index, injection.target, injection.files)))
                 if entry.tries > 1:
-                    entry.reason = f"its target was not there before; fired at try {entry.tries}"
+                    entry.reason = f"its target was not there at first; it fired at try {entry.tries}"
             else:
                 entry.due_ms = retry_ms
                 entry.done = entry.counter is None and entry.tries >= RETRIES_MAX
@@ -213,7 +213,7 @@ class Nemesis:
             self._heal(lambda entry: True)
 
     def _heal(self, due: Callable[[_Entry], bool]) -> None:
-        """Heal the entries that last and are due, each once, in the order of the plan."""
+        """Heal the lasting faults that are due, each once, in the order of the plan."""
         with self._lock:
             claimed: list[tuple[_Entry, Heal]] = []
             for entry in self._lasting:
@@ -224,7 +224,7 @@ class Nemesis:
             started_ms = self._now_ms()
             try:
                 heal()
-            except Exception as error:  # noqa: BLE001 - the other faults must be healed, and the record be kept
+            except Exception as error:  # noqa: BLE001 - the other faults must still be healed, and the record kept
                 with self._lock:
                     entry.reason = f"it could not be healed: {_last_line(error)}"
                     entry.booked.append((started_ms, HealingStarted(entry.index)))
@@ -279,4 +279,4 @@ def _record(entry: _Entry) -> FaultRecord:
 def _never_due(entry: _Entry) -> str:
     if entry.counter is None:
         return "the trial was over before its time came"
-    return f"its point was passed {entry.counter.count} times only"
+    return f"its point was passed only {entry.counter.count} times"

@@ -20,9 +20,9 @@ from barrier_tck.harness.workloads.workload_names import job_of
 def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan") -> None:
     """Raise UsageProblem unless the system can run the plan as it is meant.
 
-    Checked: the system understands its settings, and uses what the plan asks for; the subtasks, links and points that
-    faults name exist in the system's view of the job. A fault that the system cannot suffer is not refused here: the
-    trial records it as skipped, with the reason, and is UNKNOWN.
+    The system must understand its settings and use every field that the plan sets; the subtasks, links and points that
+    the faults name must exist in the system's view of the job. A fault that the system cannot suffer is not refused
+    here: the trial records it as skipped, with the reason, and is UNKNOWN.
     """
     check_backend(plan, source)
     _check_settings(plan, system, source)
@@ -39,7 +39,7 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
 
 
 def _check_settings(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
-    """Raise UsageProblem for settings that the system does not understand, or does not take at all."""
+    """Raise UsageProblem for settings that the system does not understand, or if it takes none at all."""
     if isinstance(system, TakesSettings):
         try:
             system.check_settings(plan.system)
@@ -51,7 +51,7 @@ def _check_settings(plan: TrialPlan, system: SystemUnderTest, source: str) -> No
 
 
 def _check_fields(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
-    """Raise UsageProblem for a field that is set, and that the system does not use."""
+    """Raise UsageProblem for a field that is set although the system does not use it."""
     unused = unused_by(system)
     if not unused:
         return
@@ -67,7 +67,7 @@ def _check_fields(plan: TrialPlan, system: SystemUnderTest, source: str) -> None
 
 
 def _check_points(plan: TrialPlan, view: JobView, system: str, source: str) -> None:
-    """Raise UsageProblem for an aim at a point at which nobody, or not the one that is meant, can be stopped."""
+    """Raise UsageProblem if a fault is aimed at a point at which nobody, or not the subtask meant, can be stopped."""
     for index, scheduled in enumerate(plan.faults):
         trigger = scheduled.trigger
         if not isinstance(trigger, After):

@@ -36,9 +36,9 @@ _log = logging.getLogger(__name__)
 def run_trial(
     plan: TrialPlan, system: SystemUnderTest, directory: Path, checkers: Sequence[Checker] | None = None
 ) -> TrialRecord:
-    """Run a plan once and judge it; ``directory`` is the trial's own and must exist.
+    """Run a plan once and judge it; ``directory`` belongs to this trial alone and must exist.
 
-    ``checkers`` None means the standard ones for this plan and system, and those that system and workload bring.
+    ``checkers`` None means the standard ones for this plan and system, plus those that system and workload bring.
     Raises UsageError if the plan cannot be run as it is meant; whatever else goes wrong is in the record, whose
     verdict is then UNKNOWN.
     """
@@ -52,9 +52,9 @@ def execute(
     checkers: Sequence[Checker] | None = None,
     trial: int = 0,
 ) -> TrialResult:
-    """Do as ``run_trial``, and return history and trace too; ``trial`` is the number in a campaign.
+    """Run as ``run_trial`` does, and also return history and trace; ``trial`` is the number in a campaign.
 
-    If the trial is not VALID, the logs of a system that has any are below ``directory`` afterwards.
+    If the trial is not VALID, the system's logs, if it has any, are below ``directory`` afterwards.
     """
     result = _execute(filled(plan), system, directory, checkers, trial)
     if result.record.verdict is not Verdict.VALID and isinstance(system, KeepsLogs):
@@ -79,9 +79,9 @@ def _execute(
         try:
             outcome = system.run(plan, nemesis, directory)
         finally:
-            nemesis.heal_all()  # nothing paused or cut off is left to the next trial, whatever the adapter did
+            nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
     except (UsageError, NondeterminismError, InternalError):
-        raise  # nothing was learnt of the system: the caller, or we, must act
+        raise  # nothing was learnt about the system: the caller must act, or we must
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
         finding = _not_run(error, plan)
         seconds = time.monotonic() - started
@@ -121,13 +121,13 @@ def _execute(
 
 
 def checkers_of(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
-    """Return the standard checkers, and those that system and workload bring."""
+    """Return the standard checkers and those that system and workload bring."""
     return with_brought(standard_checkers(plan, system), plan, system)
 
 
 def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
-    """Return the checkers that apply to a plan on a system, CAM-3's always among them."""
-    # Imported here: judges may import much, and who brings checkers of their own needs none of these.
+    """Return the checkers that apply to a plan on a system; the one of CAM-3 is always among them."""
+    # Imported here: judges may import much, and a caller with checkers of its own needs none of these.
     from barrier_tck.harness.oracle.applicable import checkers_for
     from barrier_tck.harness.oracle.faults_fired import FaultsFired
 
@@ -138,7 +138,7 @@ def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker
 
 
 def digest(trace: Sequence[str]) -> str | None:
-    """Return the SHA-256 of a trace, None for an empty one (a system without a trace)."""
+    """Return the SHA-256 of a trace, or None if it is empty (a system without a trace)."""
     return hashlib.sha256("\n".join(trace).encode()).hexdigest() if trace else None
 
 
@@ -156,7 +156,7 @@ def _context(
 
 
 def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> History:
-    """Merge the nemesis's lines into the history, by time, and number all lines anew."""
+    """Merge the nemesis's lines into the history by time, and renumber all lines."""
     if not faults:
         return history
     merged = sorted((*history.operations, *faults), key=lambda line: line.time_ms)

@@ -1,1 +1,1 @@
-"""Workloads: input, job, sequential model and final reads, one file each."""
+"""Workloads, one file each: the input, the job graph, and what a run without faults must give."""

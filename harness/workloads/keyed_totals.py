@@ -1,4 +1,4 @@
-"""The standard generated workload: running count and sum per key, small enough for thousands of trials."""
+"""The standard generated workload: a running count and sum per key, small enough for thousands of trials."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from barrier_tck.harness.workloads.sequential_model import Aggregate, Sequential
 from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, problem_of_fixed
 
 ID_STRIDE = 1_000_000
-"""Ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``: an id tells its split and offset."""
+"""The ids of part p of subtask s begin at ``(2 * s + p) * ID_STRIDE``, so an id tells its split and offset."""
 
 VALUES = range(-20, 101)
-"""What ``value`` is drawn from: negative, zero and positive, so that no sum hides a record."""
+"""The range of ``value``: negative, zero and positive, so that no sum hides a record."""
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("value", pa.int64())])
 """Schema of the input when it is written as Parquet."""
@@ -51,7 +51,7 @@ class KeyedTotals:
     shapes = ("line", "chained")
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return ``line``, or ``chained``, which has a second stateful operator that contradicts a wrong count."""
+        """Return ``line``, or ``chained``, whose second stateful operator exposes a wrong count."""
         return running_totals(self.spec, shape, widths)
 
     def problem_of(self, job: JobPlan) -> str | None:
@@ -68,12 +68,12 @@ class KeyedTotals:
         return {SOURCE: SCHEMA}
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
-        """Return one or two splits per source subtask, ``batches * batch_records`` records each subtask.
+        """Return one or two splits per source subtask, with ``batches * batch_records`` records per subtask.
 
         All first splits come before all second ones, so that dealing the list out in turn gives each subtask
         its own. Every draw comes from a stream named after what it decides, so that one more source does not
         change the splits of the others. A second split begins at a batch boundary or, now and then, after
-        one record: the boundary case of SO-02. Raises ValueError for negative sizes or no keys at all.
+        one record: the boundary case of SO-02. Raises ValueError for negative sizes, or if there are no keys.
         """
         _refuse_impossible(plan.workload)
         subtasks = range(job_of_plan(self, plan).vertex(SOURCE).parallelism)
@@ -91,8 +91,8 @@ class KeyedTotals:
 def running_totals(spec: SequentialSpec, shape: str, widths: Mapping[str, int]) -> JobPlan:
     """Return the job of a model of running totals: source, hash by key, aggregate per record, sink.
 
-    In the shape ``chained`` an operator follows the aggregate in the same subtask, counts the records of each key in a
-    state of its own, and fails if the two do not agree. Raises ValueError for another shape.
+    In the shape ``chained``, another operator follows the aggregate in the same subtask. It counts the records of each
+    key in a state of its own, and fails if the two counts differ. Raises ValueError for an unknown shape.
     """
     if shape not in ("", "line", "chained"):
         raise ValueError(f"there is no shape {shape!r}; known: line, chained")
@@ -127,7 +127,7 @@ def _refuse_impossible(workload: WorkloadPlan) -> None:
 
 @lru_cache(maxsize=16)
 def _lengths(seed: int, subtask: int, batches: int, size: int) -> tuple[int, ...]:
-    """Return how many input records each split of a source subtask has: as many splits for every subtask."""
+    """Return how many input records each split of a source subtask has; every subtask has the same number of splits."""
     total = batches * size
     shape = random.Random(f"{seed}/workload/shape").randrange(8)
     if shape < 4 or total == 0:
@@ -139,10 +139,10 @@ def _lengths(seed: int, subtask: int, batches: int, size: int) -> tuple[int, ...
 
 
 def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:
-    """Return one split, with as many records more before its start as the plan's start offset says."""
+    """Return one split; before its start it holds as many further records as the plan's start offset says."""
     name, start = f"split-{subtask}-{part}", plan.workload.start_offset
     keys, values = _draws(f"{plan.seed}/workload/{name}", plan.workload.keys, start + records)
-    # Sources that join later get ids of their own: id ranges are by subtask, then by part.
+    # Further source subtasks do not change the ids of the others: id ranges go by subtask, then by part.
     first_id = (2 * subtask + part) * ID_STRIDE
     rows = [
         {"id": first_id + i, "key": key, "value": value}
@@ -153,7 +153,7 @@ def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:
 
 @lru_cache(maxsize=8)  # a trial asks twice: for the system, and again for the oracle
 def _draws(stream: str, keys: int, number: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the keys and values of so many records, drawn from a named stream."""
+    """Return the keys and values of ``number`` records, drawn from a named stream."""
     draws = random.Random(stream)
     return (
         tuple(draws.choices([f"k{key}" for key in range(keys)], k=number)),

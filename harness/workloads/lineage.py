@@ -1,8 +1,8 @@
-"""Lineage: a workload for any acyclic graph, which needs no model but where its records went.
+"""Lineage: a workload for any acyclic graph. It needs no other model than the way that its records took.
 
-Every source record has an id; every derived record carries the id that it came from and the path that it took. A
-stateful operator keeps, by key and input, each record that reached it, in the order of arrival. So for any cut through
-the sources the right content of every vertex is known without guessing an interleaving (``meaning``), and a wrong one
+Every source record has an id; every derived record carries the id of its source record and the path that it took. A
+stateful operator keeps each record that reached it, by key and input, in the order of arrival. So for any cut through
+the sources the right content of every vertex is known without guessing an interleaving (``meaning``), and a finding
 names the record, the path and the vertex.
 """
 
@@ -31,15 +31,15 @@ from barrier_tck.harness.workloads.record_forms import LINEAGE
 from barrier_tck.harness.workloads.workload import Between, SplitData, job_of_plan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("path", pa.string())])
-"""Columns of the input, and of every record on its way."""
+"""The columns of the input and of every record derived from it."""
 
 _KEY = ("key",)
 _PARTS = 3
-"""At most so many splits are read by one source subtask."""
+"""The most splits that one source subtask reads."""
 
 
 class Lineage:
-    """Generated rows ``id, key, path``; the output is every record that reaches a sink, with its path."""
+    """Generated rows ``id, key, path``. The output holds every record that reaches a sink, with its path."""
 
     name = "lineage"
     description = (
@@ -52,7 +52,7 @@ class Lineage:
     shapes = ("line", "union", "diamond", "shuffles", "joined", "fan-in")
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return one of the named shapes; raises ValueError for another."""
+        """Return one of the named shapes; raises ValueError for an unknown one."""
         make = _SHAPES.get(shape or self.shapes[0])
         if make is None:
             raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
@@ -60,7 +60,7 @@ class Lineage:
         return along(*edges, shape=shape or self.shapes[0], vertices=vertices, widths=widths)
 
     def draw_job(self, between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan:
-        """Return a graph of one to four layers, drawn."""
+        """Draw a graph of one to four layers."""
         return generated_job(between, subtasks_max)
 
     def problem_of(self, job: JobPlan) -> str | None:
@@ -87,8 +87,8 @@ class Lineage:
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits of every source vertex.
 
-        A vertex may have fewer splits than subtasks (some are idle then) or up to three for one. Ids are unique in
-        the whole input and do not depend on the other vertices' splits.
+        A vertex may have fewer splits than subtasks (then some are idle), or up to three splits per subtask. Ids are
+        unique in the whole input and do not depend on the splits of the other vertices.
         """
         return tuple(
             split
@@ -102,13 +102,13 @@ def _splits_of(plan: TrialPlan, number: int, vertex: VertexPlan) -> list[SplitDa
     shape = random.Random(f"{plan.seed}/lineage/{vertex.name}")
     records = plan.workload.batches * plan.workload.batch_records
     width = vertex.parallelism
-    # All records of a source subtask in one split, some subtasks idle, or several splits for each.
+    # One split per source subtask, or idle subtasks, or several splits per subtask.
     parts = shape.choice((width, width, max(1, width - 1), width * shape.randint(2, _PARTS)))
     return [_split(plan, number, vertex, part, _length(shape, records)) for part in range(parts)]
 
 
 def _length(shape: random.Random, records: int) -> int:
-    """Return how many input records a split has: mostly all that the plan says, now and then fewer."""
+    """Return how many input records a split has: mostly as many as the plan says, now and then fewer."""
     return records if shape.random() < 0.7 else shape.randint(0, records)
 
 
@@ -127,7 +127,7 @@ _Parts = tuple[Sequence[VertexPlan], Sequence[EdgePlan]]
 
 
 def source(name: str, parallelism: int = 2) -> VertexPlan:
-    """Return a source vertex whose records begin their path there."""
+    """Return a source vertex, at which the paths of its records begin."""
     return VertexPlan(name, SOURCE, parallelism, then=(OperatorPlan(f"{name}.mark", "pass"),))
 
 

@@ -1,12 +1,12 @@
 """What kinds of operators mean, as functions of bags of records: a graph's state and output at any cut, without a run.
 
-The kinds below have one thing in common: what such an operator emits, and what it keeps, is a function of the *bag* of
-records that reached it on each input, whatever their interleaving. So the right content of every vertex of any acyclic
-graph follows from the records before a cut through the sources, by going through the vertices once.
+The kinds below have one thing in common: what such an operator emits and keeps is a function of the *bag* of records
+that reached it on each input, whatever their interleaving. So the right content of every vertex of any acyclic graph
+follows from the records before a cut through the sources. One pass over the vertices computes it.
 
-A record is a tuple ``(id, key, path)`` for lineage, where ``path`` names the vertices that it passed (not their
-subtasks: which one it was is the runtime's choice on some edges), or any other tuple of values for a workload that
-brings tables. Bags are counters: how often a record is there.
+For lineage, a record is a tuple ``(id, key, path)``, where ``path`` names the vertices that it passed. It does not name
+their subtasks, which the runtime chooses on some edges. For a workload with tables, a record is any other tuple of
+values. Bags are counters: they say how often a record occurs.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPl
 
 Record = tuple[Any, ...]
 Bag = Counter[Record]
-"""Records, each with how often it is there."""
+"""Records, each with the number of times it occurs."""
 
 ID, KEY, PATH = 0, 1, 2
-"""Positions in a record of lineage."""
+"""Positions in a lineage record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operating:
-    """What an operator does with what reached it."""
+    """What an operator emits and keeps, given the records that reached it."""
 
     emits: Bag
     keeps: Bag | None = None
-    """What a stateful operator's state holds: pairs of the number of an input and a record; None: no state."""
+    """What a stateful operator's state holds: pairs of an input's number and a record. None: it has no state."""
 
 
 Meaning = Callable[[OperatorPlan, Sequence[Bag]], Operating]
-"""From an operator and the bag of each of its inputs to what it emits and keeps."""
+"""Maps an operator and the bag of each of its inputs to what it emits and keeps."""
 
 
 def visit(record: Record, name: str) -> Record:
-    """Return a record of lineage that passed one more vertex or operator."""
+    """Return a lineage record after it passed one more vertex or operator."""
     path = record[PATH]
     return (record[ID], record[KEY], f"{path}>{name}" if path else name)
 
 
 def _each(change: Callable[[OperatorPlan, Record], Sequence[Record]]) -> Meaning:
-    """Return the meaning of an operator without state that changes record by record; inputs are a union."""
+    """Return the meaning of a stateless operator that changes each record by itself; its inputs form a union."""
 
     def meaning(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
         emits: Bag = Counter()
@@ -64,7 +64,7 @@ def _passed(operator: OperatorPlan, record: Record) -> Sequence[Record]:
 
 
 def _dropped(operator: OperatorPlan, record: Record) -> Sequence[Record]:
-    """Drop the records whose id leaves the remainder that is not wanted."""
+    """Drop the records whose id leaves the unwanted remainder."""
     modulo, gone = operator.parameters["modulo"], operator.parameters["gone"]
     return () if record[ID] % modulo == gone else (visit(record, operator.name),)
 
@@ -75,13 +75,13 @@ def _forked(operator: OperatorPlan, record: Record) -> Sequence[Record]:
 
 
 def _rekeyed(operator: OperatorPlan, record: Record) -> Sequence[Record]:
-    """Give every record another key, which depends on its id."""
+    """Give every record a new key that depends on its id."""
     visited = visit(record, operator.name)
     return ((visited[ID], f"{record[KEY]}.{record[ID] % operator.parameters['by']}", visited[PATH]),)
 
 
 def _kept(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
-    """Keep every record, by input; emit those whose ids the parameter ``every`` divides, all by default."""
+    """Keep every record, by input. Emit those whose ids are divisible by the parameter ``every``; by default all."""
     every = operator.parameters.get("every", 1)
     emits: Bag = Counter()
     keeps: Bag = Counter()
@@ -102,7 +102,7 @@ def table_record(row: Mapping[str, Any]) -> Record:
 
 
 def _filtered(operator: OperatorPlan, record: Record) -> Sequence[Record]:
-    """Keep the rows whose value of a column is at least, or below, a bound; a null is neither."""
+    """Keep the rows whose value in a column is at least, or below, a bound; a null is neither."""
     value = dict(record)[operator.parameters["column"]]
     if value is None:
         return ()
@@ -111,7 +111,7 @@ def _filtered(operator: OperatorPlan, record: Record) -> Sequence[Record]:
 
 
 def _joined(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
-    """Emit each pair of a left and a right row with equal keys; keep the rows' columns that pairs are made of."""
+    """Emit each pair of a left and a right row with equal keys; keep the columns of the rows that pairs need."""
     keys, columns = operator.parameters["keys"], (operator.parameters["left"], operator.parameters["right"])
     keeps: Bag = Counter()
     sides: list[dict[Record, Bag]] = [{}, {}]
@@ -159,7 +159,7 @@ class DataflowModel:
         self._job = job
 
     def at(self, read: Mapping[str, Bag]) -> Content:
-        """Return the content of the graph when each source vertex has emitted the given bag, and all of it arrived."""
+        """Return the content of the graph after each source vertex emitted the given bag and all of it arrived."""
         emitted: dict[str, Bag] = {}
         content = Content({}, {})
         for vertex in self._job.vertices:

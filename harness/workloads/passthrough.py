@@ -1,6 +1,6 @@
 """A generated workload without shuffle and without state: every operator has one input with one sender (ALO-3).
 
-At-least-once mode counts a record twice only where a subtask waits for barriers of several channels. Here none
+At-least-once mode counts a record twice only if a subtask waits for barriers from several channels. Here none
 does, so the output is exact in both modes, and the exactly-once checker judges it in both.
 """
 
@@ -31,8 +31,8 @@ from barrier_tck.harness.workloads.workload import SplitData, job_of_plan, probl
 class Passthrough:
     """Generated rows ``id, key, value``; per record one output row ``id, count, sum`` with count 1.
 
-    In the words of the keyed model, every record is a key of its own: a record that comes twice is a second row
-    of a key that has one record.
+    In terms of the keyed model, every record has a key of its own: a record that comes twice is a second row
+    of a key that has only one record.
     """
 
     name = "passthrough"
@@ -52,7 +52,7 @@ class Passthrough:
     shapes = ("line",)
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return the line, every vertex as wide as the widest that is asked for: nothing is shuffled (ALO-3)."""
+        """Return the line. Every vertex is as wide as the widest one asked for, so nothing is shuffled (ALO-3)."""
         require_shape(self, shape)
         names = (SOURCE, "steps", SINK)
         width = max((widths.get(name, 1) for name in names), default=1) if widths else 2

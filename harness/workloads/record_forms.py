@@ -1,4 +1,4 @@
-"""How rows of output and entries of state are read as records of a dataflow model: lineage, and tables."""
+"""How output rows and state entries are read as records of a dataflow model, for lineage and for tables."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class RecordForm(Protocol):
         """Return a row of the input or the output as a record."""
 
     def way(self, row: Row) -> str:
-        """Return by which subtasks a row came, or an empty text if that is not known."""
+        """Return the subtasks that a row passed, or an empty text if they are not known."""
 
     def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
-        """Return the rows that an entry of state stands for, each with the number of its input."""
+        """Return the rows that a state entry stands for, each with the number of its input."""
 
     def told(self, record: Record) -> str:
-        """Return the record for a finding."""
+        """Return the text that a finding shows for a record."""
 
     def identity(self, record: Record) -> int | None:
-        """Return the id of the source record that it came from, if it came from one."""
+        """Return the id of the source record that a record came from, if it came from exactly one."""
 
 
 class LineageForm:
-    """Records ``(id, key, path)``; the path loses its subtasks, which may rightly be others."""
+    """Records ``(id, key, path)``. The path is read without its subtasks, as a right run may choose others."""
 
     def read(self, row: Row) -> Record:
         """Return id, key and path."""
@@ -61,14 +61,14 @@ class LineageForm:
 
 
 class TableForm:
-    """Rows of tables; a pair that was joined came from two of them."""
+    """Rows of tables; a joined pair came from two of them."""
 
     def read(self, row: Row) -> Record:
         """Return the columns with their values."""
         return table_record(row)
 
     def way(self, row: Row) -> str:
-        """Return nothing: rows of tables do not tell."""
+        """Return an empty text: rows of tables do not show their way."""
         return ""
 
     def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
@@ -90,7 +90,7 @@ TABLE: RecordForm = TableForm()
 
 @runtime_checkable
 class BringsRecordForm(Protocol):
-    """What a workload without a sequential model may add: a form of its records other than that of tables."""
+    """What a workload without a sequential model may add: another form of its records than rows of tables."""
 
     @property
     def record_form(self) -> RecordForm:
@@ -98,5 +98,5 @@ class BringsRecordForm(Protocol):
 
 
 def form_of(workload: Workload) -> RecordForm:
-    """Return the form of a workload's records: rows of tables, unless it brings another."""
+    """Return the form of a workload's records: rows of tables, unless it brings another form."""
     return workload.record_form if isinstance(workload, BringsRecordForm) else TABLE

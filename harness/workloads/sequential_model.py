@@ -1,9 +1,8 @@
 """The sequential model: what a job means without faults, channels or parallelism, in a dozen lines.
 
-A job of the family that this oracle judges groups its input by key columns and keeps, per key, a record count
-and sums. Nulls are as in SQL: a sum passes over them. A sum over no value at all is 0 here; a system may show
-null instead, and `same_accumulators` calls the two equal, for they carry the same information beside the
-count.
+A job of this kind groups its input by key columns and keeps a record count and sums per key. A sum ignores nulls,
+as in SQL. A sum over no values is 0 here; a system may show null instead. `same_accumulators` treats the two as
+equal, because together with the count they carry the same information.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class SequentialSpec:
     count_index: int = field(init=False, repr=False, compare=False)
     """The position of the count among the aggregates."""
     _read: Callable[[Mapping[str, Any]], tuple[Any, ...]] = field(init=False, repr=False, compare=False)
-    """Record -> its key columns' values, then those of the summed columns."""
+    """Record -> the values of its key columns, then those of the summed columns."""
 
     def __post_init__(self) -> None:
         """Refuse a model without a key or without exactly one count."""

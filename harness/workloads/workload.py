@@ -1,6 +1,6 @@
 """The seam of workloads: an input, what the job does with it in words, and its sequential model.
 
-A workload says nothing of barriers, checkpoints or subtasks of a system: an adapter builds the job in its own
+A workload says nothing about a system's barriers, checkpoints or subtasks: an adapter builds the job in its own
 terms from the description. Positions, here and in a history, are absolute: position p of a split means that
 the split's records 0 to p - 1 lie before it, and a fresh run begins at the split's start offset.
 """
@@ -64,7 +64,7 @@ class Workload(Protocol):
     def spec(self) -> SequentialSpec | None:
         """Return the sequential model: ``spec.fold(records)`` is the job without faults.
 
-        None for a workload whose operators all have a meaning as functions of bags (``meaning``): its graph is judged.
+        It is None if all operators have a meaning as functions of bags (``meaning``): then the graph is judged.
         """
 
     @property
@@ -72,9 +72,9 @@ class Workload(Protocol):
         """Return the names of the job graphs that the workload has; the first one is the usual one."""
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return the job graph of a shape, with other widths where they are given.
+        """Return the job graph of a shape; ``widths`` replaces the parallelism of the vertices it names.
 
-        Raises ValueError for a shape, or a width of a vertex, that the workload does not have.
+        Raises ValueError for a shape that the workload does not have, or a vertex that the shape does not have.
         """
 
     def problem_of(self, job: JobPlan) -> str | None:
@@ -82,32 +82,32 @@ class Workload(Protocol):
 
     @property
     def input_directory(self) -> Path | None:
-        """Return the directory of the one source's Parquet splits, or None if the input is generated."""
+        """Return the directory with the Parquet splits of the only source, or None if the input is generated."""
 
     def schemas(self, job: JobPlan) -> Mapping[str, pa.Schema]:
-        """Return the columns of a generated input, by source vertex of a job; empty for Parquet input."""
+        """Return the columns of a generated input, by source vertex; empty for Parquet input."""
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
         """Return the splits of a generated input, the same for the same plan; empty for Parquet input.
 
-        Every call makes new rows, so that what a system does to its rows never reaches the oracle's.
+        Every call makes new rows, so that a system that changes its rows does not change the oracle's.
         """
 
 
 Between = Callable[[int, int], int]
-"""Draws an integer between two bounds, both included; simpler things come from smaller numbers."""
+"""Draws an integer between two bounds, both included; smaller numbers should give simpler results."""
 
 
 @runtime_checkable
 class DrawsJobs(Protocol):
-    """What a workload may add: job graphs beyond its named shapes, drawn."""
+    """What a workload may add: drawn job graphs, beyond its named shapes."""
 
     def draw_job(self, between: Between, subtasks_max: int) -> JobPlan:
-        """Return a graph that the workload can run on, with about so many subtasks; the same draws give the same."""
+        """Return a graph for the workload, with about ``subtasks_max`` subtasks; the same draws give the same graph."""
 
 
 def job_of_plan(workload: Workload, plan: TrialPlan) -> JobPlan:
-    """Return the plan's job, or the workload's own where the plan only wishes for one."""
+    """Return the plan's job, or the workload's own if the plan's job has no vertices."""
     return plan.job if plan.job.vertices else workload.job(plan.job.shape, plan.job.widths)
 
 
@@ -118,7 +118,7 @@ def require_shape(workload: Workload, shape: str) -> None:
 
 
 def problem_of_fixed(workload: Workload, job: JobPlan) -> str | None:
-    """Say how a job differs from every shape of a workload, widths aside; None if it is one of them."""
+    """Say how a job differs from every shape of a workload, apart from widths; None if it is one of them."""
     widths = {vertex.name: vertex.parallelism for vertex in job.vertices}
     for shape in workload.shapes:
         names = [vertex.name for vertex in workload.job(shape, {}).vertices]
@@ -131,7 +131,7 @@ def problem_of_fixed(workload: Workload, job: JobPlan) -> str | None:
 
 
 def split_name(text: str) -> str:
-    """Return a split's name without directories and without ``.parquet``: systems show either form."""
+    """Return a split's name without directories and without ``.parquet``: systems show names in both forms."""
     return text.rpartition("/")[2].removesuffix(".parquet")
 
 
@@ -144,7 +144,7 @@ def split_files(directory: Path) -> tuple[Path, ...]:
 
 
 def read_splits(workload: Workload, plan: TrialPlan) -> tuple[SplitData, ...]:
-    """Return the splits of any workload, those of a Parquet input as rows too (costly for a large one)."""
+    """Return the splits of any workload; a Parquet input is read into rows too, which is costly if it is large."""
     if workload.input_directory is None:
         return workload.splits(plan)
     width = job_of_plan(workload, plan).vertex(SOURCE).parallelism

@@ -29,12 +29,12 @@ _FACTORIES: dict[str, Callable[[], Workload]] = {
 
 
 def workload_names() -> tuple[str, ...]:
-    """Return the name of every workload that is registered, sorted."""
+    """Return the names of all registered workloads, sorted."""
     return tuple(sorted(_FACTORIES))
 
 
 def register_workload(name: str, factory: Callable[[], Workload]) -> None:
-    """Add a workload of one's own; raises UsageError if the name is taken."""
+    """Register another workload; raises UsageError if the name is taken."""
     if name in _FACTORIES:
         raise UsageError(f"a workload named {name!r} exists already; choose another name")
     _FACTORIES[name] = factory
@@ -58,9 +58,9 @@ def workload_named(name: str) -> Workload:
 
 
 def filled(plan: TrialPlan) -> TrialPlan:
-    """Return the plan with its job spelled out: the vertices and edges of the shape that it wishes for.
+    """Return the plan with its job spelled out: the vertices and edges of the shape that it asks for.
 
-    Raises UsageProblem for a wish that the workload cannot fulfil, and for a job that is not the workload's.
+    Raises UsageProblem for a shape or width that the workload does not have, and for a job that it cannot run on.
     """
     name, wish = plan.workload.name, plan.job
     if wish.vertices:
@@ -71,7 +71,7 @@ def filled(plan: TrialPlan) -> TrialPlan:
 
 @lru_cache(maxsize=256)
 def job_of(workload: str, wish: JobPlan) -> JobPlan:
-    """Return the job of a workload for a wish without vertices; raises UsageProblem if it has none."""
+    """Return a workload's job for a request without vertices; raises UsageProblem if it has no such job."""
     try:
         return workload_named(workload).job(wish.shape, wish.widths)
     except ValueError as error:

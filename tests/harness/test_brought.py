@@ -316,7 +316,7 @@ def test_what_a_system_registers_when_it_is_imported_is_known_to_the_checks(
             'system = "tests.harness.peculiar_system:Peculiar"\n[network]\nslow_factor = 2\n',
             "network.slow_factor",
         ),
-        ('system = "tests.harness.peculiar_system:Nobody"\n', "has no attribute 'Nobody'"),
+        ('system = "tests.harness.peculiar_system:Nobody"\n', "has no 'Nobody'"),
         ("[system]\nspeed = 4\n", "reference-simulated takes no settings"),
     ],
 )

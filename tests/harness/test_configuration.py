@@ -142,7 +142,7 @@ def test_drawn_plans_keep_the_overrides_and_aim_within_them() -> None:
 
 def test_a_file_that_is_no_toml_is_named_with_the_position(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("name = = 1\n")
-    with pytest.raises(UsageProblem, match=r"c\.toml is no valid TOML.*line 1"):
+    with pytest.raises(UsageProblem, match=r"c\.toml is not valid TOML.*line 1"):
         read_configuration(tmp_path / "c.toml")
 
 

@@ -66,7 +66,7 @@ def test_a_timed_fault_fires_when_its_time_has_come_even_if_floats_fall_short_of
 
 def test_a_fault_that_never_came_says_why() -> None:
     aimed, timed = bound(AIMED, TIMED).records()
-    assert aimed.reason == "its point was passed 0 times only"
+    assert aimed.reason == "its point was passed only 0 times"
     assert timed.reason == "the trial was over before its time came"
 
 

@@ -28,7 +28,7 @@ FACTORIES = "tests.harness.outside_factories"
             f"{FACTORIES}:raises",
             ["cannot be made: ZeroDivisionError: nothing to divide by (outside_factories.py, line "],
         ),
-        (f"{FACTORIES}:exits", ["it wants to end the program, with exit code 0"]),
+        (f"{FACTORIES}:exits", ["it tried to end the program with exit code 0"]),
         (f"{FACTORIES}:nowhere", ["cannot be imported", "has no 'nowhere'"]),
         (f"{FACTORIES}:Halfwy", ["has no 'Halfwy'; did you mean 'Halfway'?"]),
         (

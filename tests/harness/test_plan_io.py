@@ -71,7 +71,7 @@ def test_missing_and_malformed_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="does not exist"):
         read_plan(tmp_path / "nowhere.json")
     (tmp_path / "half.json").write_text('{"seed": ')
-    with pytest.raises(UsageProblem, match=r"half\.json is no valid JSON: line 1"):
+    with pytest.raises(UsageProblem, match=r"half\.json is not valid JSON: line 1"):
         read_plan(tmp_path / "half.json")
     write(TrialPlan(seed=4), tmp_path / "whole.json")
     assert read_plan(tmp_path / "whole.json").seed == 4

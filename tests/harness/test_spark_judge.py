@@ -78,7 +78,7 @@ def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_trial(
             patch.setattr(spark_judge, "TIMEOUT_S", 0.01)
             with pytest.raises(OperatingError, match=r"did not judge within 0\.01 s"):
                 judge.judge("keyed-totals", *whole, 0)
-        with pytest.raises(OperatingError, match="owes the answer to an earlier call"):
+        with pytest.raises(OperatingError, match="still owes the answer to an earlier call"):
             judge.judge("keyed-totals", *damaged, 0)
         psutil.Process(judge.pid).kill()  # it would end its answer first
 
