@@ -83,6 +83,16 @@ def test_a_fault_is_added_with_one_file_and_its_line_and_then_drawn_run_and_told
     assert plan["faults"][0]["fault"]["type"] == "kill_workers"
 
 
+def test_the_page_of_faults_written_again_tells_of_the_new_one(tree: Path) -> None:
+    add_the_fault(tree)
+    (command,) = re.findall(r"`python (-m [\w.]+) > docs/faults\.md`", SECTION)
+    done = in_tree(tree, *shlex.split(command))
+    assert done.returncode == 0, done.stderr
+    assert (
+        "### kill_workers\n" in done.stdout and "| `kill` | `workers` | `kill_workers` | 1 |" in done.stdout
+    )
+
+
 def test_the_fault_that_the_section_shows_meets_the_house_rules(tree: Path) -> None:
     add_the_fault(tree)
     files = [str(tree / "faults" / "kinds" / "kill_workers.py")]
