@@ -394,7 +394,7 @@ def _snapshots_of(
         for name, path in _read_index(handle, reader.read(handle)):
             if path not in by_path or path in claimed:
                 raise CorruptStateError(
-                    f"{handle.path} names {path}, which is not among the restored files exactly once"
+                    f"{handle.path} names {path}, which is not among the restored files, or not once but twice"
                 )
             claimed[path] = None
             files.append((name, by_path[path]))

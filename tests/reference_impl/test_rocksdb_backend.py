@@ -92,7 +92,7 @@ def test_a_snapshot_with_a_file_missing_is_refused(world: StateWorld) -> None:
 def test_a_file_name_in_an_index_cannot_leave_the_directory(world: StateWorld) -> None:
     index = b"rockssnp" + rocksdb._encode((1, [("../evil", "x")]))
     handle = world.writer().write("index", [index], ALL)
-    with pytest.raises(CorruptStateError, match="no name of a file"):
+    with pytest.raises(CorruptStateError, match="not the name of a file"):
         world.store(handles=[handle])
 
 
