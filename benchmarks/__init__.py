@@ -1,1 +1,1 @@
-"""Benchmarks: each claims with numbers from one run, side by side where it compares."""
+"""Benchmarks. The numbers of each come from one run; what is compared is measured side by side."""

@@ -1,8 +1,8 @@
-"""Rows a second of each stage of the Arrow data path, in one process, without channels or checkpoints.
+"""Rows per second of each stage of the Arrow data path, in one process, without channels or checkpoints.
 
 ``python benchmarks/kernel_data_path.py [rows]`` writes Parquet files with an int64 key of 100,000 distinct
 values and an int64 value to a temporary directory and measures reading, the partial aggregation, the
-partitioning and the keyed accumulation, alone and one after the other. The last lines give the cost of a
+partitioning and the keyed accumulation, each alone and all in a row. The last lines give the cost of a
 checkpoint's synchronous flush.
 """
 
@@ -95,7 +95,7 @@ def whole_path(directory: Path, batch_rows: int, combined: bool) -> None:
 
 def measure(rows: int, batch_rows: int, spread: int) -> None:
     """Measure every stage for one kind of input."""
-    print(f"\nkeys are multiples of {spread}, {batch_rows} rows a batch")
+    print(f"\nkeys are multiples of {spread}, {batch_rows} rows per batch")
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         write_input(directory, rows, spread)

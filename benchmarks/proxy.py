@@ -1,9 +1,9 @@
-"""What a proxy costs that disturbs nothing: a channel directly, through Toxiproxy, through the embedded server.
+"""What a proxy that disturbs nothing costs: a channel without a proxy, through Toxiproxy, through the embedded one.
 
 The channel is the runtime's own: Arrow record batches from one process to another, with the handshake. Rates are
-counted where batches arrive. The round trip is that of 64 bytes over a bare connection. The ways take turns, so that
-a busy machine harms all of them alike, and medians are reported. Without ``toxiproxy-server`` on the PATH its numbers
-are left out.
+counted where batches arrive. The round trip is that of 64 bytes over a bare connection. The three ways take turns, so
+that a busy machine affects all of them alike, and medians are reported. Without ``toxiproxy-server`` on the PATH, its
+numbers are left out.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _TIMEOUT_S = 60.0
 
 Progress = Callable[[str, float], None]
 Way = Callable[[tuple[str, int]], contextlib.AbstractContextManager[tuple[str, int]]]
-"""Gives the address to connect to for a listener's address."""
+"""Takes the address of a listener and gives the address to connect to."""
 
 
 def run(progress: Progress, batches: int = BATCHES, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+    """Run the benchmark; ``progress(what, share)`` is called as it advances (share from 0 to 1).
 
     Raises RuntimeError if not every row arrives.
     """
@@ -126,7 +126,7 @@ def _megabytes_per_second(way: Way, batches: int) -> float:
         server.close()
     if rows != batches * BATCH_ROWS:
         raise RuntimeError(f"{rows} of {batches * BATCH_ROWS} rows arrived")
-    # The clock starts when the first batch is here.
+    # The clock starts when the first batch has arrived.
     megabytes = (batches - 1) * int(_batch().nbytes) / 1e6
     return megabytes / seconds
 
@@ -162,7 +162,7 @@ def _batch() -> pa.RecordBatch:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Be the sending process: ``HOST PORT BATCHES``."""
+    """Act as the sending process; the arguments are ``HOST PORT BATCHES``."""
     host, port, batches = arguments[0], int(arguments[1]), int(arguments[2])
     channel = connect_channel(_CHANNEL, host, port, _ATTEMPT, _SECRET, _TIMEOUT_S)
     batch = _batch()

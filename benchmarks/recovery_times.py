@@ -1,10 +1,10 @@
 """Local against remote recovery: 500 MB of state behind a storage link of 100 MB/s, side by side in one run.
 
-Per backend: a snapshot is written once, to checkpoint storage and beside it to the local disk, as a subtask with local
-recovery writes it. Then it is restored with the runtime's own reader: from checkpoint storage through a link that lets
-100 MB a second through, and from the local copy with the same link; twice each, in turn. Both verify every byte against
-size and checksum, and are compared with what was written. Values are random, so nothing is compressed away. Everything
-is on the disk of the temporary directory, whose cache is warm in both cases.
+Each backend writes a snapshot once, to checkpoint storage and also to the local disk, as a subtask with local recovery
+does. Then the runtime's own reader restores it from checkpoint storage over a link of 100 MB/s, and from the local
+copy with the same link; twice each, in turn. Both check every byte against size and checksum, and the result is
+compared with what was written. Values are random, so they cannot be compressed. Everything is on the disk of the
+temporary directory, whose cache is warm in both cases.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Progress = Callable[[str, float], None]
 
 
 class SlowLink(LocalFileSystem):
-    """Files behind a link: reading takes at least as long as the link needs for the bytes."""
+    """Files behind a link: reading takes at least as long as the link needs to carry the bytes."""
 
     def __init__(self, root: Path, bytes_per_second: int) -> None:
         """Take the directory and the link's rate."""
@@ -51,7 +51,7 @@ class SlowLink(LocalFileSystem):
         self.bytes_read = 0
 
     def read(self, path: str) -> bytes:
-        """Return the content when the link has let it through."""
+        """Return the content once the link has carried it."""
         started = time.perf_counter()
         content = super().read(path)
         self.bytes_read += len(content)
@@ -60,9 +60,9 @@ class SlowLink(LocalFileSystem):
 
 
 def run(progress: Progress, state_bytes: int = STATE_BYTES) -> dict[str, Any]:
-    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+    """Run the benchmark; ``progress(what, share)`` is called as it advances (share from 0 to 1).
 
-    Raises RuntimeError if a restored store does not hold what was written, or was served by the wrong copy.
+    Raises RuntimeError if a restored store does not hold what was written, or was read from the wrong copy.
     """
     numbers: dict[str, Any] = {
         "state_bytes": state_bytes,

@@ -1,11 +1,11 @@
-"""How many schedules a second the simulator judges: the standard scenario, all oracles on, one core.
+"""How many schedules per second the simulator runs and judges: the standard scenario, all oracles on, one core.
 
-The standard scenario: 2 sources of 20 batches of 3 records, 2 keyed subtasks, 1 sink, about 3 checkpoints and 1
-executor killed between the synchronous and the asynchronous part of a snapshot. Every schedule has a seed of
-its own; all must be VALID, for a fast simulator that is wrong is worth nothing. An event is one step of the
-simulator's scheduler. Times are of the process's own processor time, so that a busy machine counts little; the
-rate of each hundred schedules is told, too, for a core that is shared is not always as fast. So is the interpreter:
-one built without profile-guided optimisation takes a third longer.
+The standard scenario has 2 sources of 20 batches of 3 records, 2 keyed subtasks, 1 sink, about 3 checkpoints and 1
+executor that is killed between the synchronous and the asynchronous part of a snapshot. Every schedule has a seed of
+its own. All must be VALID, because a fast simulator that is wrong is worth nothing. An event is one step of the
+simulator's scheduler. Times are the process's own processor time, so that a busy machine matters little. The rate of
+each hundred schedules is reported as well, as a shared core is not always equally fast. The interpreter is reported
+too: one built without profile-guided optimisation takes a third longer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WARM_UP, SCHEDULES, CHUNK = 50, 1_000, 100
 
 
 def run(progress: Callable[[str, float], None]) -> dict[str, Any]:
-    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+    """Run the benchmark; ``progress(what, share)`` is called as it advances (share from 0 to 1).
 
     Raises RuntimeError if a schedule was not VALID.
     """
@@ -48,7 +48,7 @@ def run(progress: Callable[[str, float], None]) -> dict[str, Any]:
         for seed in range(-WARM_UP, SCHEDULES):
             if seed >= 0 and seed % CHUNK == 0:
                 clock.append(time.process_time())
-            plan = msgspec.structs.replace(STANDARD, seed=abs(seed))  # those before 0 warm up
+            plan = msgspec.structs.replace(STANDARD, seed=abs(seed))  # the schedules before 0 are the warm-up
             record = run_trial(plan, system, Path(directory), checkers_for(plan, system.capabilities))
             if record.verdict is not Verdict.VALID:
                 raise RuntimeError(f"seed {seed} is {record.verdict.value}: {record.findings}")

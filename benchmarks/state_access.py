@@ -1,9 +1,9 @@
 """What a barrier costs each state backend: the synchronous part of a snapshot of a million keys.
 
-Both backends do the same in one run, in the same order: put a million entries in batches, take a snapshot, finish
-it, change every hundredth key, take another, finish it, and read random batches. The synchronous part is the time
-in which a subtask processes nothing. Also measured: what it costs to write while a snapshot is unfinished, and how
-long a restore takes. Keys have 16 bytes, values 32; everything is on the local disk of the temporary directory.
+Both backends do the same things in one run, in the same order: put a million entries in batches, take a snapshot,
+finish it, change every hundredth key, take another snapshot, finish it, and read random batches. During the
+synchronous part a subtask processes nothing. The cost of writing while a snapshot is unfinished and the time of a
+restore are measured too. Keys have 16 bytes, values 32. All files are on the local disk of the temporary directory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Progress = Callable[[str, float], None]
 
 
 def run(progress: Progress, keys: int = KEYS) -> dict[str, Any]:
-    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+    """Run the benchmark; ``progress(what, share)`` is called as it advances (share from 0 to 1).
 
     Raises RuntimeError if a restored store does not hold what the snapshot must hold.
     """
@@ -74,7 +74,7 @@ def _measure(backend: StateBackend, directory: Path, keys: int) -> dict[str, flo
 
 
 def _batches(keys: int, step: int, mark: bytes) -> Iterator[Batch]:
-    """Yield every ``step``-th of the keys with values that carry the mark, keys of all groups in each batch."""
+    """Yield batches of every ``step``-th key, with values that carry the mark; each batch has keys of all groups."""
     numbers = range(0, keys, step)
     for start in range(0, len(numbers), BATCH):
         part = numbers[start : start + BATCH]

@@ -1,12 +1,12 @@
-"""Rows a second of the reference runtime and of PySpark Structured Streaming, side by side on two cores.
+"""Rows per second of the reference runtime and of PySpark Structured Streaming, side by side on two cores.
 
-Both keep count and sum of a Parquet input of 20 million rows and 100,000 keys, take a checkpoint about once a
-second, and write the keys that changed since the last one as Parquet. The reference runs with its state on the
-heap and in RocksDB. On the heap it runs without checkpoints, too, always right before or right after a run with
-them, in turn: what checkpoints cost is the median over these pairs. As dense integer keys (0, 1, 2, ...) spare the
-reference all hashing, both sides are also measured with the same number of keys far apart. Runs take turns, so
-that a busy machine harms all of them alike, and last five seconds or more: for that, the input is read several
-times over. Every run's output is compared with the ground truth.
+Both keep a count and a sum per key of a Parquet input of 20 million rows and 100,000 keys, take a checkpoint about once
+a second, and write the keys that changed since the last one as Parquet. The reference runs with its state on the heap
+and in RocksDB. On the heap it also runs without checkpoints, alternately right before and right after a run with them;
+the cost of checkpoints is the median over these pairs. Dense integer keys (0, 1, 2, ...) save the reference all
+hashing, so both sides are also measured with the same number of keys that are far apart. Runs take turns, so that a
+busy machine affects all of them alike. Each lasts at least five seconds; for that, the input is read several times.
+Every run's output is compared with the ground truth.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SPARSE = 1_000_003
 _SPARSE_KEYS, _WITHOUT_CHECKPOINTS, _ROCKSDB = "_sparse_keys", "_without_checkpoints", "_rocksdb"
 CHECKPOINT_INTERVAL_MS = 1_000
 PAIRS, ROUNDS = 5, 3
-"""Pairs of runs with and without checkpoints, and runs of each other side."""
+"""Number of pairs of runs with and without checkpoints, and of runs of each other side."""
 LEAST_SECONDS, AIMED_SECONDS = 5.0, 8.0
 _FIRST_PASSES, _PASSES_MAX = 4, 200
 _TRIES = 4
 
 CLUSTER = LocalClusterConfig(
-    # One executor. The reference's four subtasks hold a slot each, and Structured Streaming may read with as many
+    # One executor. The reference's four subtasks hold one slot each, and Structured Streaming may read with as many
     # tasks. All processes of both share the same two cores.
     workers=1,
     cores_per_worker=2 * CORES,
@@ -52,13 +52,13 @@ CLUSTER = LocalClusterConfig(
 )
 SETTINGS = {
     **session_settings(),
-    # Nothing is killed here: a busy machine is given time, and tasks a second chance, as Spark does by default.
+    # Nothing is killed here, so a busy machine gets time and tasks get a second chance, as Spark does by default.
     "spark.network.timeout": "120s",
     "spark.task.maxFailures": "4",
 }
 NOTES = (
     (
-        "Rates are medians, in rows really processed a second. Each run's final totals were equal to the ground "
+        "Rates are medians, in rows really processed per second. Each run's final totals were equal to the ground "
         "truth, and no row was committed twice."
     ),
     (
@@ -90,7 +90,7 @@ NOTES = (
 
 
 def run(progress: Progress) -> dict[str, Any]:
-    """Run the benchmark; ``progress(what, share)`` is told of its advance (share from 0 to 1).
+    """Run the benchmark; ``progress(what, share)`` is called as it advances (share from 0 to 1).
 
     Raises RuntimeError if a side's totals are wrong or a run does not end, EnvironmentProblem if this process
     may not use two cores.
@@ -120,7 +120,7 @@ def run(progress: Progress) -> dict[str, Any]:
                 "reference": long_enough(pair[0], _FIRST_PASSES).passes,
                 "structured_streaming": streaming_passes,
                 "reference" + _ROCKSDB: _FIRST_PASSES,
-                # Sparse keys are slower: their first run starts low, and grows as far as it must.
+                # Sparse keys are slower: their first run starts with few passes and gets more as far as needed.
                 "reference" + _SPARSE_KEYS: _FIRST_PASSES,
                 "structured_streaming" + _SPARSE_KEYS: streaming_passes,
             }
@@ -128,7 +128,7 @@ def run(progress: Progress) -> dict[str, Any]:
             order = in_turn(pair, others)
             for side in order:
                 progress(side.name, 0.25 + 0.75 * len(runs) / len(order))
-                # With and without checkpoints, the reference reads the same: what both do once weighs the same.
+                # The reference reads the same input with and without checkpoints: one-time work weighs the same.
                 same_length = side.name.removesuffix(_WITHOUT_CHECKPOINTS)
                 done = long_enough(side, passes[same_length])
                 passes[same_length] = done.passes
@@ -137,7 +137,7 @@ def run(progress: Progress) -> dict[str, Any]:
 
 
 def in_turn(pair: tuple[Side, Side], others: Sequence[Side]) -> list[Side]:
-    """Return the sides in the order of their runs: the two of a pair are neighbours, and swap places in turn."""
+    """Return the sides in the order of their runs: the two of a pair are neighbours, and their order alternates."""
     order: list[Side] = []
     for number in range(max(PAIRS, ROUNDS)):
         if number < PAIRS:
@@ -152,7 +152,7 @@ def _input(files: Path, shape: InputShape, suffix: str = "") -> Input:
 
 
 def long_enough(side: Side, passes: int) -> Run:
-    """Run a side, again with more passes while a run is shorter than five seconds, and return the last run."""
+    """Run a side, with more and more passes until a run takes at least five seconds, and return the last run."""
     for _ in range(_TRIES):
         done = side.run(passes)
         if done.seconds >= LEAST_SECONDS:
@@ -162,12 +162,12 @@ def long_enough(side: Side, passes: int) -> Run:
 
 
 def passes_for(rows_per_second: float, rows: int) -> int:
-    """Return how often input of so many rows must be read for a run of the length aimed at."""
+    """Return how often an input of ``rows`` rows must be read for a run of the intended length."""
     return min(_PASSES_MAX, max(1, math.ceil(rows_per_second * AIMED_SECONDS / rows)))
 
 
 def files_per_second(rows_per_second: float, rows_per_file: int) -> int:
-    """Return the files of a micro-batch of a second or little more: at least one for each core."""
+    """Return the number of files of a micro-batch of about a second: at least one per core."""
     return max(CORES, math.ceil(rows_per_second / rows_per_file))
 
 
@@ -202,7 +202,7 @@ def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> d
 def checkpoint_costs(runs: Sequence[Run]) -> list[float]:
     """Return what checkpoints cost in each pair of neighbouring runs, in percent of the rate without them.
 
-    Raises RuntimeError if runs with and without checkpoints do not lie in pairs.
+    Raises RuntimeError if the runs with and without checkpoints do not come in pairs.
     """
     names = ("reference", "reference" + _WITHOUT_CHECKPOINTS)
     paired = [done for done in runs if done.side in names]
@@ -227,7 +227,7 @@ def median_rate(runs: Sequence[Run], side: str) -> float:
 
 @contextlib.contextmanager
 def bound_to_cores() -> Iterator[tuple[int, ...]]:
-    """Bind this process, and all that it starts, to two cores; put things back afterwards."""
+    """Bind this process, and all that it starts, to two cores; undo it afterwards."""
     before = os.sched_getaffinity(0)
     chosen = choose_cores({cpu: _siblings(cpu) for cpu in sorted(before)})
     os.sched_setaffinity(0, chosen)
@@ -238,14 +238,14 @@ def bound_to_cores() -> Iterator[tuple[int, ...]]:
 
 
 def choose_cores(siblings: Mapping[int, str]) -> tuple[int, ...]:
-    """Return two processors, of different physical cores if there are.
+    """Return two processors, on different physical cores if possible.
 
-    ``siblings`` has for each processor that may be used the name of its physical core. Raises
-    EnvironmentProblem if there are fewer than two.
+    ``siblings`` maps each processor that may be used to the name of its physical core. Raises
+    EnvironmentProblem if there are fewer than two processors.
     """
     if len(siblings) < CORES:
         raise EnvironmentProblem(
-            f"the throughput benchmark compares two systems on {CORES} processors, and this process may use "
+            f"the throughput benchmark compares two systems on {CORES} processors, but this process may use only "
             f"{len(siblings)}; run it with more (see taskset)"
         )
     first_of_core: dict[str, int] = {}

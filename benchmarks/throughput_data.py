@@ -22,7 +22,7 @@ class InputShape:
     """Distinct values of the column ``key``, evenly likely."""
     files: int = 20
     spread: int = 1
-    """Keys are multiples of it: 1 gives dense ones, a large number keys far apart."""
+    """Keys are multiples of this: 1 gives dense keys, a large number gives keys that are far apart."""
     seed: int = 7
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Totals:
     sums: Ints
 
     def times(self, passes: int) -> Totals:
-        """Return the totals of input that is read so many times."""
+        """Return the totals of the input when it is read ``passes`` times."""
         return Totals(self.keys, self.counts * passes, self.sums * passes)
 
 
@@ -77,10 +77,10 @@ def link_copies(source: Path, target: Path, passes: int) -> None:
 
 
 def read_final_totals(directory: Path) -> Totals:
-    """Return each key's last row among all committed files: counts only grow, so it has the greatest count.
+    """Return each key's last row among all committed files. Counts only grow, so it is the one with the greatest count.
 
-    Raises RuntimeError if nothing was committed, or if a row was committed twice: a key that is written again
-    has changed, and so has its count.
+    Raises RuntimeError if nothing was committed, or if a row was committed twice. A key is written again only
+    after it changed, so the same count must not occur twice.
     """
     files = [
         file
@@ -89,7 +89,7 @@ def read_final_totals(directory: Path) -> Totals:
     ]
     if not files:
         raise RuntimeError(f"no committed file below {directory}")
-    # One by one and by handle, so that directory names such as ``batch=3`` are not taken for columns.
+    # Read one by one, by handle, so that directory names such as ``batch=3`` are not taken for columns.
     tables = [pq.ParquetFile(file).read(columns=["key", "count", "sum"]) for file in files]
     table = pa.concat_tables(tables)
     keys, counts, sums = (table[name].to_numpy() for name in ("key", "count", "sum"))
@@ -106,7 +106,7 @@ def require_equal(found: Totals, expected: Totals, side: str) -> None:
     """Raise RuntimeError, naming the first wrong key, unless both are the same."""
     if len(found.keys) != len(expected.keys) or (found.keys != expected.keys).any():
         odd = np.setxor1d(found.keys, expected.keys)
-        raise RuntimeError(f"{side} has other keys than its input, {len(odd)} in all, the first is {odd[0]}")
+        raise RuntimeError(f"{side} has other keys than its input: {len(odd)} in all, the first is {odd[0]}")
     wrong = np.flatnonzero((found.counts != expected.counts) | (found.sums != expected.sums))
     if len(wrong):
         first = wrong[0]

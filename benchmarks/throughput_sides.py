@@ -1,7 +1,7 @@
 """The two sides of the throughput benchmark: the reference runtime, and PySpark Structured Streaming.
 
-Each run reads the same files some times over, keeps count and sum per key, writes the keys that changed once
-a second as Parquet, and is compared with the ground truth afterwards.
+Each run reads the same files several times, keeps count and sum per key, and once a second writes the keys that
+changed as Parquet. Its output is compared with the ground truth afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ STREAMING_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # Off by default; made for frequent checkpoints.
+    # Off by default in Spark; meant for frequent checkpoints.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
 }
@@ -57,7 +57,7 @@ class Run:
 
     side: str
     rows: int
-    """Rows processed: those of the input times the passes."""
+    """Rows processed: the rows of the input times the passes."""
     seconds: float
     passes: int
     checkpoints: int
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows by seconds."""
+        """Rows processed per second."""
         return self.rows / self.seconds
 
     def as_json(self) -> dict[str, Any]:
@@ -79,14 +79,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Files on disk, and what must come out."""
+    """Files on disk, and the totals that must come out."""
 
     directory: Path
     rows: int
     rows_per_file: int
     totals: Totals
     suffix: str = ""
-    """What the names of sides that read it end with."""
+    """The suffix of the names of the sides that read it."""
 
 
 class Side(Protocol):
@@ -97,13 +97,13 @@ class Side(Protocol):
         """Return what reports call it."""
 
     def run(self, passes: int) -> Run:
-        """Read the input so many times; raises RuntimeError if the run fails or its output is wrong."""
+        """Read the input ``passes`` times; raises RuntimeError if the run fails or its output is wrong."""
 
 
 def _new_directory(scratch: Path, name: str) -> Path:
     """Return a directory for one run, removed with all others at the end of the benchmark.
 
-    Not earlier: executors tidy up the state of an ended query in the background, and write it again.
+    It is not removed earlier, because executors clean up the state of an ended query in the background and write to it.
     """
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=scratch))
 
@@ -111,7 +111,7 @@ def _new_directory(scratch: Path, name: str) -> Path:
 class _Stopwatch(SparkJobObserver):
     """Measures from the moment the subtasks are told to start, before any of them has opened a file.
 
-    The end is the job's: every output is committed, and the coordinator knows it.
+    It stops at the end of the job, when all output is committed and the coordinator knows it.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class ReferenceSide:
         return kind + ("" if self.interval_ms is not None else "_without_checkpoints") + self.source.suffix
 
     def run(self, passes: int) -> Run:
-        """Run the job once, deployment left out of the time."""
+        """Run the job once; the time does not include deployment."""
         root = _new_directory(self.scratch, self.name)
         checkpoints = CheckpointConfig(self.interval_ms) if self.interval_ms is not None else None
         watch = _Stopwatch()
@@ -161,14 +161,14 @@ class ReferenceSide:
             root,
             observer=watch,
             components=Components(state_backend=require_state_backend(self.backend)),
-            # Nobody is killed here, so nothing needs to be ready for a recovery.
+            # Nothing is killed here, so no preparation for a recovery is needed.
             options=SparkOptions(warm_executors=False),
         )
         with runner:
             end = runner.wait(_RUN_TIMEOUT_S)
         if end is None or end.state is not JobState.FINISHED or watch.attempts != 1:
             raise RuntimeError(
-                f"{self.name} did not run through: {end or runner.waiting_for()}, {watch.attempts} attempts"
+                f"{self.name} did not finish in one attempt: {end or runner.waiting_for()}, {watch.attempts} attempts"
             )
         require_equal(read_final_totals(root / "output"), self.source.totals.times(passes), self.name)
         seconds = watch.end_s - watch.begin_s

@@ -1,8 +1,8 @@
 """The harness: runs plans in a world, records what happened and judges it.
 
-Here is what a third party may use: to test a system of one's own, to bring a workload, a checker or a state backend,
-and to run a plan from Python. Import it from here; where it stands inside may change. Faults besides these three stand
-in ``barrier_tck.faults.kinds``, one file each.
+These are the names that a third party may use: to test a system of its own, to bring a workload, a checker or a state
+backend, and to run a plan from Python. Import them from here, as their places inside may change. More faults than these
+three are in ``barrier_tck.faults.kinds``, one file each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
     from barrier_tck.faults.kinds.kill_executor import KillExecutor
     from barrier_tck.faults.kinds.kill_worker import KillWorker
-    # A system under test: the seam, what it may add, how it shows its job, what can be hit of it, what a run leaves.
+    # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
     from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
     from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
     from barrier_tck.harness.system.additions import UsesFieldsOfPlans
@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.workloads.workload import DrawsJobs, SplitData, Workload
     from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
     from barrier_tck.harness.workloads.workload_names import register_workload, workload_names
-    # What system and workload may bring to a campaign.
+    # What a system and a workload may bring to a campaign.
     from barrier_tck.harness.draw.brought_profiles import BringsProfiles
     from barrier_tck.harness.draw.profiles import Profile
     from barrier_tck.harness.oracle.brought_checkers import BringsCheckers
@@ -84,16 +84,16 @@ __all__ = [
 
 @functools.cache
 def _homes() -> dict[str, str]:
-    """Return the module of every name, as the imports above say it to type checkers."""
+    """Return the module of every name, read from the imports above, which only type checkers execute."""
     nodes = ast.walk(ast.parse(Path(__file__).read_text()))
     imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
-if not TYPE_CHECKING:  # to a type checker it would mean that every name is there
+if not TYPE_CHECKING:  # a type checker would take it to mean that every name exists
 
     def __getattr__(name: str) -> object:
-        """Import a name when it is first asked for: a command that needs none of them starts as fast as ever."""
+        """Import a name when it is first used, so that a command that needs none of them starts fast."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = found = getattr(importlib.import_module(_homes()[name]), name)

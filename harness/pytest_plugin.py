@@ -1,4 +1,4 @@
-"""The pytest plugin: ``--system`` chooses the system under test, fixtures hand it to the tests.
+"""The pytest plugin: ``--system`` chooses the system under test, and fixtures pass it to the tests.
 
 Loading it imports neither PySpark nor a system: that happens when the first test asks for ``system``.
 """
@@ -29,24 +29,24 @@ class BackendUnderTest:
 
     target: str
     scale: float
-    """1: as ``barrier-tck certify`` does; less where nobody asked for a backend."""
+    """Factor on the number of examples: 1 as in ``barrier-tck certify``, less if no backend was asked for."""
     seed: int | None
-    """None: the suite's own."""
+    """Seed of the examples; None: the suite's own."""
     capabilities: tuple[str, ...]
-    """What it declares."""
+    """The capabilities that it declares."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--system`` and ``--state-backend``."""
     group = parser.getgroup("barrier-tck")
     group.addoption(
-        "--system", default=_DEFAULT, metavar="S", help=f"system under test (default: {_DEFAULT})"
+        "--system", default=_DEFAULT, metavar="NAME", help=f"system under test (default: {_DEFAULT})"
     )
     group.addoption(
         "--state-backend",
         default=None,
         metavar="MODULE:NAME",
-        help="state backend to certify, in a process of its own (default: heap, with few examples)",
+        help="state backend to certify in a process of its own (default: heap, with few examples)",
     )
 
 
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Say what is tested with which versions."""
+    """Say which system and backend are tested, and with which versions."""
     from barrier_tck.harness.support.environment import environment
 
     versions = environment()
@@ -99,7 +99,7 @@ def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
 
 @pytest.fixture(scope="session")
 def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
-    """Give what ``--state-backend`` names, checked once: a target that is no backend ends the session."""
+    """Give the backend that ``--state-backend`` names, checked once; a target that is not a backend fails the tests."""
     from barrier_tck.harness.certify.pool import CandidateError
     from barrier_tck.harness.certify.suite import probe
     from barrier_tck.harness.support.errors import UsageProblem
@@ -119,7 +119,7 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
 
 @pytest.fixture
 def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
-    """Give a function from a plan to its record; each call has a directory of its own below ``tmp_path``."""
+    """Give a function that runs a plan and returns its record; each call has its own directory below ``tmp_path``."""
     from barrier_tck.harness.trial.plan_check import check_plan
     from barrier_tck.harness.trial.trial_run import run_trial as run
 
@@ -138,7 +138,7 @@ def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
 
 @pytest.fixture(autouse=True)
 def _skip_without_capability(request: pytest.FixtureRequest) -> None:
-    """Skip a test marked ``needs`` where the system lacks a capability, with its sentence as the reason."""
+    """Skip a test marked ``needs`` if the system lacks a capability; the capability's sentence is the reason."""
     marker = request.node.get_closest_marker("needs")
     if marker is None:
         return

@@ -59,7 +59,7 @@ from barrier_tck.harness import (
 
 
 class EchoWorkload:
-    """Records ``id, count``; every record is a key of its own, so its count is 1 and an echo is right."""
+    """Records ``id, count``. Every record has a key of its own, so its count is 1 and an echo is right."""
 
     name = "echo"
     description = "Write every record to the output, once and unchanged."
@@ -68,7 +68,7 @@ class EchoWorkload:
     shapes = ("line",)
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return the only graph: what is read is written."""
+        """Return the only graph: a source and a sink."""
         return JobPlan(
             shape="line",
             vertices=(VertexPlan("source", "source", 1), VertexPlan("sink", "sink", 1)),
@@ -76,7 +76,7 @@ class EchoWorkload:
         )
 
     def problem_of(self, job: JobPlan) -> str | None:
-        """Accept no other graph."""
+        """Accept only this graph."""
         return None if job == self.job("line", {}) else "echo knows one line of two vertices, each one wide"
 
     @property
@@ -104,7 +104,7 @@ SUBTASK = "echo[0]"
 
 @dataclass
 class Disk:
-    """What outlives a worker: how far the input was read, and the output."""
+    """What survives a worker: how far the input was read, and the output."""
 
     position: int = 0
     output: list[Row] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Worker:
 
     @property
     def description(self) -> str:
-        """Return what the fault log calls it."""
+        """Return its name in the fault log."""
         return f"worker {self.number}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
@@ -134,7 +134,7 @@ class Worker:
 
 
 class EchoTargets(NoTargets):
-    """What can be hit: the worker; there are no executors and no coordinator."""
+    """The targets of faults: only the worker, as there are no executors and no coordinator."""
 
     def __init__(self) -> None:
         """Start with the first worker."""
@@ -158,7 +158,7 @@ class EchoSystem:
         return JobView((SubtaskView(SUBTASK, (Role.SOURCE, Role.SINK), passes),))
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
-        """Echo the input batch by batch; a dead worker is replaced by one that reads the disk."""
+        """Echo the input batch by batch; a dead worker is replaced by one that goes on from the disk."""
         rows = EchoWorkload().splits(plan)[0].rows
         disk, targets, lines = Disk(), EchoTargets(), list[Recorded[Operation]]()
 
@@ -187,7 +187,7 @@ class EchoSystem:
         disk.position += len(batch)
 
     def close(self) -> None:
-        """Do nothing: no run leaves anything."""
+        """Do nothing: a run leaves nothing behind."""
 
 
 class LossyEchoSystem(EchoSystem):
@@ -217,7 +217,7 @@ WITH_KILL = TrialPlan(
     checkpoints=CALM.checkpoints,
     faults=(ScheduledFault(KillWorker(SUBTASK), After(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, nth=3)),),
 )
-"""The same, and the worker is killed in the middle of the third batch."""
+"""The same, but the worker is killed in the middle of the third batch."""
 
 
 def judge(plan: TrialPlan, system: EchoSystem) -> TrialRecord:

@@ -45,7 +45,9 @@ class SortedDictBackend:
             try:
                 found = _decode(reader.read(handle))
             except msgspec.MsgspecError as error:
-                raise CorruptStateError(f"{handle.path} is no snapshot of a sorted dict: {error}") from error
+                raise CorruptStateError(
+                    f"{handle.path} is not a snapshot of a sorted dict: {error}"
+                ) from error
             # After a rescaling a file holds key groups that are now another subtask's.
             entries.update({(n, g, k): v for n, g, k, v in found if g in scope.key_groups})
         return SortedDictStore(scope, entries)
@@ -68,7 +70,7 @@ class SortedDictStore(BatchedStateStore):
         self._checked(name, group)[name, group, key] = value
 
     def delete(self, name: str, group: int, key: bytes) -> None:
-        """Remove the value; a missing one is no error."""
+        """Remove the value; a missing one is not an error."""
         self._checked(name, group).pop((name, group, key), None)
 
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
@@ -79,7 +81,7 @@ class SortedDictStore(BatchedStateStore):
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
-        """Write everything now: a purely synchronous snapshot, whose future is finished (SNP-1)."""
+        """Write everything now: a purely synchronous snapshot, whose future is already finished (SNP-1)."""
         entries = self._opened("")
         if not entries:
             return FinishedSnapshot(())
@@ -93,7 +95,7 @@ class SortedDictStore(BatchedStateStore):
         """Do nothing: nothing is kept for a checkpoint."""
 
     def close(self) -> None:
-        """Drop the entries; twice is harmless."""
+        """Drop the entries; closing twice is harmless."""
         self._entries = None
 
     def _opened(self, name: str) -> Entries:

@@ -24,26 +24,28 @@ BENCHMARKS = {
 """Name on the command line -> module below ``benchmarks``."""
 
 Progress = Callable[[str], None]
-"""Told a sentence whenever a benchmark comes to something new."""
+"""Called with a sentence whenever a benchmark starts something new."""
 
 
 def bench(
     name: Annotated[
-        str, typer.Argument(metavar="throughput|simulation|state|recovery|proxy", help="Which benchmark.")
+        str,
+        typer.Argument(metavar="throughput|simulation|state|recovery|proxy", help="The benchmark to run."),
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Measure: throughput against Structured Streaming, simulated schedules a second, state backends, recovery.
+    """Run a benchmark and print its numbers.
 
-    Run it at the top of a checkout; benchmarks are not part of the installed package.
+    Run it at the top of a checkout: benchmarks are not part of the installed package.
 
     \b
     Examples:
-      barrier-tck bench simulation
-      barrier-tck bench throughput --json
-      barrier-tck bench state                           heap and RocksDB with a million keys
-      barrier-tck bench recovery                        500 MB from the local copy, and over a link of 100 MB/s
-      barrier-tck bench proxy                           a channel directly, through Toxiproxy, embedded
+      barrier-tck bench throughput      rows per second, side by side with Structured Streaming
+      barrier-tck bench simulation      simulated schedules per second
+      barrier-tck bench state           snapshots of a million keys, on the heap and in RocksDB
+      barrier-tck bench recovery        restoring 500 MB from the local copy and over a link of 100 MB/s
+      barrier-tck bench proxy           a channel without a proxy, through Toxiproxy, and through the embedded one
+      barrier-tck bench simulation --json
     """
     if name not in BENCHMARKS:
         raise UsageProblem(f"there is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
@@ -57,7 +59,7 @@ def bench(
 def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
     """Run a benchmark by its name and return its numbers, units in the names.
 
-    Raises EnvironmentProblem if the benchmarks cannot be imported, that is outside a checkout.
+    Raises EnvironmentProblem if the benchmarks cannot be imported, for instance outside a checkout.
     """
     module_name = f"benchmarks.{BENCHMARKS[name]}"
     look_where_run()

@@ -36,27 +36,47 @@ if TYPE_CHECKING:
 def campaign(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE.toml", help="Campaign file; without it: the standard one."),
+        typer.Argument(metavar="FILE.toml", help="Campaign file. Default: the standard campaign."),
     ] = None,
     system: SystemOption = None,
-    trials: Annotated[int | None, typer.Option("--trials", metavar="N", help="Number of trials.")] = None,
-    budget: Annotated[
-        str | None, typer.Option("--budget", metavar="5m", help="Time instead of a number of trials.")
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials", metavar="N", help="Number of trials. Default: the campaign file's, else 200."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Seed of the drawn plans.")] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="TIME",
+            help="Run trials for this long, for instance 90s, 5m or 1h30m, instead of a number of trials.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="N",
+            help="Seed from which plans are drawn. Default: the campaign file's, else 0.",
+        ),
+    ] = None,
     state_backend: StateBackendOption = None,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
     """Run many trials, judge them, and write a report.
 
+    Options win over the campaign file. Exit code 0 if all trials are valid, 1 if a property is violated, 2 if the
+    verdict is unknown or the campaign was interrupted.
+
     \b
     Examples:
       barrier-tck campaign                              200 simulated trials
-      barrier-tck campaign --budget 5m --seed 7         as many as fit into five minutes
-      barrier-tck campaign campaigns/flights.toml       a campaign file
-      barrier-tck campaign --system reference-spark --trials 4
-      barrier-tck campaign --state-backend rocksdb
+      barrier-tck campaign --budget 5m --seed 7         as many trials as fit into five minutes
+      barrier-tck campaign campaigns/flights.toml       a campaign file of the repository
+      barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
+      barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
     """
     from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
     from barrier_tck.harness.campaign.runner import run_campaign
@@ -106,7 +126,7 @@ def _configured(
     options: dict[str, Any],
     source: str,
 ) -> CampaignConfiguration:
-    """Read the campaign file, if any, and lay the options that were given over it."""
+    """Read the campaign file, if there is one, and let the given options override it."""
     from barrier_tck.harness.campaign.configuration import (
         CampaignConfiguration,
         check_values,
@@ -128,7 +148,7 @@ def _configured(
 
 
 def _campaign_exit_code(record: CampaignRecord) -> int:
-    """An interrupted campaign has not shown what it set out to show: never 0."""
+    """Return the exit code; never 0 if interrupted, as the campaign then has not shown what it should show."""
     if record.interrupted and record.verdict is Verdict.VALID:
         return EXIT_CODES[Verdict.UNKNOWN]
     return EXIT_CODES[record.verdict]
@@ -137,7 +157,7 @@ def _campaign_exit_code(record: CampaignRecord) -> int:
 def _print_options(
     console: Console, configuration: CampaignConfiguration, system: SystemUnderTest, path: Path
 ) -> None:
-    """Print everything that decides what is going to happen, so that a log alone can be repeated."""
+    """Print everything that decides what will happen, so that a campaign can be repeated from its log alone."""
     spelled_out = msgspec.to_builtins(configuration)
     listed = spelled_out.pop("trial")
     settings = spelled_out["system"].pop("settings")
@@ -158,7 +178,7 @@ def _print_options(
 
 
 def _said_of(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any]) -> dict[str, object]:
-    """Return what the system makes different: its settings, checkers that it or the workload brings, unused fields."""
+    """Return what is special to this system: its settings, the checkers that are brought, and unused fields."""
     from barrier_tck.harness.oracle.brought_checkers import with_brought
     from barrier_tck.harness.system.plan_fields import in_short, unused_by
     from barrier_tck.harness.workloads.workload_names import filled
@@ -173,9 +193,9 @@ def _said_of(system: SystemUnderTest, plan: TrialPlan, settings: dict[str, Any])
 
 
 def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: Path | None = None) -> None:
-    """Write the reports, print their summary, and one line that repeats each failing trial.
+    """Write the reports, print their summary, and print a command that repeats each of the first failing trials.
 
-    In GitHub Actions print annotations too, attached to the campaign ``file``, and add to the step's summary.
+    In GitHub Actions, also print annotations, attached to the campaign ``file``, and add to the step's summary.
     """
     from barrier_tck.reports.summary import print_summary
     from barrier_tck.reports.write import write_reports
@@ -185,7 +205,7 @@ def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: 
         print_summary(path, console)
         console.print(f"report: {paths.html}", markup=False)
     if record.interrupted:
-        console.print(f"interrupted after {record.trials} trials; they are kept", markup=False)
+        console.print(f"interrupted after {record.trials} trials, which are kept", markup=False)
     for number in record.failing[:3]:
         plan = record.shrunk.get(str(number), f"trials/{number:05d}/plan.json")
         command = f"barrier-tck replay {path / plan} --system {record.opened_as}"

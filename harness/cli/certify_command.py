@@ -27,48 +27,71 @@ _SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
 def certify(
     target: Annotated[
         str | None,
-        typer.Argument(metavar="MODULE:NAME", help="What makes the backend, or: heap, rocksdb."),
+        typer.Argument(
+            metavar="MODULE:NAME", help="Class or function that makes the backend; or heap, or rocksdb."
+        ),
     ] = None,
     level: Annotated[
-        str, typer.Option("--level", metavar="contract|crash|chaos", help="Highest level to certify.")
+        str,
+        typer.Option(
+            "--level",
+            metavar="contract|crash|chaos",
+            help="Level to certify; the levels below it are checked first.",
+        ),
     ] = "crash",
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Seed of all drawn examples.")
+        int, typer.Option("--seed", metavar="N", help="Seed from which all examples are drawn.")
     ] = 20_260_101,
     out: OutOption = DEFAULT_OUT,
     require: Annotated[
         str,
-        typer.Option("--require", metavar="NAME,...", help="Capabilities that the backend must declare."),
+        typer.Option(
+            "--require",
+            metavar="NAME,...",
+            help="Capabilities that the backend must declare: asynchronous-snapshots, concurrent-snapshots, "
+            "ordered-scan, local-files, deterministic-files. Default: none.",
+        ),
     ] = "",
     spark: Annotated[
         bool,
         typer.Option(
             "--spark/--no-spark",
-            help="Run trials on a Spark cluster for the level chaos, or stop below it.",
+            help="Whether the level chaos runs trials on a local Spark cluster; without them, crash is the highest "
+            "level that can be reached.",
         ),
     ] = True,
     strength: Annotated[
         bool,
-        typer.Option("--strength/--no-strength", help="Run the suite's planted bugs, for the certificate."),
+        typer.Option(
+            "--strength/--no-strength",
+            help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
+        ),
     ] = True,
     call_timeout: Annotated[
-        float, typer.Option("--call-timeout", metavar="S", help="Seconds that one call may take.")
+        float,
+        typer.Option("--call-timeout", metavar="SECONDS", help="Time that one call to the backend may take."),
     ] = 20.0,
     replay_file: Annotated[
         Path | None,
-        typer.Option("--replay", metavar="FILE.json", help="Repeat a failing sequence instead."),
+        typer.Option(
+            "--replay",
+            metavar="FILE.json",
+            help="Repeat the failing sequence in this file instead of certifying.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Certify a state backend: in a process of its own, clause by clause, up to a level.
+    """Certify a state backend, clause by clause, up to a level.
 
-    Exit code 0 if the level was reached, 1 if a property failed, 2 if nothing can be said, 3 if the target
-    does not import, is no backend, or lacks a capability, or if chaos is asked for and there is no Java.
+    The backend runs in a process of its own. Exit code 0 if the level was reached, 1 if a property failed, 2 if
+    nothing can be said, 3 if the target cannot be imported, is not a backend or lacks a required capability, or if
+    the level chaos is asked for and Spark cannot run.
 
     \b
     Examples:
       barrier-tck certify heap
-      barrier-tck certify barrier_tck_lmdb:LmdbStateBackend --level chaos
+      barrier-tck certify rocksdb --level chaos
+      barrier-tck certify your_package.your_module:YourBackend --require ordered-scan
       barrier-tck certify --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
     from barrier_tck.harness.certify.suite import require_level, require_target
@@ -106,7 +129,7 @@ def _certified(
     call_timeout_s: float,
     console: Console,
 ) -> Certificate:
-    """Run the certifier; if target or machine turn out to be unfit, the empty directory is removed."""
+    """Run the certifier; if the target or the machine turns out to be unfit, remove the empty directory."""
     from barrier_tck.harness.certify.planted import measure_strength
     from barrier_tck.harness.certify.pool import Limits
     from barrier_tck.harness.certify.suite import certify as run_suite
@@ -204,7 +227,7 @@ def _print_outcome(console: Console, outcome: PropertyOutcome, path: Path) -> No
         console.print(printable(f"    {number}. {step}"), markup=False)
     line = replay_line(outcome, f"{path}/")
     if line:
-        # One line, however narrow the terminal: it is there to be pasted.
+        # Kept on one line, however narrow the terminal is: people paste it.
         console.print(f"    repeat: {line}", markup=False, soft_wrap=True)
 
 
@@ -219,6 +242,6 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         reached = (
             f"only level {certificate.level} was reached" if certificate.level else "no level was reached"
         )
-        said = f"{certificate.verdict}: {reached}, {certificate.asked_level} was asked for"
+        said = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
     console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
     console.print(f"certificate: {path / 'certificate.html'}", markup=False)

@@ -1,6 +1,6 @@
 """Looks at this machine: what is installed, what is missing, what to do about it.
 
-Nothing is printed or changed here (but for a probe file that is removed at once); the command line renders
+Nothing is printed or changed here, except for a probe file that is removed at once. The command line renders
 the findings.
 """
 
@@ -40,7 +40,7 @@ def _toxiproxy_version(url: str) -> str:
 
 
 class DiagnosisStatus(enum.StrEnum):
-    """How a finding stands: `missing` and `old` stop a campaign on Spark, `warning` does not."""
+    """The status of a finding: `missing` and `old` prevent a campaign on Spark, `warning` does not."""
 
     OK = "ok"
     MISSING = "missing"
@@ -50,7 +50,7 @@ class DiagnosisStatus(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing looked at: its name, how it stands, what was found, and what to do (empty if nothing)."""
+    """One finding: what was looked at, its status, what was found, and what to do (empty if nothing)."""
 
     name: str
     status: DiagnosisStatus
@@ -59,7 +59,7 @@ class Diagnosis:
 
     @property
     def blocks(self) -> bool:
-        """Whether campaigns on Spark cannot run before this is mended."""
+        """Whether campaigns on Spark cannot run until this is fixed."""
         return self.status in (DiagnosisStatus.MISSING, DiagnosisStatus.OLD)
 
 
@@ -106,7 +106,7 @@ def check_package(
     below: tuple[int, ...] | None = None,
     version_of: Callable[[str], str] = metadata.version,
 ) -> Diagnosis:
-    """An installed distribution, whose version is to be at least `oldest` and below `below`."""
+    """An installed distribution; its version should be at least `oldest` and below `below`."""
     try:
         found = version_of(name)
     except metadata.PackageNotFoundError:
@@ -155,12 +155,12 @@ def check_cores(cores: int | None = None) -> Diagnosis:
     """Cores that this process may use."""
     if cores is None:
         cores = len(os.sched_getaffinity(0))
-    advice = "Campaigns run on one core, but may pass their time limits; raise those."
+    advice = "Campaigns run on one core, but may exceed their time limits; raise the limits."
     return _amount("cores", cores, _NEEDED_CORES, "", advice)
 
 
 def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) -> Diagnosis:
-    """Whether workers can have loopback addresses of their own."""
+    """Whether each worker can have a loopback address of its own."""
     problems = [f"{host}: {text}" for host in _WORKER_ADDRESSES if (text := problem_of(host, 0))]
     if problems:
         advice = (
@@ -174,10 +174,10 @@ def check_loopback(problem_of: Callable[[str, int], str | None] = bind_problem) 
 def check_toxiproxy(
     choice: ServerChoice | None = None, version_of: Callable[[str], str] = _toxiproxy_version
 ) -> Diagnosis:
-    """The proxy server that network faults on Spark would go through."""
+    """The proxy server that would carry out network faults on Spark."""
     chosen = choice or choose_server()
     if chosen.kind is ServerKind.EMBEDDED:
-        # No warning: it does all that campaigns need.
+        # No warning: the embedded server does all that campaigns need.
         return Diagnosis(
             "proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} (no toxiproxy-server on the PATH)"
         )

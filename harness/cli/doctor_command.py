@@ -11,9 +11,9 @@ from barrier_tck.harness.cli.printing import console_for, emit
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Tell what is installed, what is missing, and what to do about it.
+    """Show what is installed, what is missing, and what to do about it.
 
-    Exit code 3 if something is missing or too old for campaigns on Spark.
+    Exit code 0 if campaigns on Spark can run, 3 if something that they need is missing or too old.
     """
     from barrier_tck.harness.cli.diagnosis import diagnose
 

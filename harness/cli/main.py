@@ -1,6 +1,6 @@
 """The command ``barrier-tck``: the composition root, which puts the folders together and maps exit codes.
 
-0 valid, 1 a property is violated, 2 unknown, 3 usage or environment, 4 a bug of ours. With ``--json`` the
+0 valid, 1 a property is violated, 2 unknown, 3 usage or environment, 4 a bug in this project. With ``--json`` the
 last line of standard output is one JSON object, and everything for people goes to standard error.
 """
 
@@ -27,12 +27,13 @@ from barrier_tck.harness.support.errors import HarnessError
 from barrier_tck.harness.support.outside import shown
 
 _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
-"""Click's base of all mistakes on a command line; Typer carries a Click of its own since 0.20."""
+"""Click's base class of all mistakes on a command line; since 0.20, Typer brings its own copy of Click."""
 
 app = typer.Typer(
     name="barrier-tck",
-    help="Fault-injection campaigns and conformance for barrier snapshots on Apache Spark.",
-    epilog="Exit codes: 0 valid, 1 violated, 2 unknown, 3 usage or environment, 4 a bug of ours.",
+    help="Fault-injection campaigns and conformance tests for barrier snapshots on Apache Spark.",
+    epilog="Exit codes: 0 valid, 1 a property is violated, 2 unknown, 3 wrong usage or unfit machine, 4 a bug in "
+    "barrier-tck.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code; nothing escapes but KeyboardInterrupt's code 130."""
+    """Run the command and return its exit code, whatever is raised; 130 after Ctrl-C."""
     as_json = "--json" in arguments
     try:
         result = app(list(arguments), standalone_mode=False)
@@ -63,8 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(as_json, "interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
         return EXIT_USAGE
-    except SystemExit as stop:  # whoever calls sys.exit(0) must not be read as a verdict
-        return _fail(as_json, f"something ended the program, with exit code {stop.code!r}", EXIT_INTERNAL)
+    except SystemExit as stop:  # a call of sys.exit(0) must not be read as a verdict
+        return _fail(as_json, f"something ended the program with exit code {stop.code!r}", EXIT_INTERNAL)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
@@ -91,7 +92,7 @@ def _bug_message(error: Exception) -> str:
     with tempfile.NamedTemporaryFile("w", prefix="barrier-tck-crash-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
     where = f"the traceback is in {file.name}; please report it with the command line"
-    return f"a bug of ours: {last_line}\n  {where}"
+    return f"a bug in barrier-tck: {last_line}\n  {where}"
 
 
 if __name__ == "__main__":

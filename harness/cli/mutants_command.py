@@ -1,4 +1,4 @@
-"""``barrier-tck mutants``: run planted bugs; does the suite catch them?"""
+"""``barrier-tck mutants``: run planted bugs and see whether the suite catches them."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ SYSTEM_OF_WORLD = {"simulated": "reference-simulated", "spark": "reference-spark
 def mutants(
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="ID,...", help="Only these bugs, for instance AL-01,SO-02."),
+        typer.Option(
+            "--only", metavar="ID,...", help="Run only these bugs, for instance AL-01,SO-02. Default: all."
+        ),
     ] = None,
     world: Annotated[
-        str, typer.Option("--world", metavar="simulated|spark", help="Where to run them.")
+        str, typer.Option("--world", metavar="simulated|spark", help="World in which they run.")
     ] = "simulated",
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
-    """Run planted bugs: does the suite catch them? Saves the smallest plan that shows each.
+    """Run planted bugs and see whether the suite catches them.
 
-    Exit code 0 if all were caught, 1 if one was missed.
+    The smallest plan that shows each bug is saved. Exit code 0 if all were caught, 1 if one was missed.
 
     \b
     Examples:
       barrier-tck mutants
-      barrier-tck mutants --only AL-01,CO-03 --world spark
+      barrier-tck mutants --only AL-01,SO-02 --world spark
     """
     from barrier_tck.harness.campaign.mutant_hunt import choose, hunt
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path

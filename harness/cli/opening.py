@@ -1,4 +1,4 @@
-"""Opens the system that a command runs plans on, starts it, and closes it whatever happens."""
+"""Opens the system that a command runs plans on, starts it, and closes it in any case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def opened(name: str) -> Iterator[SystemUnderTest]:
-    """Make a system, which is cheap, and close it at the end; closing is not cut short by another Ctrl-C."""
+    """Make a system, which is cheap, and close it at the end; another Ctrl-C does not interrupt the closing."""
     from barrier_tck.harness.system.system_names import open_system
 
     system = open_system(name)
@@ -34,9 +34,9 @@ def opened(name: str) -> Iterator[SystemUnderTest]:
 
 
 def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> None:
-    """Start what the system needs, once all is checked and before anything is written.
+    """Start what the system needs, after all checks and before anything is written.
 
-    So an environment that cannot run it leaves no half of a run directory.
+    So if the system cannot run here, no half-written run directory is left.
     """
     from barrier_tck.harness.system.additions import HasCluster, StartsSlowly
 

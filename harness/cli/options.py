@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -8,23 +8,43 @@ from typing import Annotated
 import typer
 
 DEFAULT_OUT = Path("runs")
-"""Where run directories are created."""
+"""The directory in which run directories are created."""
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")
+    bool,
+    typer.Option(
+        "--json",
+        help="Print the result as one JSON object on the last line of standard output; all else goes to "
+        "standard error.",
+    ),
 ]
 SystemOption = Annotated[
     str | None,
     typer.Option(
         "--system",
-        metavar="S",
-        help="reference-simulated (the default), reference-spark, or package.module:Factory.",
+        metavar="NAME",
+        help="System under test: reference-simulated, reference-spark, or package.module:Factory. Default: the "
+        "campaign file's, else reference-simulated.",
+    ),
+]
+ReplaySystemOption = Annotated[
+    str | None,
+    typer.Option(
+        "--system",
+        metavar="NAME",
+        help="System under test: reference-simulated, reference-spark, or package.module:Factory. Default: the "
+        "recorded one, or reference-simulated for a plan without a record.",
     ),
 ]
 StateBackendOption = Annotated[
     str | None,
-    typer.Option("--state-backend", metavar="NAME", help="heap, rocksdb, or package.module:Factory."),
+    typer.Option(
+        "--state-backend",
+        metavar="NAME",
+        help="State backend of the job: heap, rocksdb, or package.module:Factory. Default: the campaign "
+        "file's, else heap.",
+    ),
 ]
 OutOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Where the new run directory is created.")
+    Path, typer.Option("--out", metavar="DIR", help="Directory in which the new run directory is created.")
 ]

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
-from barrier_tck.harness.cli.options import JsonOption, SystemOption
+from barrier_tck.harness.cli.options import JsonOption, ReplaySystemOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.outside import look_where_run
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 def replay(
     path: Annotated[
-        Path, typer.Argument(metavar="PLAN.json|RUN_DIR", help="A plan, a trial or a run directory.")
+        Path,
+        typer.Argument(
+            metavar="PLAN.json|RUN_DIR", help="A plan file, a trial's directory or a run directory."
+        ),
     ],
-    system: SystemOption = None,
+    system: ReplaySystemOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a plan again: the same verdict, and in the simulator the same trace?
+    """Run a plan again and compare the verdict and, in the simulator, the trace.
 
-    Of a run directory the failing trials are replayed, or, if none failed, all that were kept.
+    For a run directory, its failing trials are replayed or, if none failed, all trials that were kept.
 
     \b
     Examples:
@@ -45,7 +48,7 @@ def replay(
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
     replayed = []
     if system is not None:
-        look_where_run()  # what a record names is not looked for there
+        look_where_run()  # a system that only a record names is not searched for there
     with opened(name) as deployed:
         for source in sources:
             check_plan(source.plan, deployed, str(source.path))

@@ -14,7 +14,10 @@ from barrier_tck.harness.cli.printing import console_for, emit
 
 def report(
     run_directory: Annotated[
-        Path, typer.Argument(metavar="RUN_DIR", help="A run directory, or the directory that contains them.")
+        Path,
+        typer.Argument(
+            metavar="RUN_DIR", help="A run directory, or a directory of several, of which the newest is used."
+        ),
     ],
     as_json: JsonOption = False,
 ) -> None:

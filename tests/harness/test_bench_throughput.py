@@ -167,7 +167,7 @@ def test_right_totals_pass_and_each_kind_of_wrong_ones_is_named(tmp_path: Path) 
             require_equal(wrong, right, "reference")
     fewer = Totals(right.keys[1:], right.counts[1:], right.sums[1:])
     with pytest.raises(
-        RuntimeError, match=f"other keys than its input, 1 in all, the first is {right.keys[0]}"
+        RuntimeError, match=f"other keys than its input: 1 in all, the first is {right.keys[0]}"
     ):
         require_equal(fewer, right, "reference")
 
@@ -325,7 +325,7 @@ def test_two_processors_of_different_cores_are_preferred() -> None:
 
 
 def test_one_processor_is_too_few() -> None:
-    with pytest.raises(EnvironmentProblem, match="may use 1; run it with more"):
+    with pytest.raises(EnvironmentProblem, match="may use only 1; run it with more"):
         choose_cores({5: "5"})
 
 

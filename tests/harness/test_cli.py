@@ -115,7 +115,7 @@ def test_a_bug_of_ours_exits_with_4_and_keeps_the_traceback(
     assert cli.run(["campaign", "--trials", "1", "--out", str(tmp_path)]) == 4
     message = capsys.readouterr().err
     (crash,) = tmp_path.glob("barrier-tck-crash-*.txt")
-    assert "a bug of ours" in message and str(crash) in message and "cannot be" in crash.read_text()
+    assert "a bug in barrier-tck" in message and str(crash) in message and "cannot be" in crash.read_text()
 
 
 def test_an_operating_error_outside_a_trial_exits_with_2(monkeypatch: pytest.MonkeyPatch) -> None:

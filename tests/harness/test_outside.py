@@ -99,7 +99,7 @@ def test_a_hostile_command_line_exits_with_3_and_says_why(
     assert cli.run([*arguments, "--json"]) == 3
     printed = capsys.readouterr()
     assert json.loads(printed.out.splitlines()[-1])["exit_code"] == 3
-    assert "a bug of ours" not in printed.err
+    assert "a bug in barrier-tck" not in printed.err
 
 
 def test_a_trial_that_ends_the_program_is_unknown_and_the_campaign_goes_on(
@@ -118,4 +118,4 @@ def test_what_ends_the_program_elsewhere_is_no_verdict_either(
 
     monkeypatch.setattr(cli, "app", leave)
     assert cli.run(["doctor"]) == 4
-    assert "something ended the program, with exit code 0" in capsys.readouterr().err
+    assert "something ended the program with exit code 0" in capsys.readouterr().err

@@ -1,8 +1,8 @@
 """A state backend on LMDB: memory-mapped, copy-on-write, with snapshots that are read transactions.
 
-The live database is scratch: a restore always starts from a snapshot in checkpoint storage, so nothing of it is
-synced, and whatever a dead process left of it is never looked at again. A snapshot is one file of MessagePack
-records ``[state name, key group, key, value]``, one after another.
+The live database is temporary. A restore always starts from a snapshot in checkpoint storage, so the database is never
+synced, and what a dead process leaves of it is never read again. A snapshot is one file of MessagePack records
+``[state name, key group, key, value]``, one after another.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class LmdbStateBackend:
 
 
 class LmdbStateStore(BatchedStateStore):
-    """One environment. Its entries are keyed by a hash of (name, group, key), for LMDB's keys are short."""
+    """One LMDB environment. Entries are stored under a hash of (name, group, key), because LMDB's keys are short."""
 
     def __init__(self, scope: StateScope) -> None:
         """Make an empty environment."""
         self._groups = scope.key_groups
         self._directory = tempfile.mkdtemp(prefix="lmdb-state-")
-        # The lock file is what tells the writer which pages a snapshot still reads; without it they are reused.
+        # The lock file tells the writer which pages a snapshot still reads; without it they would be reused.
         self._environment = lmdb.open(self._directory, map_size=MAP_BYTES, sync=False, lock=True)
         self._snapshots: dict[CheckpointId, _Snapshot] = {}
         self._closed = False
@@ -97,14 +97,14 @@ class LmdbStateStore(BatchedStateStore):
         """Set many values in one transaction."""
         if not len(groups) == len(keys) == len(values):
             raise JobUsageError(
-                f"{len(groups)} groups, {len(keys)} keys and {len(values)} values do not run in step"
+                f"{len(groups)} groups, {len(keys)} keys and {len(values)} values do not match in number"
             )
         with self._environment.begin(write=True) as transaction:
             for group, key, value in zip(groups, keys, values, strict=True):
                 transaction.put(self._key(name, group, key), _entry(name, group, key, value))
 
     def delete(self, name: str, group: int, key: bytes) -> None:
-        """Remove the value; a missing one is no error."""
+        """Remove the value; a missing one is not an error."""
         with self._environment.begin(write=True) as transaction:
             transaction.delete(self._key(name, group, key))
 
@@ -167,7 +167,7 @@ class LmdbStateStore(BatchedStateStore):
 
 
 class _Snapshot:
-    """A snapshot future on a read transaction. The transaction ends with it, however it ends."""
+    """A snapshot future with a read transaction. However the future ends, the transaction ends with it."""
 
     def __init__(self, transaction: lmdb.Transaction, writer: StateWriter, groups: KeyGroupRange) -> None:
         self._transaction: lmdb.Transaction | None = transaction
@@ -188,7 +188,7 @@ class _Snapshot:
                 self._end()
 
     def cancel(self) -> None:
-        """Make a running asynchronous part stop at its next entry; one that has not begun ends here."""
+        """Stop a running asynchronous part at its next entry; one that has not begun ends here."""
         self._cancelled = True
         if self._running.acquire(blocking=False):
             try:
@@ -197,7 +197,7 @@ class _Snapshot:
                 self._running.release()
 
     def release(self) -> None:
-        """Stop, and return when the transaction has ended: its environment is about to be closed."""
+        """Stop, and return when the transaction has ended, because its environment is about to be closed."""
         self._cancelled = True
         with self._running:
             self._end()
@@ -255,4 +255,4 @@ def _batches(handle: StateHandle, content: bytes) -> Iterator[list[tuple[str, in
             yield _decode(content[position : position + length])
             position += length
     except (struct.error, msgspec.DecodeError) as error:
-        raise CorruptStateError(f"{handle.path} is no LMDB snapshot: {error}") from error
+        raise CorruptStateError(f"{handle.path} is not an LMDB snapshot: {error}") from error

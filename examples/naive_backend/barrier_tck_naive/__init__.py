@@ -1,4 +1,4 @@
-"""A naive state backend: a dict, pickled to a file. It is wrong, on purpose: see its README."""
+"""A naive state backend: a dict, pickled to a file. It is wrong on purpose, and certification shows where."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NaiveStateStore(BatchedStateStore):
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
-        """Pickle in the background: the mistake is that the dict goes on changing meanwhile."""
+        """Pickle in the background. The mistake: the dict keeps changing meanwhile."""
         return DeferredSnapshot(
             lambda: (writer.write("state", [pickle.dumps(self.entries)], self.scope.key_groups),)
         )
