@@ -3,12 +3,12 @@
 A plan that takes a hundred virtual milliseconds would be over on a cluster before the first checkpoint; one that
 takes seconds of real time would waste a simulator. So a test writes the plan that it means, and `scaled` turns
 it into the same trial of another world: more and larger batches, longer times, the same faults at the same
-protocol points.
+protocol points. Subtasks are named by their roles, for only the system knows what it calls them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -16,7 +16,8 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.profiles import Profile, profile_named
+from barrier_tck.harness.draw.brought_profiles import brought_by, chosen_profile
+from barrier_tck.harness.draw.profiles import Profile
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
@@ -25,6 +26,10 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.role_aims import by_role
+from barrier_tck.harness.system.scale import Scale, scale_of
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 CALM = TrialPlan(
     workload=WorkloadPlan("keyed-totals", batches=20, batch_records=3, keys=5, records_per_second=600),
@@ -34,63 +39,18 @@ CALM = TrialPlan(
 """The standard job, paced so that it takes several checkpoints, without faults: what other plans vary."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How plans are stretched for a world, and how much of it a session can afford."""
-
-    time_factor: int = 1
-    """By what factor intervals, pauses and times of faults are longer."""
-    batches_factor: int = 1
-    batch_records: int | None = None
-    """Records per batch; None: as the plan says."""
-    keys: int | None = None
-    records_per_second: int | None = None
-    """Rate per source subtask; None: as the plan says."""
-    bytes_factor: int = 1
-    """By what factor rates of throttled connections are higher, since more bytes pass through them."""
-    timeout_ms_min: int = 0
-    """The shortest timeout that a checkpoint is given."""
-    executors_min: int = 1
-    wall_s: int = 120
-    seeds_max: int = 1
-    """How often a plan is run, each time with another seed; 1 where the seed decides nothing."""
-    examples_max: int = 1
-    """Generated plans per property."""
-    profiles: tuple[tuple[str, str], ...] = ()
-    """Profile that a property asks for -> profile from which this world draws instead."""
+SOURCE, STATEFUL, STATELESS, SINK = (
+    by_role(role) for role in (Role.SOURCE, Role.STATEFUL, Role.STATELESS, Role.SINK)
+)
+"""The first subtask of each role, whatever a system calls it."""
+OTHER_SOURCE, OTHER_STATEFUL, OTHER_SINK = (
+    by_role(role, 1) for role in (Role.SOURCE, Role.STATEFUL, Role.SINK)
+)
+"""The second one."""
 
 
-SCALES: dict[str, Scale] = {
-    "simulated": Scale(seeds_max=10, examples_max=150),
-    "spark": Scale(
-        time_factor=33,
-        batches_factor=2,
-        batch_records=200,
-        keys=40,
-        records_per_second=4_000,
-        bytes_factor=10,
-        timeout_ms_min=20_000,
-        executors_min=3,
-        wall_s=60,
-        profiles=(
-            *(("standard", "spark-kill"), ("heavy", "spark-kill")),
-            *(("faultless", "spark-kill"), ("at-least-once", "spark-kill")),
-        ),
-    ),
-}
-"""World -> scale."""
-
-
-def scale_of(world: str) -> Scale:
-    """Return a world's scale; raises LookupError for a world that the suite was not written for."""
-    if world not in SCALES:
-        raise LookupError(f"the suite has no scale for the world {world!r}; it has {', '.join(SCALES)}")
-    return SCALES[world]
-
-
-def scaled(plan: TrialPlan, world: str) -> TrialPlan:
-    """Return the plan in a world's scale. Inputs of no record or of exactly one stay what they are."""
-    scale = scale_of(world)
+def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
+    """Return the plan in a system's scale. Inputs of no record or of exactly one stay what they are."""
     factor = scale.time_factor
     checkpoints, deployment = plan.checkpoints, plan.deployment
     return msgspec.structs.replace(
@@ -132,12 +92,15 @@ def _scaled_fault(scheduled: ScheduledFault, scale: Scale) -> ScheduledFault:
             return ScheduledFault(fault, trigger)  # a protocol point is the same point in every world
 
 
-def profile_for(name: str, world: str) -> Profile:
-    """Return the profile that a world draws from when a property asks for ``name``.
+def profile_for(name: str, system: SystemUnderTest) -> Profile:
+    """Return the profile from which plans for a system are drawn when a property asks for ``name``.
 
-    ``faultless`` stays without faults in every world, and ``at-least-once`` in its mode.
+    That is what its scale says, or else the first that the system brings. ``faultless`` is without faults in every
+    system, and ``at-least-once`` in its mode.
     """
-    profile = profile_named(dict(scale_of(world).profiles).get(name, name))
+    own = brought_by(system)
+    other = dict(scale_of(system).profiles).get(name, own[0].name if own else name)
+    profile = chosen_profile(other, system, None)
     if name == "at-least-once":
         return replace(profile, modes=("at_least_once",))
     return replace(profile, faults=(0, 0)) if name == "faultless" else profile
@@ -189,21 +152,19 @@ def kill_at(point: ProtocolPoint, subtask: str, nth: int = 1) -> ScheduledFault:
     return kill_executor(subtask, After(point, subtask, nth))
 
 
-AFTER_THE_FIRST_CHECKPOINT = kill_executor("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]"))
+AFTER_THE_FIRST_CHECKPOINT = kill_executor(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK))
 """A kill after which the first checkpoint is restored: it is complete, and nothing of it is committed."""
 
 SIX_AIMS: dict[str, TrialPlan] = {
-    "before-the-first-barrier": with_faults(kill_at(ProtocolPoint.RECORDS_PROCESSED, "totals[0]")),
-    "during-alignment": with_faults(kill_at(ProtocolPoint.ALIGNMENT_STARTED, "totals[0]")),
+    "before-the-first-barrier": with_faults(kill_at(ProtocolPoint.RECORDS_PROCESSED, STATEFUL)),
+    "during-alignment": with_faults(kill_at(ProtocolPoint.ALIGNMENT_STARTED, STATEFUL)),
     "between-sync-and-async": with_faults(
-        kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]"))
+        kill_worker(STATEFUL, After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL))
     ),
-    "all-acknowledged": with_faults(kill_executor("totals[0]", After(ProtocolPoint.ALL_ACKNOWLEDGED))),
-    "complete-not-committed": with_faults(
-        kill_worker("sink[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]"))
-    ),
+    "all-acknowledged": with_faults(kill_executor(STATEFUL, After(ProtocolPoint.ALL_ACKNOWLEDGED))),
+    "complete-not-committed": with_faults(kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK))),
     "during-restore": with_faults(
-        AFTER_THE_FIRST_CHECKPOINT, kill_at(ProtocolPoint.RESTORE_STARTED, "totals[0]")
+        AFTER_THE_FIRST_CHECKPOINT, kill_at(ProtocolPoint.RESTORE_STARTED, STATEFUL)
     ),
 }
 """One kill for each place of the protocol at which a snapshot can be torn apart.
@@ -213,7 +174,7 @@ meanwhile counts. So where the subtask itself must not get past the point, the f
 """
 
 UNACKNOWLEDGED = msgspec.structs.replace(
-    with_faults(kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]"))),
+    with_faults(kill_worker(STATEFUL, After(ProtocolPoint.SNAPSHOT_STORED, STATEFUL))),
     network=NetworkPlan(latency_ms_max=2),
 )
 """A subtask dies when its part of the first checkpoint is stored, and before it could say so."""

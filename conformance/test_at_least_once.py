@@ -12,7 +12,18 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import kill_worker, varied, with_faults
+from barrier_tck.conformance.plans import (
+    OTHER_SINK,
+    OTHER_SOURCE,
+    OTHER_STATEFUL,
+    SINK,
+    SOURCE,
+    STATEFUL,
+    STATELESS,
+    kill_worker,
+    varied,
+    with_faults,
+)
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
@@ -27,7 +38,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.system.system_under_test import Capability
 
 inspects = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
-kills = pytest.mark.needs(Capability.WORKER_KILL, Capability.PROTOCOL_POINTS, Capability.SNAPSHOT_INSPECTION)
+recovers = pytest.mark.needs(Capability.ATTEMPTS, Capability.SNAPSHOT_INSPECTION)
 
 SLOW: TrialPlan = msgspec.structs.replace(
     varied(
@@ -39,18 +50,18 @@ SLOW: TrialPlan = msgspec.structs.replace(
 """Two sources; the channel from the first of them to the first keyed subtask is slow."""
 
 KILLED_TWICE = with_faults(
-    kill_worker("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)),
-    kill_worker("totals[1]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 4)),
+    kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)),
+    kill_worker(OTHER_STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 4)),
     plan=SLOW,
 )
 """Each kill comes when a checkpoint is complete, so that it is restored with all that came early."""
 
 DELAYED_AND_KILLED = with_faults(
     ScheduledFault(
-        DelayChannel("source[0]", "totals[0]", latency_ms=10, duration_ms=150),
+        DelayChannel(SOURCE, STATEFUL, latency_ms=10, duration_ms=150),
         After(ProtocolPoint.ATTEMPT_RUNNING),
     ),
-    kill_worker("totals[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)),
+    kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)),
     plan=msgspec.structs.replace(
         SLOW,
         workload=msgspec.structs.replace(SLOW.workload, batches=36),
@@ -110,7 +121,7 @@ def test_without_a_failure_nothing_comes_twice(trials: Trials) -> None:
         require(counts["committed"] == counts["expected"] > 0, "every record comes", trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("ALO-2", "REC-1")
 def test_after_recoveries_nothing_is_lost_and_every_duplicate_was_to_be_expected(trials: Trials) -> None:
     for trial in trials.all_valid(KILLED_TWICE):
@@ -122,8 +133,7 @@ def test_after_recoveries_nothing_is_lost_and_every_duplicate_was_to_be_expected
 
 @pytest.mark.needs(
     Capability.DETERMINISTIC_REPLAY,  # the network is simulated: a channel is slow because the plan says so
-    Capability.WORKER_KILL,
-    Capability.PROTOCOL_POINTS,
+    Capability.ATTEMPTS,
     Capability.SNAPSHOT_INSPECTION,
 )
 @pytest.mark.clause("ALO-2")
@@ -134,9 +144,7 @@ def test_duplicates_do_occur_in_the_output_and_in_the_state(trials: Trials) -> N
 
 
 @pytest.mark.needs(
-    Capability.CHANNEL_FAULTS,
-    Capability.WORKER_KILL,
-    Capability.PROTOCOL_POINTS,
+    Capability.ATTEMPTS,
     Capability.SNAPSHOT_INSPECTION,
 )
 @pytest.mark.clause("ALO-2")
@@ -146,15 +154,15 @@ def test_with_a_delayed_channel_duplicates_occur_and_each_was_to_be_expected(tri
     assert not sum(counts["unexplained"] + counts["lost"] for counts in seen), seen
 
 
-@kills
+@recovers
 @pytest.mark.clause("ALO-3")
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
 def test_a_pipeline_without_shuffle_is_exact_in_both_modes(trials: Trials, mode: str) -> None:
     plan = varied(PASSTHROUGH, checkpoints=msgspec.structs.replace(PASSTHROUGH.checkpoints, mode=mode))
     # There is no subtask named after totals in this job: the middle of it is hit instead.
     plan = with_faults(
-        kill_worker("steps[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)),
-        kill_worker("source[1]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[1]", 4)),
+        kill_worker(STATELESS, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)),
+        kill_worker(OTHER_SOURCE, After(ProtocolPoint.COMPLETION_NOTIFIED, OTHER_SINK, 4)),
         plan=plan,
     )
     for trial in trials.all_valid(plan):
@@ -181,8 +189,7 @@ def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Tria
 
 @pytest.mark.needs(
     Capability.SLOW_SNAPSHOTS,
-    Capability.WORKER_KILL,
-    Capability.PROTOCOL_POINTS,
+    Capability.ATTEMPTS,
     Capability.SNAPSHOT_INSPECTION,
 )
 @pytest.mark.clause("BAR-4", "REC-1")
@@ -191,7 +198,7 @@ def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
     trials: Trials, mode: CheckpointingMode
 ) -> None:
     plan = with_faults(
-        kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),
+        kill_worker(STATEFUL, After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL, 2)),
         plan=varied(
             workload=WorkloadPlan(batches=40, records_per_second=600),
             checkpoints=CheckpointPlan(mode=mode, interval_ms=6, max_concurrent=3, async_ms_max=30),
@@ -207,7 +214,7 @@ def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
     assert in_flight, "in no trial were several checkpoints in flight when the job failed"
 
 
-@kills
+@recovers
 @pytest.mark.clause("ALO-1", "ALO-2")
 def test_generated_jobs_in_at_least_once_mode_are_accounted_for(trials: Trials) -> None:
     trials.generated("at-least-once", assert_valid)

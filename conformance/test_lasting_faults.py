@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import pytest
 
-from barrier_tck.conformance.plans import CALM, varied, with_faults
+from barrier_tck.conformance.plans import (
+    CALM,
+    OTHER_STATEFUL,
+    SINK,
+    SOURCE,
+    STATEFUL,
+    varied,
+    with_faults,
+)
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
@@ -27,10 +35,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
-pytestmark = pytest.mark.needs(Capability.PROTOCOL_POINTS, Capability.SNAPSHOT_INSPECTION)
-pauses = pytest.mark.needs(Capability.PAUSE)
-disturbs = pytest.mark.needs(Capability.CHANNEL_FAULTS)
-partitions = pytest.mark.needs(Capability.PARTITION)
+pytestmark = pytest.mark.needs(Capability.ATTEMPTS)
 
 LONGER = varied(CALM, workload=WorkloadPlan(batches=60, batch_records=3, keys=5, records_per_second=600))
 """300 ms of input, more than the 150 ms of silence: what was replaced comes back while the job still runs."""
@@ -41,7 +46,7 @@ MOMENT_MS, ZOMBIE_MS = 60, 210
 
 def _at_snapshot(fault: Fault, plan: TrialPlan = CALM) -> TrialPlan:
     """Let a fault strike when the first keyed subtask has taken its part of the second checkpoint."""
-    aim = After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2)
+    aim = After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL, nth=2)
     return with_faults(ScheduledFault(fault, aim), plan=plan)
 
 
@@ -61,25 +66,23 @@ def _require_came_back(trial: Trial) -> None:
     require(healed_ms is not None and attempts[1].started_at_ms < healed_ms, "before it was healed", trial)
 
 
-@pauses
 @pytest.mark.clause("REC-6")
 @pytest.mark.parametrize(
-    "fault", [PauseWorker("totals[0]", MOMENT_MS), PauseExecutor("sink[0]", MOMENT_MS)], ids=_name
+    "fault", [PauseWorker(STATEFUL, MOMENT_MS), PauseExecutor(SINK, MOMENT_MS)], ids=_name
 )
 def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials, fault: Fault) -> None:
     for trial in trials.all_valid(_at_snapshot(fault)):
         _require_not_replaced(trial)
 
 
-@pauses
 @pytest.mark.clause("REC-1", "REC-2", "REC-6")
 @pytest.mark.parametrize(
     "fault",
     [
-        PauseWorker("source[0]", ZOMBIE_MS),
-        PauseWorker("totals[0]", ZOMBIE_MS),
-        PauseWorker("sink[0]", ZOMBIE_MS),
-        PauseExecutor("totals[0]", ZOMBIE_MS),
+        PauseWorker(SOURCE, ZOMBIE_MS),
+        PauseWorker(STATEFUL, ZOMBIE_MS),
+        PauseWorker(SINK, ZOMBIE_MS),
+        PauseExecutor(STATEFUL, ZOMBIE_MS),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.subtask}",
 )
@@ -90,24 +93,22 @@ def test_a_process_that_was_replaced_while_it_stood_still_changes_nothing_when_i
         _require_came_back(trial)
 
 
-@pauses
 @pytest.mark.clause("REC-2", "SNK-1")
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> None:
-    aim = After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth)
-    plan = with_faults(ScheduledFault(PauseWorker("sink[0]", ZOMBIE_MS), aim), plan=LONGER)
+    aim = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth)
+    plan = with_faults(ScheduledFault(PauseWorker(SINK, ZOMBIE_MS), aim), plan=LONGER)
     for trial in trials.all_valid(plan):
         _require_came_back(trial)
 
 
-@disturbs
 @pytest.mark.clause("BAR-2", "BAR-5")
 @pytest.mark.parametrize(
     "fault",
     [
-        DelayChannel("source[0]", "totals[0]", latency_ms=10, jitter_ms=8, duration_ms=40),
-        DelayChannel("sink[0]", COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
-        ThrottleChannel("source[0]", "totals[1]", bytes_per_second=20_000, duration_ms=40),
+        DelayChannel(SOURCE, STATEFUL, latency_ms=10, jitter_ms=8, duration_ms=40),
+        DelayChannel(SINK, COORDINATOR, latency_ms=10, duration_ms=40, direction=Direction.BOTH),
+        ThrottleChannel(SOURCE, OTHER_STATEFUL, bytes_per_second=20_000, duration_ms=40),
     ],
     ids=_name,
 )
@@ -116,17 +117,16 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
         _require_not_replaced(trial)
 
 
-@disturbs
 @pytest.mark.clause("REC-1", "REC-6")
 @pytest.mark.parametrize(
     "fault",
     [
-        CutChannel("source[0]", "totals[0]", MOMENT_MS),
-        CutChannel("totals[0]", COORDINATOR, MOMENT_MS),
-        BlackHoleChannel("totals[0]", "sink[0]", MOMENT_MS),
-        BlackHoleChannel("totals[0]", COORDINATOR, ZOMBIE_MS),
-        LimitChannel("source[0]", "totals[0]", bytes_max=500, duration_ms=MOMENT_MS),
-        LimitChannel("totals[0]", COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
+        CutChannel(SOURCE, STATEFUL, MOMENT_MS),
+        CutChannel(STATEFUL, COORDINATOR, MOMENT_MS),
+        BlackHoleChannel(STATEFUL, SINK, MOMENT_MS),
+        BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS),
+        LimitChannel(SOURCE, STATEFUL, bytes_max=500, duration_ms=MOMENT_MS),
+        LimitChannel(STATEFUL, COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.receiver}",
 )
@@ -138,15 +138,14 @@ def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
         require(len(trial.record.attempts) > 1, "the attempt was replaced", trial)
 
 
-@partitions
 @pytest.mark.clause("REC-1", "REC-2", "REC-6")
 @pytest.mark.parametrize(
     "fault",
     [
-        PartitionExecutor("totals[0]", Peers.EXECUTORS, ZOMBIE_MS),
-        PartitionExecutor("totals[0]", Peers.COORDINATOR, ZOMBIE_MS),
-        PartitionExecutor("sink[0]", Peers.EVERYONE, ZOMBIE_MS),
-        PartitionHalves(("totals[0]",), ZOMBIE_MS),
+        PartitionExecutor(STATEFUL, Peers.EXECUTORS, ZOMBIE_MS),
+        PartitionExecutor(STATEFUL, Peers.COORDINATOR, ZOMBIE_MS),
+        PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS),
+        PartitionHalves((STATEFUL,), ZOMBIE_MS),
     ],
     ids=lambda fault: f"{_name(fault)}-{getattr(fault, 'peers', 'others')}",
 )
@@ -155,8 +154,7 @@ def test_a_partition_is_survived_and_its_zombies_change_nothing(trials: Trials, 
         require(len(trial.record.attempts) > 1, "the attempt was replaced", trial)
 
 
-@pytest.mark.needs(Capability.HOST_LOSS)
 @pytest.mark.clause("REC-1", "REC-6")
 def test_a_lost_host_is_survived(trials: Trials) -> None:
-    for trial in trials.all_valid(_at_snapshot(LoseHost("totals[0]"))):
+    for trial in trials.all_valid(_at_snapshot(LoseHost(STATEFUL))):
         require(len(trial.record.attempts) > 1, "the attempt was replaced", trial)

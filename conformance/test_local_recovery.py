@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import CALM, kill_executor, kill_worker, varied, with_faults
+from barrier_tck.conformance.plans import (
+    CALM,
+    OTHER_SOURCE,
+    OTHER_STATEFUL,
+    SINK,
+    STATEFUL,
+    kill_executor,
+    kill_worker,
+    varied,
+    with_faults,
+)
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
@@ -38,8 +48,8 @@ from barrier_tck.harness.system.system_under_test import Capability
 pytestmark = pytest.mark.needs(
     Capability.LOCAL_RECOVERY,
     Capability.STORAGE_FAULTS,
-    Capability.WORKER_KILL,
-    Capability.PROTOCOL_POINTS,
+    Capability.ATTEMPTS,
+    Capability.CHECKPOINTS,
     Capability.SNAPSHOT_INSPECTION,
 )
 
@@ -55,8 +65,8 @@ LOCAL = msgspec.structs.replace(
 )
 """Two stateful operators in each keyed subtask, and copies of their state on the hosts."""
 
-VICTIM, OTHER = "totals[0]", "totals[1]"
-COMMITTING = After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2)
+VICTIM, OTHER = STATEFUL, OTHER_STATEFUL
+COMMITTING = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)
 """The second checkpoint is complete: the one that is restored."""
 PRIMARY, SECONDARY = ServedFrom.PRIMARY, ServedFrom.SECONDARY
 
@@ -68,8 +78,12 @@ def _on_failure(fault: Fault) -> ScheduledFault:
 
 def _served(trial: Trial, subtask: str) -> list[ServedFrom]:
     """Return which copy served each state file of a subtask's last restore."""
-    told = [line.operation for line in trial.history.of(Restored) if line.operation.subtask == subtask]
-    require(told, f"{subtask} told what it restored", trial)
+    told = [
+        line.operation
+        for line in trial.history.of(Restored)
+        if line.operation.subtask == trial.subtask(subtask)
+    ]
+    require(told, f"{trial.subtask(subtask)} told what it restored", trial)
     return [file.served_by for file in told[-1].files]
 
 
@@ -121,13 +135,13 @@ def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
 def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> None:
     # Only some interruptions come while a neighbour still has to restore, so each trial has several.
-    started = [After(ProtocolPoint.RESTORE_STARTED, "source[1]", nth) for nth in range(1, 5)]
+    started = [After(ProtocolPoint.RESTORE_STARTED, OTHER_SOURCE, nth) for nth in range(1, 5)]
     for seed in (0, 20):
         plan = _local(
             msgspec.structs.replace(LOCAL, seed=seed, network=NetworkPlan(latency_ms_max=10)),
             kill_worker(VICTIM, COMMITTING),
             _on_failure(DamageLocalCopy(VICTIM, Damage.MISSING)),
-            *[kill_worker("source[1]", point) for point in started],
+            *[kill_worker(OTHER_SOURCE, point) for point in started],
         )
         for trial in trials.all_valid(plan):
             require(trial.record.end == "finished", "the job finishes", trial)
@@ -140,19 +154,18 @@ def test_a_partial_copy_serves_what_it_has_and_the_primary_the_rest(trials: Tria
     )
     for trial in trials.all_valid(plan):
         placed = [line.operation for line in trial.history.of(Placed)]
-        returned = placed[1].hosts[VICTIM] in placed[1].homes.get(VICTIM, ())
+        victim = trial.subtask(VICTIM)
+        returned = placed[1].hosts[victim] in placed[1].homes.get(victim, ())
         wanted = {PRIMARY, SECONDARY} if returned else {PRIMARY}
         require(set(_served(trial, VICTIM)) == wanted, "both copies serve, if the subtask returned", trial)
 
 
-@pytest.mark.needs(Capability.EXECUTOR_KILL)
 @pytest.mark.clause("LOC-9", "REC-1")
 def test_after_the_death_of_an_executor_the_others_restore_locally(trials: Trials) -> None:
     for trial in trials.all_valid(_local(LOCAL, kill_executor(VICTIM, COMMITTING))):
         require(trial.finding("local-recovery").counts["secondary"] > 0, "a copy on a host served", trial)
 
 
-@pytest.mark.needs(Capability.HOST_LOSS)
 @pytest.mark.clause("LOC-8")
 def test_a_lost_host_takes_its_copies_along_and_the_others_restore_locally(trials: Trials) -> None:
     plan = _local(LOCAL, ScheduledFault(LoseHost(VICTIM), COMMITTING))
@@ -165,7 +178,7 @@ def test_a_full_local_disk_fails_no_checkpoint(trials: Trials) -> None:
     plan = _local(
         LOCAL,
         ScheduledFault(FailLocalWrites(VICTIM), After(ProtocolPoint.CHECKPOINT_COMPLETED)),
-        kill_worker(VICTIM, After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 3)),
+        kill_worker(VICTIM, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 3)),
     )
     for trial in trials.all_valid(plan):
         counts = trial.finding("local-recovery").counts
@@ -219,7 +232,7 @@ BOTH = (
 @pytest.mark.clause("REC-4", "LOC-5")
 def test_if_no_copy_can_be_read_an_older_checkpoint_is_restored_where_configured(trials: Trials) -> None:
     # The sink dies before it commits the checkpoint that nobody can read: so its output is still exact.
-    dies = kill_worker("sink[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2))
+    dies = kill_worker(SINK, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2))
     plan = msgspec.structs.replace(_local(LOCAL, dies, *BOTH), on_unreadable="older")
     for trial in trials.all_valid(plan):
         tried = [attempt.restored_checkpoint for attempt in trial.record.attempts[1:]]
@@ -242,6 +255,8 @@ def test_if_no_copy_can_be_read_the_job_fails_where_configured_and_says_what_was
         gave_up = [line.operation.reason for line in trial.history.of(AttemptEnded)][-1]
         require(tried == 2 and gave_up is Reason.CHECKPOINT_UNREADABLE, "the latest one was tried", trial)
         said = trial.record.end_reason
-        require(VICTIM in said and "checkpoint 2" in said, f"{said} tells what was tried", trial)
+        require(
+            trial.subtask(VICTIM) in said and "checkpoint 2" in said, f"{said} tells what was tried", trial
+        )
         storage = trial.history.storage
         require(storage is not None and len(storage.retained) >= 2, "nothing is deleted", trial)

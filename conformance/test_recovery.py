@@ -9,7 +9,11 @@ import pytest
 
 from barrier_tck.conformance.plans import (
     AFTER_THE_FIRST_CHECKPOINT,
+    OTHER_STATEFUL,
+    SINK,
     SIX_AIMS,
+    SOURCE,
+    STATEFUL,
     UNACKNOWLEDGED,
     crash_coordinator,
     kill_worker,
@@ -22,16 +26,11 @@ from barrier_tck.harness.plan.trial_plan import RestartPlan
 from barrier_tck.harness.record.operations import Committed
 from barrier_tck.harness.system.system_under_test import Capability
 
-kills = pytest.mark.needs(
-    Capability.EXECUTOR_KILL,
-    Capability.WORKER_KILL,
-    Capability.PROTOCOL_POINTS,
-    Capability.SNAPSHOT_INSPECTION,
-)
+recovers = pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS)
 
 TWICE = with_faults(
     AFTER_THE_FIRST_CHECKPOINT,
-    kill_worker("source[0]", After(ProtocolPoint.RESTORED, "source[0]")),
+    kill_worker(SOURCE, After(ProtocolPoint.RESTORED, SOURCE)),
 )
 """The second kill hits the second attempt: only a later attempt restores anything."""
 
@@ -49,7 +48,7 @@ def _assert_restored_what_was_complete(trial: Trial) -> None:
         require(restored == newest, f"attempt {attempt.attempt} restores {newest}, not {restored}", trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-1", "REC-2", "REC-6", "COO-1")
 @pytest.mark.parametrize("aim", SIX_AIMS)
 def test_after_a_kill_the_latest_complete_checkpoint_is_restored(trials: Trials, aim: str) -> None:
@@ -59,14 +58,14 @@ def test_after_a_kill_the_latest_complete_checkpoint_is_restored(trials: Trials,
         _assert_restored_what_was_complete(trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-1")
 def test_a_kill_before_the_first_checkpoint_starts_from_the_beginning(trials: Trials) -> None:
     for trial in trials.all_valid(SIX_AIMS["before-the-first-barrier"]):
         require(trial.record.attempts[1].restored_checkpoint is None, "nothing was there to restore", trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("SNK-1", "REC-1")
 def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_restore(trials: Trials) -> None:
     for trial in trials.all_valid(SIX_AIMS["complete-not-committed"]):
@@ -78,7 +77,7 @@ def test_what_was_prepared_in_a_complete_checkpoint_is_committed_after_its_resto
         require(not by_the_dead, f"the sink died before its commit, yet {by_the_dead}", trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("COO-1", "SNP-3", "COO-2")
 def test_a_subtask_that_dies_before_it_acknowledged_is_waited_for_by_nobody_and_counted_by_nobody(
     trials: Trials,
@@ -89,7 +88,7 @@ def test_a_subtask_that_dies_before_it_acknowledged_is_waited_for_by_nobody_and_
         require(trial.record.checkpoints_completed >= 1, "a later one completes", trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-5", "REC-2")
 def test_two_failures_in_a_row(trials: Trials) -> None:
     for trial in trials.all_valid(TWICE):
@@ -97,13 +96,13 @@ def test_two_failures_in_a_row(trials: Trials) -> None:
         _assert_restored_what_was_complete(trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-5", "REC-6")
 def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Trials) -> None:
     plan = with_faults(
         AFTER_THE_FIRST_CHECKPOINT,
-        kill_worker("totals[1]", After(ProtocolPoint.ATTEMPT_RUNNING, nth=2)),
-        kill_worker("sink[0]", After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
+        kill_worker(OTHER_STATEFUL, After(ProtocolPoint.ATTEMPT_RUNNING, nth=2)),
+        kill_worker(SINK, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=2)),
     )
     for trial in trials.all_valid(plan):
         restored = [attempt.restored_checkpoint for attempt in trial.record.attempts[1:]]
@@ -113,11 +112,11 @@ def test_recover_fail_again_recover_checkpoint_and_recover_from_that(trials: Tri
         _assert_restored_what_was_complete(trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-3", "REC-6")
 def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials) -> None:
     plan = msgspec.structs.replace(
-        with_faults(kill_worker("totals[0]", After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", nth=2))),
+        with_faults(kill_worker(STATEFUL, After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL, nth=2))),
         restart=RestartPlan("none"),
     )
     for trial in trials.all_valid(plan):
@@ -126,10 +125,12 @@ def test_without_a_restart_strategy_a_kill_ends_the_job_as_failed(trials: Trials
         require(len(trial.record.attempts) == 1, "nothing is deployed again", trial)
         require(trial.record.checkpoints_completed >= 1, "what had completed before stays complete", trial)
         storage = trial.history.storage
-        require(storage is not None and storage.retained, "and is retained", trial)
+        if trials.can(Capability.SNAPSHOT_INSPECTION):
+            require(storage is not None and storage.retained, "and is retained", trial)
 
 
-@kills
+@recovers
+@pytest.mark.uses("restart.delay_ms")
 @pytest.mark.clause("REC-3")
 def test_a_fixed_delay_is_kept_before_every_restart(trials: Trials) -> None:
     for trial in trials.all_valid(TWICE):
@@ -139,13 +140,13 @@ def test_a_fixed_delay_is_kept_before_every_restart(trials: Trials) -> None:
             require(waited >= delay_ms * 0.99, f"{later} comes {delay_ms} ms after the failure", trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-3")
 def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trials: Trials) -> None:
     plan = msgspec.structs.replace(
         with_faults(
-            kill_worker("sink[0]", After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")),
-            kill_worker("totals[0]", After(ProtocolPoint.RESTORE_STARTED, "totals[0]")),
+            kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK)),
+            kill_worker(STATEFUL, After(ProtocolPoint.RESTORE_STARTED, STATEFUL)),
         ),
         restart=RestartPlan(attempts_max=1),
     )
@@ -154,7 +155,7 @@ def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trial
         require(len(trial.record.attempts) == 2, "after one restart", trial)
 
 
-@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS)
+@recovers
 @pytest.mark.clause("COO-6", "COO-1", "REC-1", "REC-2")
 @pytest.mark.parametrize(
     "point",
@@ -173,7 +174,7 @@ def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
         require(trial.record.end == "finished", "the job finishes", trial)
 
 
-@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)
+@recovers
 @pytest.mark.clause("COO-6", "COO-1", "COO-4")
 @pytest.mark.parametrize(
     "point",
@@ -186,14 +187,13 @@ def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
     trials.all_valid(with_faults(crash_coordinator(After(point), lose_unsynced=True)))
 
 
-@pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.PROTOCOL_POINTS, Capability.UNSYNCED_LOSS)
 @pytest.mark.clause("SNK-1", "REC-1", "STA-3")
 @pytest.mark.parametrize(
     "aim",
     [
-        After(ProtocolPoint.SNAPSHOT_TAKEN, "sink[0]", 4),
-        After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2),
-        After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 4),
+        After(ProtocolPoint.SNAPSHOT_TAKEN, SINK, 4),
+        After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2),
+        After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL, 4),
     ],
     ids=["committed", "prepared", "state"],
 )
@@ -205,7 +205,8 @@ def test_a_host_that_loses_unsynced_writes_loses_nothing_that_was_acknowledged(
     trials.all_valid(with_faults(ScheduledFault(KillExecutor(aim.subtask, lose_unsynced=True), aim)))
 
 
-@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS, Capability.STORAGE_OUTAGE)
+@recovers
+@pytest.mark.needs(Capability.STORAGE_OUTAGE)
 @pytest.mark.clause("COO-6", "REC-4")
 def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED), unreadable_ms=40)
@@ -213,7 +214,7 @@ def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trial
         _assert_restored_what_was_complete(trial)
 
 
-@kills
+@recovers
 @pytest.mark.clause("REC-1", "REC-2", "REC-5", "REC-6")
 def test_generated_jobs_with_several_faults_each(trials: Trials) -> None:
     trials.generated("heavy")

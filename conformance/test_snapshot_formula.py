@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barrier_tck.conformance.plans import AFTER_THE_FIRST_CHECKPOINT, CALM, varied, with_faults
+from barrier_tck.conformance.plans import (
+    AFTER_THE_FIRST_CHECKPOINT,
+    CALM,
+    varied,
+    with_faults,
+)
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid, require
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
@@ -31,7 +36,7 @@ def test_every_checkpoint_is_the_fold_of_its_prefix_without_faults(trials: Trial
         _assert_every_checkpoint_is_its_prefix(trial)
 
 
-@pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.PROTOCOL_POINTS)
+@pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("REC-1", "SRC-1")
 def test_checkpoints_after_a_recovery_are_the_fold_of_their_prefix_too(trials: Trials) -> None:
     for trial in trials.several(with_faults(AFTER_THE_FIRST_CHECKPOINT)):

@@ -23,8 +23,6 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
 
-kills = pytest.mark.needs(Capability.EXECUTOR_KILL, Capability.WORKER_KILL, Capability.PROTOCOL_POINTS)
-
 
 def _assert_retained_can_be_read(trial: Trial) -> None:
     storage = trial.history.storage
@@ -58,6 +56,7 @@ def test_a_checkpoint_holds_the_position_of_every_split_and_a_part_of_every_subt
         require(parts == sorted(trial.record.subtasks), f"{parts} are all subtasks", trial)
 
 
+@pytest.mark.uses("checkpoints.retained")
 @pytest.mark.clause("COO-4")
 @pytest.mark.parametrize("retained", [1, 2])
 def test_the_newest_completed_checkpoints_are_retained_and_no_others(trials: Trials, retained: int) -> None:
@@ -70,14 +69,13 @@ def test_the_newest_completed_checkpoints_are_retained_and_no_others(trials: Tri
         require(kept == newest, f"{newest} are retained, not {kept}", trial)
 
 
-@kills
+@pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("COO-4", "REC-2")
 def test_ids_grow_over_a_recovery(trials: Trials) -> None:
     for trial in trials.all_valid(with_faults(AFTER_THE_FIRST_CHECKPOINT)):
         _assert_ids_grow(trial)
 
 
-@pytest.mark.needs(Capability.COORDINATOR_CRASH, Capability.PROTOCOL_POINTS)
 @pytest.mark.clause("COO-4", "COO-6")
 def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
@@ -85,7 +83,7 @@ def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
         _assert_ids_grow(trial)
 
 
-@kills
+@pytest.mark.needs(Capability.ATTEMPTS)
 @pytest.mark.clause("COO-3", "SNP-2", "COO-2")
 @pytest.mark.parametrize(
     "plan", [SIX_AIMS["between-sync-and-async"], UNACKNOWLEDGED], ids=["begun", "stored"]

@@ -1,4 +1,4 @@
-"""Runs the suite's trials: scales a plan to the world, runs it, and says all that helps when it went wrong."""
+"""Runs the suite's trials: fits a plan to the system, runs it, and says all that helps when it went wrong."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as hypothesis_seed
 
-from barrier_tck.conformance.plans import profile_for, scale_of, scaled
+from barrier_tck.conformance.fitting import CannotBeShown, fitted
+from barrier_tck.conformance.plans import profile_for
 from barrier_tck.harness.draw.strategies import Circumstances, trial_plans
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.plan_fields import unused_by, without
+from barrier_tck.harness.system.role_aims import subtask_named
+from barrier_tck.harness.system.scale import scale_of
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import execute
 
@@ -30,6 +37,12 @@ class Trial:
     record: TrialRecord
     history: History
     plan_file: Path
+    job: JobView
+    """What the system says of the plan's job."""
+
+    def subtask(self, aim: str) -> str:
+        """Return what the system calls the subtask that a plan of the suite names by its role."""
+        return subtask_named(aim, self.job, self.record.system)
 
     def finding(self, checker: str) -> Finding:
         """Return what one checker found; fails the test if it was not asked."""
@@ -76,16 +89,26 @@ class Trials:
         self.system = system
         self._directory = directory
         self._seed = seed
-        self._scale = scale_of(system.world)
+        self._scale = scale_of(system)
         self._known: dict[str, Trial] = {}
 
     def one(self, plan: TrialPlan) -> Trial:
-        """Run a plan in the world's scale, unless this session already has; the trial may have any verdict."""
-        stretched = scaled(plan, self.system.world)
-        key = to_json(stretched)
+        """Run a plan as it fits the system, unless this session has; the trial may have any verdict.
+
+        Skips the test if the system cannot run it.
+        """
+        try:
+            own = fitted(plan, self.system)
+        except CannotBeShown as reason:
+            pytest.skip(str(reason))
+        key = to_json(own)
         if key not in self._known:
-            self._known[key] = self._run(stretched)
+            self._known[key] = self._run(own)
         return self._known[key]
+
+    def can(self, capability: Capability) -> bool:
+        """Tell whether the system declares a capability."""
+        return capability in self.system.capabilities
 
     def several(self, plan: TrialPlan) -> tuple[Trial, ...]:
         """Run a plan under several seeds; on a real cluster, where the seed decides nothing, once."""
@@ -110,6 +133,12 @@ class Trials:
 
         The same seed draws the same plans. On a real cluster a failing plan is not shrunk: it takes too long.
         """
+        drawn_from = profile_for(profile, self.system)
+        unused = unused_by(self.system)
+        if profile == "at-least-once" and "checkpoints.mode" in unused:
+            pytest.skip(f"{self.system.name} does not use: checkpoints.mode")
+        if drawn_from.faults != (0, 0) and not targets_of(self.system):
+            pytest.skip(f"{self.system.name} exposes nothing that a fault could hit")
         shrink = (Phase.shrink,) if self._scale.examples_max > 1 else ()
 
         # Two profiles may lead to the same one in this world; they must not draw the same plans.
@@ -123,8 +152,12 @@ class Trials:
         )
         @given(
             trial_plans(
-                profile_for(profile, self.system.world),
-                Circumstances(view=self.system.job, capabilities=self.system.capabilities),
+                drawn_from,
+                Circumstances(
+                    view=self.system.job,
+                    capabilities=self.system.capabilities,
+                    fit=lambda plan: without(plan, unused),
+                ),
             )
         )
         def holds(plan: TrialPlan) -> None:
@@ -141,4 +174,4 @@ class Trials:
         result = execute(plan, self.system, directory)
         if result.history is None:
             raise AssertionError(f"the system could not run the plan {plan_file}: {result.record.end_reason}")
-        return Trial(result.record, result.history, plan_file)
+        return Trial(result.record, result.history, plan_file, self.system.job(result.record.plan))

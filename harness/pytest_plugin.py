@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -58,6 +58,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "clause(id): names the clause of the specification that a test checks")
     config.addinivalue_line(
         "markers", "needs(*capabilities): skips the test on systems without these (Capability members)"
+    )
+    config.addinivalue_line(
+        "markers", "uses(*fields): skips the test on systems that leave these fields of a plan unused"
     )
     try:
         require_system(config.getoption("--system"))
@@ -138,14 +141,25 @@ def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
 
 @pytest.fixture(autouse=True)
 def _skip_without_capability(request: pytest.FixtureRequest) -> None:
-    """Skip a test marked ``needs`` if the system lacks a capability; the capability's sentence is the reason."""
-    marker = request.node.get_closest_marker("needs")
-    if marker is None:
+    """Skip a test where the system lacks what its marks ``needs`` and ``uses`` ask for, with the reason."""
+    needed = marked(request.node, "needs")
+    used = marked(request.node, "uses")
+    if not needed and not used:
         return
+    from barrier_tck.harness.system.plan_fields import unused_by
+
     system: SystemUnderTest = request.getfixturevalue("system")
-    missing = missing_capabilities(system, marker.args)
+    missing = missing_capabilities(system, needed)
     if missing:
         pytest.skip(f"{system.name} does not declare: " + " ".join(f"{m.name} ({m.value})" for m in missing))
+    unused = [field for field in used if field in unused_by(system)]
+    if unused:
+        pytest.skip(f"{system.name} does not use: {', '.join(unused)}")
+
+
+def marked(node: pytest.Item, name: str) -> tuple[Any, ...]:
+    """Return what all marks of a name give to a test: its own, stacked or not, and those of its class and module."""
+    return tuple(dict.fromkeys(argument for mark in node.iter_markers(name) for argument in mark.args))
 
 
 def missing_capabilities(system: SystemUnderTest, needed: tuple[Capability, ...]) -> tuple[Capability, ...]:

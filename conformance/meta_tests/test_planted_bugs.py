@@ -18,6 +18,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.scale import scale_of
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.system.system_under_test import (
     Capability,
@@ -57,6 +58,7 @@ class Planted:
         self.name = f"planted-{bug}"
         self.world = product.world
         self.capabilities: frozenset[Capability] = product.capabilities
+        self.scale = scale_of(product)
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the product's job."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,14 @@ import pytest
 from junitparser import Error, Failure, JUnitXml, TestCase
 
 from barrier_tck.conformance.meta_tests.do_nothing import DoNothing
+from barrier_tck.conformance.meta_tests.micro_batches import MicroBatches, TwoSteps
 from barrier_tck.conformance.plans import SIX_AIMS
 from barrier_tck.conformance.trials import Trials, assert_valid
-from barrier_tck.harness.draw.profiles import PROFILES
-from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.draw.profiles import PROFILES, profile_named
+from barrier_tck.harness.draw.strategies import Circumstances, draw_plans
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.plan_fields import unused_by, without
+from barrier_tck.harness.trial.trial_run import run_trial
 
 SUITE = Path(__file__).parents[1]
 DO_NOTHING = f"{DoNothing.__module__}:{DoNothing.__name__}"
@@ -43,6 +47,57 @@ def test_no_test_passes_on_a_system_that_does_nothing(tmp_path: Path) -> None:
     errors = [case.name for case in cases if any(isinstance(result, Error) for result in case.result)]
     assert (passed, skipped, errors) == ([], [], [])
     assert all(isinstance(result, Failure) for case in cases for result in case.result)
+
+
+FOREIGN = f"{MicroBatches.__module__}:{MicroBatches.__name__}"
+FOREIGN_BROKEN = f"{TwoSteps.__module__}:{TwoSteps.__name__}"
+
+SHOWN_BY_MICRO_BATCHES = (
+    "test_a_sink_that_dies_right_after_its_commit_does_not_commit_twice",
+    "test_generated_jobs_and_faults",
+    "test_a_coordinator_that_crashes_is_resumed_from_durable_storage[attempt_running]",
+    "test_a_coordinator_that_crashes_is_resumed_from_durable_storage[checkpoint_triggered]",
+    "test_a_coordinator_that_crashes_is_resumed_from_durable_storage[checkpoint_completed]",
+    "test_generated_jobs_with_several_faults_each",
+    "test_an_input_without_records_ends_with_a_checkpoint_and_no_output",
+    "test_a_small_job_is_checkpointed_and_its_output_is_exact",
+)
+"""Tests that need neither barriers nor a look into checkpoints, nor points that a micro-batch has not."""
+
+WHY = re.compile(
+    r"does not declare: [A-Z_]+ \(|does not use: [a-z_.]+|exposes no target of the kind |cannot be stopped at "
+    r"|is number \d of the subtasks with the role "
+)
+"""What a reason for skipping says."""
+
+
+def test_a_system_that_is_not_ours_is_certified_as_far_as_it_can_show_anything(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    finished = _run(FOREIGN, f"--junitxml={report}")
+    assert finished.returncode == pytest.ExitCode.OK, finished.stdout + finished.stderr
+    cases = _cases(report)
+    assert [case.name for case in cases if not case.result] == list(SHOWN_BY_MICRO_BATCHES)
+    reasons = [result.message for case in cases for result in case.result]
+    assert len(reasons) > 50
+    assert [reason for reason in reasons if not WHY.search(reason)] == []
+
+
+def test_a_system_that_is_not_ours_and_wrong_fails(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    finished = _run(FOREIGN_BROKEN, f"--junitxml={report}", "--tb=no")
+    assert finished.returncode == pytest.ExitCode.TESTS_FAILED, finished.stdout + finished.stderr
+    failed = [case.name for case in _cases(report) if any(isinstance(one, Failure) for one in case.result)]
+    assert failed == [SHOWN_BY_MICRO_BATCHES[0], SHOWN_BY_MICRO_BATCHES[1], SHOWN_BY_MICRO_BATCHES[5]]
+
+
+def test_what_is_drawn_for_a_system_that_is_not_ours_strikes(tmp_path: Path) -> None:
+    """Nothing is said of points that it does not pass, nor of what it has not."""
+    system = MicroBatches()
+    around = Circumstances(system.job, system.capabilities, fit=lambda plan: without(plan, unused_by(system)))
+    for plan in draw_plans(3, 100, profile_named("heavy"), around):
+        record = run_trial(plan, system, tmp_path)
+        assert record.verdict is Verdict.VALID
+        assert record.faults_fired == len(plan.faults) >= 2
 
 
 def test_a_system_that_does_nothing_is_never_valid(tmp_path: Path) -> None:

@@ -22,7 +22,6 @@ from barrier_tck.harness import (
     AttemptEnded,
     AttemptStarted,
     Capability,
-    CheckpointPlan,
     EdgePlan,
     End,
     History,
@@ -34,6 +33,7 @@ from barrier_tck.harness import (
     NoTargets,
     Operation,
     ProcessTarget,
+    Profile,
     ProtocolPoint,
     Reason,
     Recorded,
@@ -48,6 +48,7 @@ from barrier_tck.harness import (
     TrialOutcome,
     TrialPlan,
     TrialRecord,
+    UsageProblem,
     VertexPlan,
     WorkloadPlan,
     register_workload,
@@ -151,9 +152,23 @@ class EchoSystem:
     name = "echo"
     world = "simulated"
     capabilities = frozenset({Capability.WORKER_KILL, Capability.PROTOCOL_POINTS})
+    uses: tuple[str, ...] = ()
+    profiles = (
+        Profile(
+            name="echo",
+            description="Short inputs, and up to two kills of the worker.",
+            workloads=("echo",),
+            batches=(1, 12),
+            batch_records=(1, 4),
+            faults=(0, 2),
+            timed_per_mille=0,
+        ),
+    )
 
     def job(self, plan: TrialPlan) -> JobView:
-        """Return the one subtask and its one point; a plan that names another is refused before it runs."""
+        """Return the one subtask, which passes one point as often as there are batches."""
+        if plan.workload.name != "echo":
+            raise UsageProblem(f"it knows no workload but echo, and not {plan.workload.name}")
         passes = {ProtocolPoint.RECORDS_PROCESSED: plan.workload.batches}
         return JobView((SubtaskView(SUBTASK, (Role.SOURCE, Role.SINK), passes),))
 
@@ -206,15 +221,11 @@ class LossyEchoSystem(EchoSystem):
 
 # --- running it ---------------------------------------------------------------------------------------------
 
-CALM = TrialPlan(
-    workload=WorkloadPlan(name="echo", batches=5, batch_records=2),
-    checkpoints=CheckpointPlan(enabled=False),
-)
+CALM = TrialPlan(workload=WorkloadPlan(name="echo", batches=5, batch_records=2))
 """Ten records in five batches, and nothing goes wrong."""
 
 WITH_KILL = TrialPlan(
     workload=CALM.workload,
-    checkpoints=CALM.checkpoints,
     faults=(ScheduledFault(KillWorker(SUBTASK), After(ProtocolPoint.RECORDS_PROCESSED, SUBTASK, nth=3)),),
 )
 """The same, but the worker is killed in the middle of the third batch."""

@@ -5,13 +5,16 @@ The system is open by then, so that what it brings or registers when it is impor
 
 from __future__ import annotations
 
+import msgspec
+
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.mix import check_faults, check_mix, check_suffered
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_fields import unused_by
+from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.system_names import require_system
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.plan_check import check_plan
@@ -34,15 +37,23 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
         _check_drawing(configuration)
         for name in _state_backends(configuration):
             require_state_backend(name)
-        configuration.the_profile(system)
+        profile = configuration.the_profile(system)
         _check_mixed_fields(configuration, system)
         if configuration.faults is not None:
             check_suffered(configuration.faults, targets_of(system), system.name)
     except UsageProblem as error:
         raise UsageProblem(f"{source}: {error}") from error
-    check_plan(configuration.adjusted(TrialPlan()), system, source)
+    for workload in profile.workloads if configuration.draws else ():
+        plan = TrialPlan(workload=WorkloadPlan(workload))
+        check_plan(configuration.adjusted(plan), system, source)
     for index, trial in enumerate(configuration.trial):
-        check_plan(configuration.aimed_plan(trial, 0), system, f"{source}: trial[{index}]")
+        where, plan = f"{source}: trial[{index}]", configuration.aimed_plan(trial, 0)
+        check_plan(msgspec.structs.replace(plan, faults=()), system, where)
+        try:
+            plan = resolved(plan, system.job(plan), system.name)
+        except UsageProblem as error:
+            raise UsageProblem(f"{where}: {error}") from error
+        check_plan(plan, system, where)
 
 
 def _check_drawing(configuration: CampaignConfiguration) -> None:

@@ -12,6 +12,7 @@ from barrier_tck.harness.draw.strategies import Adjust, Circumstances, draw_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.plan_fields import unused_by, without
+from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 CHUNK = 100
@@ -27,17 +28,18 @@ def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest
     """
     check_configuration(configuration, system, "the campaign")
     if not configuration.draws:
-        return _listed(configuration)
-    return chain(islice(_listed(configuration), configuration.listed), _drawn(configuration, system))
+        return _listed(configuration, system)
+    return chain(islice(_listed(configuration, system), configuration.listed), _drawn(configuration, system))
 
 
-def _listed(configuration: CampaignConfiguration) -> Iterator[TrialPlan]:
+def _listed(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
     """Yield the listed trials over and over, each time with other seeds; nothing if there are none."""
     seeds = count(configuration.seed)
     while configuration.trial:
         for trial in configuration.trial:
             for _ in range(trial.repeat):
-                yield configuration.aimed_plan(trial, next(seeds))
+                plan = configuration.aimed_plan(trial, next(seeds))
+                yield resolved(plan, system.job(plan), system.name)
 
 
 def _drawn(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:

@@ -133,7 +133,8 @@ def draw_faults(
     if kills is not None and len(choices) > 1 and job.committing and chance(draw, profile.restore_per_mille):
         schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
     for choice in choices:
-        schedule.append(_draw_fault(draw, profile, job, choice, schedule))
+        if profile.timed_per_mille or _possible_points(profile, job, schedule):
+            schedule.append(_draw_fault(draw, profile, job, choice, schedule))
     return DrawnFaults(tuple(schedule), left_out)
 
 

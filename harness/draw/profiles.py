@@ -87,7 +87,10 @@ class Profile:
     restore_per_mille: int = 350
     """How many plans in 1,000 with several faults begin with one after which a checkpoint is restored."""
     timed_per_mille: int = 250
-    """How many faults in 1,000 are timed and not aimed at a protocol point."""
+    """How many faults in 1,000 are timed and not aimed at a protocol point; all, where nobody is sure to pass one.
+
+    0: none, for instance because the system has no clock. What cannot be aimed is left out then.
+    """
     timed_ms: Range = (0, 25)
     own_target_per_mille: int = 700
     """How many aimed faults in 1,000 hit the subtask that stands at the point, and not another one."""

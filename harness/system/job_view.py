@@ -26,6 +26,10 @@ later passing away: what was not passed yet is passed after it.
 """
 
 
+BY_ROLE = "@"
+"""Begins what names a subtask by its role (``role_aims``); no subtask's own name begins with it."""
+
+
 class Role(StrEnum):
     """What a subtask does; one may have several roles."""
 
@@ -33,6 +37,8 @@ class Role(StrEnum):
     """It reads input."""
     STATEFUL = "stateful"
     """It keeps state that a checkpoint holds."""
+    STATELESS = "stateless"
+    """It neither reads input nor keeps state nor makes output visible: it passes records on."""
     SINK = "sink"
     """It makes output visible."""
 
@@ -137,7 +143,7 @@ def _problems(view: JobView) -> Iterator[str]:
     """Say what contradicts what."""
     seen: dict[str, None] = {}
     for subtask in view.subtasks:
-        if subtask.name in seen or subtask.name == COORDINATOR:
+        if subtask.name in seen or subtask.name == COORDINATOR or subtask.name.startswith(BY_ROLE):
             yield f"the name {subtask.name!r} is not free for a subtask"
         seen[subtask.name] = None
         for point, times in subtask.passes.items():

@@ -27,6 +27,9 @@ class Capability(StrEnum):
     CHECKPOINTS = (
         "It takes checkpoints of the whole job, and tells which complete and from which an attempt starts."
     )
+    ATTEMPTS = (
+        "Whatever fails ends the attempt, and another one follows; it tells of each when it starts and runs."
+    )
     BARRIERS = "Barriers pass through its channels, and operators with several inputs align on them (ALN-1)."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "What one of its processes sends to another arrives in order (BAR-2)."
@@ -103,7 +106,7 @@ class SystemUnderTest(Protocol):
 
     @property
     def world(self) -> str:
-        """Return ``simulated`` or ``spark``."""
+        """Return where it runs, in a word for reports; ``simulated`` if its time is virtual."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -91,15 +91,11 @@ STATEFUL_KINDS = ("totals", "witness", "keep", "join")
 
 
 def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
-    return tuple(
-        role
-        for role, has_it in (
-            (Role.SOURCE, vertex.kind == SOURCE),
-            (Role.STATEFUL, any(is_stateful(operator.kind) for operator in vertex.operators)),
-            (Role.SINK, vertex.kind == SINK),
-        )
-        if has_it
-    )
+    stateful = any(is_stateful(operator.kind) for operator in vertex.operators)
+    roles = [Role.SOURCE] if vertex.kind == SOURCE else []
+    roles += [Role.STATEFUL] if stateful else []
+    roles += [Role.SINK] if vertex.kind == SINK else []
+    return tuple(roles) or (Role.STATELESS,)
 
 
 def _passes(job: JobPlan, vertex: VertexPlan, batches: int) -> Mapping[ProtocolPoint, int]:

@@ -29,6 +29,7 @@ from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.scale import Scale
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import read_splits
@@ -46,6 +47,7 @@ class ReferenceSimulated:
 
     name = "reference-simulated"
     world = "simulated"
+    scale = Scale(seeds_max=10, examples_max=150)
     capabilities = frozenset(
         {
             Capability.DETERMINISTIC_REPLAY,
@@ -54,6 +56,7 @@ class ReferenceSimulated:
             Capability.COORDINATOR_CRASH,
             Capability.PROTOCOL_POINTS,
             Capability.CHECKPOINTS,
+            Capability.ATTEMPTS,
             Capability.BARRIERS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,

@@ -47,6 +47,7 @@ from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
 from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.scale import Scale
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
 from barrier_tck.harness.workloads import flights
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
@@ -142,12 +143,29 @@ class ReferenceSpark:
 
     name = "reference-spark"
     world = "spark"
+    scale = Scale(
+        time_factor=33,
+        batches_factor=2,
+        batch_records=200,
+        keys=40,
+        records_per_second=4_000,
+        bytes_factor=10,
+        timeout_ms_min=20_000,
+        executors_min=3,
+        wall_s=60,
+        examples_max=1,
+        profiles=(
+            *(("standard", "spark-kill"), ("heavy", "spark-kill")),
+            *(("faultless", "spark-kill"), ("at-least-once", "spark-kill")),
+        ),
+    )
     capabilities = frozenset(
         {
             Capability.EXECUTOR_KILL,
             Capability.WORKER_KILL,
             Capability.PROTOCOL_POINTS,
             Capability.CHECKPOINTS,
+            Capability.ATTEMPTS,
             Capability.BARRIERS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,

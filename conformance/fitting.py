@@ -1,0 +1,94 @@
+"""Fits a plan of the suite to a system: its names, its scale, the fields that it uses; or says why it cannot be run.
+
+A plan asks for more than its test's marks say: for points at which faults are aimed, for what they hit, for roles, for
+fields that make the trial what it is. A system that lacks one of these cannot show what the test is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from barrier_tck.conformance.plans import CALM, scaled
+from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import After, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.exposed_targets import targets_of
+from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.harness.system.plan_fields import in_short, unused_by, value_of, without
+from barrier_tck.harness.system.role_aims import NoSuchRole, resolved
+from barrier_tck.harness.system.scale import scale_of
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+
+
+class CannotBeShown(Exception):
+    """A system has no way to run a plan as it is meant; the message says what it lacks."""
+
+
+def fitted(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
+    """Return the plan as the system runs it; raises CannotBeShown if it cannot.
+
+    A field that the system does not use is left as it is by default. If the plan differs there from the default and
+    from the suite's standard plan, that is what its test is about, and the system cannot show it.
+    """
+    unused = unused_by(system)
+    indifferent = (CALM, TrialPlan())
+    meant = [
+        field
+        for field in unused
+        if value_of(plan, field) not in [value_of(other, field) for other in indifferent]
+    ]
+    if meant:
+        raise CannotBeShown(f"{system.name} does not use: {in_short(meant)}")
+    own = without(scaled(without(_with_own_kills(plan, system), unused), scale_of(system)), unused)
+    try:
+        view = system.job(own)
+        named = resolved(own, view, system.name)
+    except NoSuchRole as error:
+        raise CannotBeShown(str(error)) from error
+    except UsageProblem as error:
+        if (plan.workload.name, plan.job) == (CALM.workload.name, CALM.job):
+            raise  # who cannot run the standard job is not to be skipped, but told
+        raise CannotBeShown(f"{system.name} cannot run the job: {error}") from error
+    for reason in _lacking(named, view, system):
+        raise CannotBeShown(reason)
+    return named
+
+
+def _with_own_kills(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
+    """Return the plan with kills of workers where the system has no executors: each subtask is then alone in one."""
+    exposed = targets_of(system)
+    if TargetKind.EXECUTOR in exposed or TargetKind.WORKER not in exposed:
+        return plan
+    return msgspec.structs.replace(
+        plan,
+        faults=tuple(
+            ScheduledFault(KillWorker(scheduled.fault.subtask), scheduled.trigger)
+            if isinstance(scheduled.fault, KillExecutor) and not scheduled.fault.lose_unsynced
+            else scheduled
+            for scheduled in plan.faults
+        ),
+    )
+
+
+def _lacking(plan: TrialPlan, view: JobView, system: SystemUnderTest) -> Iterator[str]:
+    """Say what the system has not that the plan's faults need."""
+    exposed = targets_of(system)
+    for scheduled in plan.faults:
+        fault, trigger = scheduled.fault, scheduled.trigger
+        if fault.needs not in exposed:
+            yield f"{system.name} exposes no target of the kind {fault.needs.value} ({fault.label})"
+        if fault.loses_unsynced and Capability.UNSYNCED_LOSS not in system.capabilities:
+            yield f"{system.name} does not declare: UNSYNCED_LOSS ({Capability.UNSYNCED_LOSS.value})"
+        if fault.link is not None and fault.link not in view.connections:
+            yield f"{system.name} has no connection from {fault.link[0]} to {fault.link[1]}"
+        if not isinstance(trigger, After):
+            continue
+        if trigger.point not in view.shows:
+            yield f"{system.name} cannot be stopped at {trigger.point.value}"
+        elif trigger.subtask is not None and trigger.point not in view.points_of(trigger.subtask):
+            yield f"{trigger.subtask} of {system.name} cannot be stopped at {trigger.point.value}"

@@ -1,0 +1,104 @@
+"""The pytest plugin as a third party uses it: marks are added up, and what cannot be shown is skipped with why."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from junitparser import JUnitXml
+
+SYSTEM = "barrier_tck.conformance.meta_tests.micro_batches:MicroBatches"
+SUITE = """
+import pytest
+from barrier_tck.harness import Capability, TrialPlan, WorkloadPlan
+
+pytestmark = pytest.mark.needs(Capability.CHECKPOINTS)
+
+@pytest.mark.needs(Capability.WORKER_KILL)
+def test_all_is_there(system):
+    assert system.name == "micro-batches"
+
+@pytest.mark.needs(Capability.WORKER_KILL)
+@pytest.mark.needs(Capability.PAUSE)
+def test_the_outer_of_two_marks_is_there_and_the_inner_is_not():
+    raise AssertionError
+
+@pytest.mark.needs(Capability.PAUSE)
+@pytest.mark.needs(Capability.WORKER_KILL)
+def test_the_inner_of_two_marks_is_there_and_the_outer_is_not():
+    raise AssertionError
+
+@pytest.mark.needs(Capability.BARRIERS)
+class TestOfAClass:
+    @pytest.mark.needs(Capability.WORKER_KILL)
+    def test_what_the_class_needs_is_not_there(self):
+        raise AssertionError
+
+@pytest.mark.uses("restart.delay_ms")
+def test_a_field_is_used():
+    pass
+
+@pytest.mark.uses("restart.delay_ms", "network.latency_ms_max")
+def test_a_field_is_not_used():
+    raise AssertionError
+
+def test_a_plan_of_ones_own_is_run(run_trial):
+    record = run_trial(TrialPlan(workload=WorkloadPlan(batches=2)))
+    assert record.verdict.value == "valid"
+"""
+MODULE = """
+import pytest
+from barrier_tck.harness import Capability
+
+pytestmark = [pytest.mark.needs(Capability.BARRIERS)]
+
+@pytest.mark.needs(Capability.WORKER_KILL)
+def test_what_the_module_needs_is_not_there():
+    raise AssertionError
+"""
+
+
+@pytest.fixture(scope="module")
+def skipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return name -> why it was skipped, empty if it ran, of a small suite on a system that is not ours."""
+    directory = tmp_path_factory.mktemp("suite")
+    (directory / "test_suite.py").write_text(SUITE)
+    (directory / "test_module.py").write_text(MODULE)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        str(directory),
+        "--system",
+        SYSTEM,
+        "-q",
+        "--junitxml=report.xml",
+    ]
+    finished = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    cases = [case for suite in JUnitXml.fromfile(str(directory / "report.xml")) for case in suite]
+    return {case.name: " ".join(result.message for result in case.result) for case in cases}
+
+
+def test_what_a_test_needs_is_what_all_its_marks_say(skipped: dict[str, str]) -> None:
+    pause, barriers = "does not declare: PAUSE", "does not declare: BARRIERS"
+    for name, why in (
+        ("test_the_outer_of_two_marks_is_there_and_the_inner_is_not", pause),
+        ("test_the_inner_of_two_marks_is_there_and_the_outer_is_not", pause),
+        ("test_what_the_class_needs_is_not_there", barriers),
+        ("test_what_the_module_needs_is_not_there", barriers),
+    ):
+        assert why in skipped[name], skipped
+        assert "WORKER_KILL" not in skipped[name]
+
+
+def test_a_field_that_the_system_leaves_unused_is_named(skipped: dict[str, str]) -> None:
+    assert skipped["test_a_field_is_not_used"] == "micro-batches does not use: network.latency_ms_max"
+
+
+def test_what_can_be_shown_runs(skipped: dict[str, str]) -> None:
+    ran = [name for name, why in skipped.items() if not why]
+    assert ran == ["test_all_is_there", "test_a_field_is_used", "test_a_plan_of_ones_own_is_run"]
