@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
     from barrier_tck.harness.system.additions import UsesFieldsOfPlans
     from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
+    from barrier_tck.harness.system.scale import HasScale, Scale
     from barrier_tck.faults.targets import CopiesTarget, Damage, Impairment, LinkTarget, NoTargets, PausableTarget
     from barrier_tck.faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
     from barrier_tck.harness.record.history import End, History, Recorded, Row, SnapshotView, StateView
@@ -37,11 +38,10 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.record.operations import JobCut, JobFailed, JobFinished, Restored
     from barrier_tck.harness.record.reasons import Reason
     from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
-    # A workload.
+    # A workload, and what it or a system may bring to a campaign.
     from barrier_tck.harness.workloads.workload import DrawsJobs, SplitData, Workload
     from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
     from barrier_tck.harness.workloads.workload_names import register_workload, workload_names
-    # What a system and a workload may bring to a campaign.
     from barrier_tck.harness.draw.brought_profiles import BringsProfiles
     from barrier_tck.harness.draw.profiles import Profile
     from barrier_tck.harness.oracle.brought_checkers import BringsCheckers
@@ -67,16 +67,16 @@ __all__ = [
     "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointRecord",
     "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError", "CrashCoordinator", "Damage",
     "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End", "EnvironmentProblem", "Finding",
-    "FinishedSnapshot", "HasCluster", "History", "Impairment", "JobCut", "JobFailed", "JobFinished", "JobPlan",
-    "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker",
-    "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NemesisHooks", "NetworkPlan", "NoTargets",
-    "OperatingError", "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint",
-    "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row", "ScheduledFault", "SequentialSpec",
-    "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly",
-    "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter",
-    "StorageError", "StorageUser", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets",
-    "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict",
-    "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
+    "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "JobCut", "JobFailed", "JobFinished",
+    "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor",
+    "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NemesisHooks", "NetworkPlan",
+    "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile",
+    "ProtocolPoint", "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row", "Scale", "ScheduledFault",
+    "SequentialSpec", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread",
+    "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView",
+    "StateWriter", "StorageError", "StorageUser", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone",
+    "Targets", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans",
+    "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
     "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]
 # fmt: on

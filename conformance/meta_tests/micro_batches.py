@@ -105,7 +105,7 @@ class Durable:
     output: list[Row] = field(default_factory=list)
 
 
-class Run:
+class Playing:
     """One trial: a virtual clock, what was told, and what became durable."""
 
     def __init__(self, plan: TrialPlan, nemesis: NemesisHooks) -> None:
@@ -197,7 +197,7 @@ class MicroBatches:
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run attempts until one comes to the end of the input, or no further one is allowed."""
-        run, attempt = Run(plan, nemesis), 1
+        run, attempt = Playing(plan, nemesis), 1
         restarts = 0 if plan.restart.strategy == "none" else plan.restart.attempts_max
         while not self._attempt(run, attempt) and attempt <= restarts:
             run.pass_time(plan.restart.delay_ms)
@@ -215,7 +215,7 @@ class MicroBatches:
             checkpoints=tuple(run.checkpoints),
         )
 
-    def _attempt(self, run: Run, attempt: int) -> bool:
+    def _attempt(self, run: Playing, attempt: int) -> bool:
         """Run batches from behind the last durable one; tell whether the input came to its end."""
         started_ms, restored = run.now_ms, run.durable.batches - 1 if run.durable.batches else None
         running_ms, end = None, "failed"
@@ -238,7 +238,7 @@ class MicroBatches:
         )
         return end == "finished"
 
-    def _batch(self, run: Run, batch: int, attempt: int) -> None:
+    def _batch(self, run: Playing, batch: int, attempt: int) -> None:
         """Run one batch; raises ProcessDied, before or after it became durable."""
         run.tell(CheckpointTriggered(batch, attempt))
         run.reach(ProtocolPoint.CHECKPOINT_TRIGGERED, None, attempt)
@@ -248,7 +248,7 @@ class MicroBatches:
         self.store(run, batch, attempt)
         self._note(run, attempt)
 
-    def _note(self, run: Run, attempt: int) -> None:
+    def _note(self, run: Playing, attempt: int) -> None:
         """Let the driver note the batches that are in, also one that came in when its process died."""
         while run.durable.noted < run.durable.batches:
             batch = run.durable.noted
@@ -258,7 +258,7 @@ class MicroBatches:
             run.checkpoints.append(CheckpointRecord(batch, attempt, "completed", triggered_ms, run.now_ms))
             run.reach(ProtocolPoint.CHECKPOINT_COMPLETED, None, attempt)
 
-    def store(self, run: Run, batch: int, attempt: int) -> None:
+    def store(self, run: Playing, batch: int, attempt: int) -> None:
         """Make a batch durable: rows and number in one step."""
         run.durable.output += run.rows_of(batch)
         run.durable.batches += 1
@@ -274,7 +274,7 @@ class TwoSteps(MicroBatches):
 
     name = "micro-batches-in-two-steps"
 
-    def store(self, run: Run, batch: int, attempt: int) -> None:
+    def store(self, run: Playing, batch: int, attempt: int) -> None:
         """Make a batch durable, in two steps."""
         run.durable.output += run.rows_of(batch)
         run.tell(Committed(WRITER, batch, attempt))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from barrier_tck import harness
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.draw import brought_profiles
+from barrier_tck.harness.oracle import brought_checkers
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system import additions, scale
 from examples.echo_system.echo import CALM, WITH_KILL, EchoSystem, LossyEchoSystem, judge, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,3 +74,28 @@ def test_output_in_the_guide_is_what_the_example_prints(
     assert block is not None
     assert block[1] == " ".join(["python -m examples.echo_system.echo", *arguments])
     assert block[2] == printed
+
+
+@pytest.mark.parametrize(("system", "exit_code"), [("EchoSystem", 0), ("LossyEchoSystem", 1)])
+def test_drawn_plans_tell_the_honest_echo_from_the_lossy_one(
+    system: str, exit_code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = f"barrier-tck campaign --system examples.echo_system.echo:{system} --trials 50 --seed 1"
+    assert shown in CHAPTERS[2].read_text().splitlines()
+    assert cli.run([*shown.split()[1:], "--out", str(tmp_path), "--json"]) == exit_code
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["trials"] == 50
+    if not exit_code:
+        assert (result["valid"], result["unknown"]) == (50, 0)
+
+
+def test_the_guide_lists_what_a_system_may_add() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", CHAPTERS[2].read_text(), re.MULTILINE)
+    protocols = [
+        name
+        for module in (additions, brought_profiles, brought_checkers, scale)
+        for name, value in vars(module).items()
+        if getattr(value, "_is_runtime_protocol", False) and value.__module__ == module.__name__
+    ]
+    assert sorted(rows) == sorted(protocols)
+    assert set(rows) <= set(harness.__all__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plan, draw_plans
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
@@ -168,6 +171,7 @@ def test_an_aim_that_cannot_be_meant_is_refused_before_anything_runs(
     ("make", "words"),
     [
         (lambda: JobView((SubtaskView("a"), SubtaskView("a"))), "'a' is not free"),
+        (lambda: JobView((SubtaskView("@sink"),)), "'@sink' is not free"),
         (lambda: JobView((SubtaskView(COORDINATOR),)), "'coordinator' is not free"),
         (lambda: JobView((SubtaskView("a"),), links=(("a", "b"),)), "end 'b', which is no subtask"),
         (lambda: JobView((), control_links=("b",)), "end 'b', which is no subtask"),
@@ -181,3 +185,39 @@ def test_a_view_that_contradicts_itself_is_the_systems_mistake(
 ) -> None:
     with pytest.raises(UsageError, match=f"contradicts itself: .*{words}"):
         make()
+
+
+# --- roles instead of names ---------------------------------------------------------------------------------
+
+TWO_OUT = JobView(
+    (
+        SubtaskView("in", (Role.SOURCE,), {RECORDS: 4}),
+        SubtaskView("b", (Role.SINK, Role.STATEFUL), {TAKEN: 1}),
+        SubtaskView("a", (Role.SINK,)),
+    )
+)
+
+
+def test_a_listed_trial_names_roles_and_its_plans_have_the_names_of_the_system() -> None:
+    fault = {"fault": {"type": "kill_worker", "subtask": "@sink:1"}}
+    aim = {"type": "after", "point": "snapshot_taken", "subtask": "@stateful"}
+    configuration = configuration_from({"trial": [{"faults": [fault | {"trigger": aim}]}]}, "c.toml")
+    (plan,) = islice(campaign_plans(configuration, Foreign(TWO_OUT)), 1)
+    assert plan.faults == (ScheduledFault(KillWorker("a"), After(TAKEN, "b")),)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("@sink:2", "'@sink:2' is number 3 of the subtasks with the role sink, of which fake has 2"),
+        ("@stateless", "of which fake has 0"),
+        ("@sinc", "'@sinc' names no role; did you mean '@sink'"),
+        ("@sink:x", "'@sink:x' names no role"),
+    ],
+)
+def test_a_role_that_nobody_has_is_told_with_the_trial(name: str, words: str) -> None:
+    fault = {"fault": {"type": "kill_worker", "subtask": name}, "trigger": {"type": "at", "time_ms": 1}}
+    configuration = configuration_from({"trial": [{}, {"faults": [fault]}]}, "c.toml")
+    with pytest.raises(UsageProblem, match=r"trial\[1\]: ") as caught:
+        campaign_plans(configuration, Foreign(TWO_OUT))
+    assert words in str(caught.value)
