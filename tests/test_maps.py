@@ -226,13 +226,20 @@ def checkers() -> list[str]:
     return found
 
 
+def shipped_workloads() -> list[str]:
+    """Return the workloads of the project: other tests of the same process may have registered their own."""
+    return [
+        each for each in workload_names() if type(workload_named(each)).__module__.startswith("barrier_tck.")
+    ]
+
+
 def test_counts_in_the_readme_are_those_of_the_code() -> None:
     counts = {row[0]: int(row[1]) for row in table(README, "| what | how many |")}
     assert counts == {
         "clauses": len(CLAUSES),
         "checkers": len(checkers()),
         "faults": len(FAULTS),
-        "workloads": len(workload_names()),
+        "workloads": len(shipped_workloads()),
         "profiles": len(PROFILES),
         "campaign files": len(list((ROOT / "campaigns").glob("*.toml"))),
         "planted bugs of the runtime": len(MUTANTS),
@@ -256,7 +263,7 @@ def test_profiles_are_listed_with_what_they_say_of_themselves() -> None:
 
 def test_workloads_are_listed_with_their_shapes() -> None:
     listed = {codes(row[0])[0]: tuple(codes(row[1])) for row in table(CAMPAIGNS, "| workload |")}
-    assert listed == {each: workload_named(each).shapes for each in workload_names()}
+    assert listed == {each: workload_named(each).shapes for each in shipped_workloads()}
 
 
 def test_campaign_files_are_listed_with_their_world() -> None:

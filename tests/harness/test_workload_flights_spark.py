@@ -117,7 +117,7 @@ def test_flights_that_another_campaign_prepares_are_waited_for_and_not_made_twic
 @pytest.mark.spark
 def test_a_directory_with_something_else_is_never_replaced(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep me")
-    with pytest.raises(OperatingError, match="something else"):
+    with pytest.raises(OperatingError, match="something other"):
         prepare(spark, tmp_path, splits=1)
     assert (tmp_path / "mine.txt").read_text() == "keep me"
 
