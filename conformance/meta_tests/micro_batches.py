@@ -167,7 +167,6 @@ class MicroBatches:
         {
             Capability.WORKER_KILL,
             Capability.COORDINATOR_CRASH,
-            Capability.PROTOCOL_POINTS,
             Capability.CHECKPOINTS,
             Capability.ATTEMPTS,
             Capability.FIFO_CHANNELS,

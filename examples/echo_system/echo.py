@@ -151,7 +151,7 @@ class EchoSystem:
 
     name = "echo"
     world = "simulated"
-    capabilities = frozenset({Capability.WORKER_KILL, Capability.PROTOCOL_POINTS})
+    capabilities = frozenset({Capability.WORKER_KILL})
     uses: tuple[str, ...] = ()
     profiles = (
         Profile(

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.failures import shrink_failure
@@ -25,7 +26,7 @@ from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, T
 from barrier_tck.harness.record.run_directory import RunDirectory
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
-from barrier_tck.harness.system.exposed_targets import fault_kinds_of, fault_phases_of
+from barrier_tck.harness.system.exposed_targets import fault_kinds_of, phases_with
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.trial.trial_run import execute
@@ -151,6 +152,8 @@ class _Campaign:
         self._keep_all = system.world != "simulated"
         self._tally = Tally()
         self._dropped = 0
+        self._points: dict[ProtocolPoint, None] = {}
+        """Every point at which somebody could be stopped in the jobs so far."""
         self._shrunk: dict[str, str] = {}
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
 
@@ -172,6 +175,7 @@ class _Campaign:
 
     def _run(self, plan: TrialPlan, directory: Path, number: int) -> TrialResult:
         """Run one trial; of a drawn plan, once more without the faults whose moment never came."""
+        self._points |= dict.fromkeys(self._system.job(plan).shows)
         result = execute(plan, self._system, directory, self._checkers, number)
         drawn = self._configuration.is_drawn(number)
         if drawn and Capability.DETERMINISTIC_REPLAY in self._system.capabilities:
@@ -232,7 +236,7 @@ class _Campaign:
             configuration=msgspec.json.decode(msgspec.json.encode(self._configuration)),
             interrupted=interrupted,
             fault_kinds=fault_kinds_of(self._system),
-            fault_phases=fault_phases_of(self._system),
+            fault_phases=phases_with(self._points),
             findings=tally.findings,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),

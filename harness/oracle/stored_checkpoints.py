@@ -109,7 +109,10 @@ def _parts(stored: StoredCheckpoint, context: TrialContext) -> Iterator[str]:
     for subtask in numbers:
         if subtask not in context.subtasks:
             yield f"it has a part of {subtask}, which is not in the job"
-    present = Counter([subtask.rpartition("[")[0] for subtask in numbers])
+    if context.job is None:
+        return
+    known = context.job.by_name
+    present = Counter([known[subtask].vertex for subtask in numbers if subtask in known])
     for vertex, width in stored.widths.items():
         if present[vertex] != width:
             yield f"it says that {vertex} had {width} subtasks, and has parts of {present[vertex]}"

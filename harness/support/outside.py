@@ -111,8 +111,16 @@ def _told(failure: str) -> Iterator[None]:
     except SystemExit as stop:
         raise UsageProblem(f"{failure}: it tried to end the program with exit code {stop.code!r}") from stop
     except Exception as error:
-        last_line = traceback.format_exception_only(error)[-1].strip()
-        raise UsageProblem(f"{failure}: {last_line}{_where(error)}") from error
+        raise UsageProblem(f"{failure}: {what_happened(error)}") from error
+
+
+def what_happened(error: BaseException) -> str:
+    """Return an error of somebody else's code as a phrase with its place: that is where its author has to look."""
+    last_line = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f"{last_line} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else last_line
+    )
 
 
 def _where(error: Exception) -> str:

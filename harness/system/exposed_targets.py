@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from barrier_tck.faults.catalogue import FAULTS
 from barrier_tck.faults.fault import tag_of
 from barrier_tck.faults.targets import TargetKind
-from barrier_tck.faults.vocabulary import Phase
+from barrier_tck.faults.vocabulary import PHASE_OF_POINT, Phase, ProtocolPoint
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 
 _CAPABILITIES = {
@@ -37,10 +39,12 @@ def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:
     return tuple(tag_of(fault) for fault in FAULTS if fault.needs in exposed)
 
 
-def fault_phases_of(system: SystemUnderTest) -> tuple[str, ...]:
-    """Return the phases in which a fault can strike a system and be told to have done so.
+def phases_with(points: Iterable[ProtocolPoint]) -> tuple[str, ...]:
+    """Return the phases in which a fault can strike and be told to have done so, in jobs that show these points.
 
-    Without protocol points nothing can be aimed, and what is known of the job is whether it runs.
+    Without points nothing can be aimed, and what is known of a job is whether it runs.
     """
-    aimed = Capability.PROTOCOL_POINTS in system.capabilities
-    return tuple(phase.value for phase in Phase if aimed or phase in (Phase.PROCESSING, Phase.RESTORING))
+    told = {PHASE_OF_POINT[point]: None for point in points}
+    return tuple(
+        phase.value for phase in Phase if phase in told or phase in (Phase.PROCESSING, Phase.RESTORING)
+    )

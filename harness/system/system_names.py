@@ -49,6 +49,11 @@ def open_system(name: str) -> SystemUnderTest:
     return system
 
 
+def is_ours(system: SystemUnderTest) -> bool:
+    """Tell whether a system ships with the project: a failure of it is a bug of ours."""
+    return reference_of(system) in _OURS
+
+
 def reference_of(system: SystemUnderTest) -> str:
     """Return what opens such a system again: not always the name that it gives itself.
 

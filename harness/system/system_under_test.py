@@ -23,7 +23,6 @@ class Capability(StrEnum):
     EXECUTOR_KILL = "Its executors can be killed."
     WORKER_KILL = "The process of one subtask can be killed."
     COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
-    PROTOCOL_POINTS = "It stops at protocol points, so that a fault can be aimed."
     CHECKPOINTS = (
         "It takes checkpoints of the whole job, and tells which complete and from which an attempt starts."
     )

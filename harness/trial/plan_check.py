@@ -10,9 +10,11 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.reading import check_backend
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
+from barrier_tck.harness.support.outside import what_happened
 from barrier_tck.harness.system.additions import TakesSettings
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.plan_fields import set_in, unused_by, value_of
+from barrier_tck.harness.system.system_names import is_ours
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.workloads.workload_names import job_of
 
@@ -27,15 +29,26 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     check_backend(plan, source)
     _check_settings(plan, system, source)
     _check_fields(plan, system, source)
-    try:
-        view = system.job(plan)
-    except UsageProblem as error:
-        raise UsageProblem(f"{source}: {error}") from error
+    view = _view_of(plan, system, source)
     try:
         validate(plan.faults, view.names, view.connections)
     except ScheduleError as error:
         raise UsageProblem(f"{source}: {error}") from error
     _check_points(plan, view, system.name, source)
+
+
+def _view_of(plan: TrialPlan, system: SystemUnderTest, source: str) -> JobView:
+    """Return what the system says of the job; raises UsageProblem if it refuses the plan, or fails at it."""
+    try:
+        return system.job(plan)
+    except UsageError as error:
+        raise UsageProblem(f"{source}: {error}") from error
+    except Exception as error:
+        if is_ours(system):
+            raise
+        raise UsageProblem(
+            f"{source}: {system.name} fails when it is asked for its job: {what_happened(error)}"
+        ) from error
 
 
 def _check_settings(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:

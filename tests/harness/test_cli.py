@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import barrier_tck.harness.campaign.runner
 import barrier_tck.harness.trial.trial_run
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.plan.trial_plan import TrialPlan, write
@@ -107,15 +108,29 @@ def test_a_bug_of_ours_exits_with_4_and_keeps_the_traceback(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
 
-    def broken(plan: TrialPlan) -> tuple[str, ...]:
+    def broken(*_: object, **__: object) -> None:
         raise AssertionError("cannot be")
 
-    system = use(monkeypatch, FakeSystem())
-    monkeypatch.setattr(system, "job", broken)
+    use(monkeypatch, FakeSystem())
+    monkeypatch.setattr(barrier_tck.harness.campaign.runner, "run_campaign", broken)
     assert cli.run(["campaign", "--trials", "1", "--out", str(tmp_path)]) == 4
     message = capsys.readouterr().err
     (crash,) = tmp_path.glob("barrier-tck-crash-*.txt")
     assert "a bug in barrier-tck" in message and str(crash) in message and "cannot be" in crash.read_text()
+
+
+def test_a_system_that_fails_at_its_job_is_told_with_the_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(plan: TrialPlan) -> tuple[str, ...]:
+        raise KeyError("width")
+
+    system = use(monkeypatch, FakeSystem())
+    monkeypatch.setattr(system, "job", broken)
+    assert cli.run(["campaign", "--trials", "1", "--out", str(tmp_path / "out")]) == 3
+    message = capsys.readouterr().err
+    assert "fake fails when it is asked for its job: KeyError: 'width' (test_cli.py, line " in message
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_operating_error_outside_a_trial_exits_with_2(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,12 @@ def test_the_reader_shares_no_code_with_what_writes() -> None:
 PLAN = a_plan()
 HALF = positions_at(PLAN, 0.5)
 ROLES = {"source": Role.SOURCE, "totals": Role.STATEFUL, "sink": Role.SINK}
-JOB = JobView(tuple(SubtaskView(name, (ROLES[name.partition("[")[0]],)) for name in SUBTASKS))
+JOB = JobView(
+    tuple(
+        SubtaskView(name, (ROLES[name.partition("[")[0]],), vertex=name.partition("[")[0])
+        for name in SUBTASKS
+    )
+)
 
 
 def a_file(subtask: str, **changes: Any) -> StoredFile:

@@ -54,7 +54,6 @@ class ReferenceSimulated:
             Capability.EXECUTOR_KILL,
             Capability.WORKER_KILL,
             Capability.COORDINATOR_CRASH,
-            Capability.PROTOCOL_POINTS,
             Capability.CHECKPOINTS,
             Capability.ATTEMPTS,
             Capability.BARRIERS,

@@ -163,7 +163,6 @@ class ReferenceSpark:
         {
             Capability.EXECUTOR_KILL,
             Capability.WORKER_KILL,
-            Capability.PROTOCOL_POINTS,
             Capability.CHECKPOINTS,
             Capability.ATTEMPTS,
             Capability.BARRIERS,
