@@ -61,6 +61,7 @@ LONGER_MODULES: dict[str, tuple[int, str]] = {}
 STARTED_BY_OTHERS = {
     "barrier_tck.conformance.conftest": "pytest",
     "barrier_tck.faults.toxiproxy.leash": "barrier_tck.faults.toxiproxy.server, as a process",
+    "barrier_tck.harness.campaign.trial_process": "barrier_tck.harness.campaign.trial_pool, as a process",
     "barrier_tck.harness.cluster.class_archive_maker": "barrier_tck.harness.cluster.class_sharing, as a process",
     "barrier_tck.harness.cluster.guard": "barrier_tck.harness.cluster.guard_link, as a script",
     "barrier_tck.harness.certify.candidate.worker": "barrier_tck.harness.certify.pool, as a process",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,16 +21,18 @@ from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_bar import CampaignProgress
 from barrier_tck.harness.campaign.sometimes import SometimesDuplicates
+from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
+from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialResult
 from barrier_tck.harness.record.run_directory import RunDirectory
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import InternalError
 from barrier_tck.harness.system.exposed_targets import fault_kinds_of, phases_with
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
-from barrier_tck.harness.trial.trial_run import execute
 
 VALID_KEPT = 5
 """Valid trials that a simulated campaign keeps in full, for a look at what goes right."""
@@ -111,19 +114,26 @@ def run_campaign(
     out: Path,
     checkers: Sequence[Checker] | None = None,
     console: Console | None = None,
+    jobs: int = 1,
 ) -> CampaignRecord:
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
+    ``jobs`` above 1 runs simulated trials in so many processes; ``checkers`` of one's own cannot be taken there.
     Plans and the output directory are checked first: UsageProblem or EnvironmentProblem are raised before a
-    trial runs. On Ctrl-C or SIGTERM the running trial is abandoned and the record says ``interrupted``.
+    trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
     """
+    require_parallel(system, jobs)
+    if jobs > 1 and checkers is not None:
+        raise InternalError("checkers of one's own cannot be taken to other processes; run with one job")
     plans = campaign_plans(configuration, system)
     run = _Campaign(configuration, system, RunDirectory.create(out), checkers)
     run.save(interrupted=True)  # what a reader finds if we are killed without a chance to say anything
     interrupts = Interrupts()
     with caught(interrupts):
         try:
-            finished = run.trials(plans, interrupts, CampaignProgress(console, configuration.the_budget()))
+            runs = OneByOne(system, checkers) if jobs == 1 else TrialPool(system, jobs)
+            progress = CampaignProgress(console, configuration.the_budget())
+            finished = run.trials(plans, runs, interrupts, progress)
             finished = finished and run.shrink_failures(interrupts)
         except BaseException:
             run.save(interrupted=True)  # what was finished stays reportable, whatever ended the campaign
@@ -152,44 +162,58 @@ class _Campaign:
         self._keep_all = system.world != "simulated"
         self._tally = Tally()
         self._dropped = 0
+        self._begun: dict[int, None] = {}
+        """Trials that have a directory and are not booked."""
         self._points: dict[ProtocolPoint, None] = {}
         """Every point at which somebody could be stopped in the jobs so far."""
         self._shrunk: dict[str, str] = {}
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
 
-    def trials(self, plans: Iterator[TrialPlan], interrupts: Interrupts, progress: CampaignProgress) -> bool:
+    def trials(
+        self, plans: Iterator[TrialPlan], runs: TrialRuns, interrupts: Interrupts, progress: CampaignProgress
+    ) -> bool:
         """Run trials until the budget is used up; tell whether that was not cut short."""
-        budget: Budget = self._configuration.the_budget()
-        with progress:
-            for number, plan in enumerate(_under(budget, plans, time.monotonic())):
-                try:
+        with progress, contextlib.closing(runs.run(self._planned(plans))) as tried:
+            try:
+                while True:
                     with interrupts.during_trial():
-                        directory = self._directory.open_trial(number)
-                        result = self._run(plan, directory, number)
-                except KeyboardInterrupt:
+                        one = next(tried, None)
+                    if one is None:
+                        return not interrupts.requested
+                    self._book(one)
+                    progress.update(self._tally.trials, self._tally.invalid, self._tally.unknown)
+            except KeyboardInterrupt:
+                tried.close()  # before the directories go: no trial runs on
+                for number in self._begun:
                     self._directory.forget(number)
-                    return False
-                self._book(result)
-                progress.update(self._tally.trials, self._tally.invalid, self._tally.unknown)
-        return not interrupts.requested
+                return False
 
-    def _run(self, plan: TrialPlan, directory: Path, number: int) -> TrialResult:
-        """Run one trial; of a drawn plan, once more without the faults whose moment never came."""
-        self._points |= dict.fromkeys(self._system.job(plan).shows)
-        result = execute(plan, self._system, directory, self._checkers, number)
-        drawn = self._configuration.is_drawn(number)
-        if drawn and Capability.DETERMINISTIC_REPLAY in self._system.capabilities:
-            fitted = without_unreachable_faults(plan, result.record)
-            if fitted is not None:
-                self._dropped += len(plan.faults) - len(fitted.faults)
-                # One in a hundred is a draw that missed; more is a system whose points nobody passes.
-                if self._dropped <= self._tally.faults_fired // DROPPED_ONE_IN:
-                    return execute(fitted, self._system, directory, self._checkers, number)
-        return result
+    def _planned(self, plans: Iterator[TrialPlan]) -> Iterator[PlannedTrial]:
+        """Yield the trials that the budget allows, each with a directory."""
+        for number, plan in enumerate(_under(self._configuration.the_budget(), plans, time.monotonic())):
+            self._begun[number] = None
+            yield PlannedTrial(
+                number,
+                plan,
+                self._directory.open_trial(number),
+                drawn=self._configuration.is_drawn(number),
+                wanted_whole=self._keep_all or self._tally.valid < VALID_KEPT,
+            )
 
-    def _book(self, result: TrialResult) -> None:
+    def _chosen(self, tried: TriedPlan) -> TrialResult:
+        """Return the result that counts: of a drawn plan the one without the faults whose moment never came."""
+        if tried.fitted is None:
+            return tried.result
+        self._dropped += len(tried.result.record.plan.faults) - len(tried.fitted.record.plan.faults)
+        # One in a hundred is a draw that missed; more is a system whose points nobody passes.
+        return tried.fitted if self._dropped <= self._tally.faults_fired // DROPPED_ONE_IN else tried.result
+
+    def _book(self, tried: TriedPlan) -> None:
+        self._points |= dict.fromkeys(tried.points)
+        result = self._chosen(tried)
         record = result.record
         self._tally.add(record)
+        del self._begun[record.trial]
         valid = record.verdict is Verdict.VALID
         if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:
             self._directory.keep(result)
@@ -251,22 +275,3 @@ def _under(budget: Budget, plans: Iterator[TrialPlan], started: float) -> Iterat
     while budget.allows(done, time.monotonic() - started):
         yield from islice(plans, 1)
         done += 1
-
-
-def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPlan | None:
-    """Return a drawn plan without the faults that never became due, or None if there are none.
-
-    Whoever draws a fault can only guess whether the run will come to its moment. Where runs are deterministic, a
-    run without a fault that did not fire takes the very same steps, so the smaller plan says what really happened.
-    A plan that somebody wrote is never changed: its unfired fault makes the trial UNKNOWN (CAM-3).
-    """
-    kept = tuple(
-        fault
-        for fault, booked in zip(plan.faults, record.faults, strict=True)
-        if booked.outcome != "not_fired"
-    )
-    dropped = len(plan.faults) - len(kept)
-    if not dropped or record.verdict is not Verdict.UNKNOWN:
-        return None
-    note = f"{plan.note} {dropped} drawn faults dropped: their moment never came".strip()
-    return msgspec.structs.replace(plan, faults=kept, note=note)

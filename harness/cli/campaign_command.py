@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from barrier_tck.harness.record.records import CampaignRecord
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
+JOBS_MAX = 256
+"""Most processes that trials run in: a number beyond it is a slip."""
+
 
 def campaign(
     file: Annotated[
@@ -62,6 +65,16 @@ def campaign(
         ),
     ] = None,
     state_backend: StateBackendOption = None,
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            max=JOBS_MAX,
+            help="Run simulated trials in N processes at once; verdicts and files are those of one.",
+        ),
+    ] = 1,
     out: OutOption = DEFAULT_OUT,
     as_json: JsonOption = False,
 ) -> None:
@@ -74,12 +87,14 @@ def campaign(
     Examples:
       barrier-tck campaign                              200 simulated trials
       barrier-tck campaign --budget 5m --seed 7         as many trials as fit into five minutes
+      barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
       barrier-tck campaign campaigns/flights.toml       a campaign file of the repository
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
     """
     from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
     from barrier_tck.harness.campaign.runner import run_campaign
+    from barrier_tck.harness.campaign.trial_pool import require_parallel
     from barrier_tck.harness.record.run_directory import new_run_path, require_place
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import phase_fault_cells
@@ -93,10 +108,11 @@ def campaign(
     import_system(configuration, source)
     with opened(configuration.system.name) as deployed:
         check_configuration(configuration, deployed, source)
+        require_parallel(deployed, jobs)
         start(deployed, configuration.cluster)
         path = new_run_path(out, configuration.name, datetime.now())
         _print_options(console, configuration, deployed, path)
-        record = run_campaign(configuration, deployed, path, console=Console(stderr=True))
+        record = run_campaign(configuration, deployed, path, console=Console(stderr=True), jobs=jobs)
     _print_campaign(console, record, path, file)
     emit(
         as_json,

@@ -120,6 +120,16 @@ def _execute(
     return TrialResult(record, history, trace)
 
 
+def lost_trial(
+    trial: int, plan: TrialPlan, system: SystemUnderTest, why: str, started_at: datetime, seconds: float
+) -> TrialResult:
+    """Return what is left of a trial whose process ended with it: UNKNOWN, and ``why``. It took ``seconds``."""
+    plan = filled(plan)
+    finding = Finding("trial-ran", (), Verdict.UNKNOWN, why, details={"plan": to_builtins(plan)})
+    nemesis = Nemesis(plan.faults)
+    return TrialResult(_record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None)
+
+
 def checkers_of(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker, ...]:
     """Return the standard checkers and those that system and workload bring."""
     return with_brought(standard_checkers(plan, system), plan, system)

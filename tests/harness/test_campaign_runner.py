@@ -12,7 +12,8 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, configuration_from
 from barrier_tck.harness.campaign.interrupts import Interrupts
 from barrier_tck.harness.campaign.replay import first_difference, replay, sources_of
-from barrier_tck.harness.campaign.runner import VALID_KEPT, run_campaign, without_unreachable_faults
+from barrier_tck.harness.campaign.runner import VALID_KEPT, run_campaign
+from barrier_tck.harness.campaign.tried_plans import without_unreachable_faults
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.judging import compose

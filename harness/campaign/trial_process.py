@@ -1,0 +1,112 @@
+"""A process that runs trials for ``trial_pool``: ``python -m barrier_tck.harness.campaign.trial_process``.
+
+It answers each line of its standard input with one line, and ends with its input: the campaign is over, or was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import traceback
+from queue import SimpleQueue
+from typing import BinaryIO
+
+from barrier_tck.harness.campaign.trial_messages import (
+    Answer,
+    NotDone,
+    OpenSystem,
+    Request,
+    RunTrial,
+    SystemOpened,
+    TrialRan,
+    line_of,
+    request_of,
+)
+from barrier_tck.harness.campaign.tried_plans import PlannedTrial, TriedPlan, try_plan
+from barrier_tck.harness.record.records import TrialResult
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import HarnessError, InternalError
+from barrier_tck.harness.system.system_names import open_system
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+
+
+class _Trials:
+    """Answers requests."""
+
+    def __init__(self) -> None:
+        self._system: SystemUnderTest | None = None
+
+    def answer(self, request: Request) -> Answer:
+        """Do what is asked; whatever goes wrong with it is the answer then."""
+        try:
+            return self._done(request)
+        except HarnessError as error:
+            return NotDone(type(error).__name__, str(error))
+        except Exception:  # noqa: BLE001 - the campaign raises it
+            return NotDone(InternalError.__name__, traceback.format_exc())
+
+    def _done(self, request: Request) -> Answer:
+        match request:
+            case OpenSystem(system=name, path=path):
+                sys.path[:] = path
+                self._system = open_system(name)
+                return SystemOpened()
+            case RunTrial(trial=trial):
+                assert self._system is not None, "a system is opened first"
+                return TrialRan(_as_wanted(try_plan(trial, self._system), trial))
+
+    def close(self) -> None:
+        """Close the system."""
+        if self._system is not None:
+            self._system.close()
+
+
+def _as_wanted(tried: TriedPlan, trial: PlannedTrial) -> TriedPlan:
+    """Leave out what the campaign will not keep: history and trace are long."""
+    fitted = None if tried.fitted is None else _short(tried.fitted, trial)
+    return TriedPlan(_short(tried.result, trial), tried.points, fitted)
+
+
+def _short(result: TrialResult, trial: PlannedTrial) -> TrialResult:
+    if trial.wanted_whole or result.record.verdict is not Verdict.VALID:
+        return result
+    return TrialResult(result.record, None)
+
+
+class _Requests:
+    """Reads the input in a thread, so that its end is noticed in the middle of a trial too: nobody waits for that."""
+
+    def __init__(self, lines: BinaryIO) -> None:
+        self._lines = lines
+        self._read: SimpleQueue[bytes] = SimpleQueue()
+        self._busy = threading.Lock()
+        threading.Thread(target=self._read_on, daemon=True).start()
+
+    def serve(self, trials: _Trials, answers: BinaryIO) -> None:
+        """Answer until the end of the input."""
+        while line := self._read.get():
+            with self._busy:
+                answer = line_of(trials.answer(request_of(line)))
+            answers.write(answer)
+            answers.flush()
+
+    def _read_on(self) -> None:
+        for line in self._lines:
+            self._read.put(line)
+        if self._busy.locked():
+            os._exit(1)
+        self._read.put(b"")
+
+
+if __name__ == "__main__":
+    # Nothing that a system prints may stand between the answers.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as _answers:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        _trials = _Trials()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                _Requests(sys.stdin.buffer).serve(_trials, _answers)
+        finally:
+            _trials.close()

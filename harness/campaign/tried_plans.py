@@ -1,0 +1,104 @@
+"""Tries the plans of a campaign, one after the other. ``trial_pool`` tries several at once, with the same results.
+
+What a campaign makes of a result may depend on the trials before it. Trying a plan depends on nothing but the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import TrialRecord, TrialResult
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.trial.trial_run import execute
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTrial:
+    """One trial that a campaign is about to run."""
+
+    number: int
+    """Its number in the campaign, from 0."""
+    plan: TrialPlan
+    directory: Path
+    """It belongs to this trial alone, and exists."""
+    drawn: bool
+    """Whether the plan was drawn and not written by somebody."""
+    wanted_whole: bool = True
+    """Whether history and trace are wanted even if the trial is VALID."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPlan:
+    """What became of one planned trial."""
+
+    result: TrialResult
+    points: tuple[ProtocolPoint, ...] = ()
+    """The points at which somebody could be stopped in the trial's job."""
+    fitted: TrialResult | None = None
+    """The same trial without the faults whose moment never came; None if there were none, or none may be dropped."""
+
+
+class TrialRuns(Protocol):
+    """Runs planned trials, one by one or several at once."""
+
+    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+        """Yield what became of each trial, in the order of the plans; plans are taken as trials can begin."""
+
+
+class OneByOne:
+    """Runs each trial here, when its result is asked for."""
+
+    def __init__(self, system: SystemUnderTest, checkers: Sequence[Checker] | None = None) -> None:
+        """Take the system, and who judges; None: the standard checkers of each plan."""
+        self._system = system
+        self._checkers = checkers
+
+    def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
+        """Yield what became of each trial."""
+        for trial in planned:
+            yield try_plan(trial, self._system, self._checkers)
+
+
+def try_plan(
+    trial: PlannedTrial, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
+) -> TriedPlan:
+    """Run and judge one trial; of a drawn plan, once more without the faults whose moment never came.
+
+    Raises what ``execute`` raises.
+    """
+    points = system.job(trial.plan).shows
+    result = execute(trial.plan, system, trial.directory, checkers, trial.number)
+    if not trial.drawn or Capability.DETERMINISTIC_REPLAY not in system.capabilities:
+        return TriedPlan(result, points)
+    fitted = without_unreachable_faults(trial.plan, result.record)
+    if fitted is None:
+        return TriedPlan(result, points)
+    return TriedPlan(result, points, execute(fitted, system, trial.directory, checkers, trial.number))
+
+
+def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPlan | None:
+    """Return a drawn plan without the faults that never became due, or None if there are none.
+
+    Whoever draws a fault can only guess whether the run will come to its moment. Where runs are deterministic, a
+    run without a fault that did not fire takes the very same steps, so the smaller plan says what really happened.
+    A plan that somebody wrote is never changed: its unfired fault makes the trial UNKNOWN (CAM-3).
+    """
+    kept = tuple(
+        fault
+        for fault, booked in zip(plan.faults, record.faults, strict=True)
+        if booked.outcome != "not_fired"
+    )
+    dropped = len(plan.faults) - len(kept)
+    if not dropped or record.verdict is not Verdict.UNKNOWN:
+        return None
+    note = f"{plan.note} {dropped} drawn faults dropped: their moment never came".strip()
+    return msgspec.structs.replace(plan, faults=kept, note=note)
