@@ -1,6 +1,6 @@
 """The pytest plugin: ``--system`` chooses the system under test, and fixtures pass it to the tests.
 
-Loading it imports neither PySpark nor a system: that happens when the first test asks for ``system``.
+Loading it imports neither PySpark nor a system; this happens when the first test asks for ``system``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _DEFAULT = "reference-simulated"
 
 @dataclass(frozen=True, slots=True)
 class BackendUnderTest:
-    """The state backend that is certified: its target, how many examples are run, and their seed."""
+    """The state backend that is certified: its name, how many examples are run, and their seed."""
 
     target: str
     scale: float
-    """Factor on the number of examples: 1 as in ``barrier-tck certify``, less if no backend was asked for."""
+    """Multiplies the number of examples: 1 as in ``barrier-tck certify``, less if no backend was asked for."""
     seed: int | None
-    """Seed of the examples; None: the suite's own."""
+    """Seed of the examples; None means the suite's own seed."""
     capabilities: tuple[str, ...]
     """The capabilities that it declares."""
 
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--state-backend",
         default=None,
         metavar="MODULE:NAME",
-        help="state backend to certify in a process of its own (default: heap, with few examples)",
+        help="state backend to certify in its own process (default: heap, with few examples)",
     )
 
 
@@ -102,7 +102,7 @@ def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
 
 @pytest.fixture(scope="session")
 def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
-    """Give the backend that ``--state-backend`` names, checked once; a target that is not a backend fails the tests."""
+    """Return the backend that ``--state-backend`` names, checked once; if it is no backend, the tests fail."""
     from barrier_tck.harness.certify.pool import CandidateError
     from barrier_tck.harness.certify.suite import probe
     from barrier_tck.harness.support.errors import UsageProblem
@@ -122,7 +122,7 @@ def state_backend(request: pytest.FixtureRequest) -> BackendUnderTest:
 
 @pytest.fixture
 def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
-    """Give a function that runs a plan and returns its record; each call has its own directory below ``tmp_path``."""
+    """Return a function that runs a plan and returns its record; each call has its own directory in ``tmp_path``."""
     from barrier_tck.harness.trial.plan_check import check_plan
     from barrier_tck.harness.trial.trial_run import run_trial as run
 
@@ -141,7 +141,7 @@ def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
 
 @pytest.fixture(autouse=True)
 def _skip_without_capability(request: pytest.FixtureRequest) -> None:
-    """Skip a test where the system lacks what its marks ``needs`` and ``uses`` ask for, with the reason."""
+    """Skip a test, with the reason, if the system lacks what the test's marks ``needs`` and ``uses`` ask for."""
     needed = marked(request.node, "needs")
     used = marked(request.node, "uses")
     if not needed and not used:
@@ -158,7 +158,7 @@ def _skip_without_capability(request: pytest.FixtureRequest) -> None:
 
 
 def marked(node: pytest.Item, name: str) -> tuple[Any, ...]:
-    """Return what all marks of a name give to a test: its own, stacked or not, and those of its class and module."""
+    """Return the arguments of all marks of a name on a test: its own, and those of its class and module."""
     return tuple(dict.fromkeys(argument for mark in node.iter_markers(name) for argument in mark.args))
 
 

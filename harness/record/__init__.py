@@ -1,1 +1,1 @@
-"""What a trial leaves: history, verdict, record, and the run directory."""
+"""What a trial leaves behind: its history, verdict and record, and the run directory."""

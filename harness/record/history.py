@@ -1,7 +1,8 @@
-"""The history: everything an oracle may look at, as typed values, whichever system left it.
+"""The history: everything that an oracle may look at, as typed values, whichever system left it.
 
 Nothing here assumes barriers: a system that cannot show its checkpoints leaves ``checkpoints`` empty and says so
-through its capabilities. ``operations`` stand in order of time; those of one process in order of happening.
+through its capabilities. ``operations`` are ordered by time; those of one process are in the order in which they
+happened.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ KindT = TypeVar("KindT")
 
 
 class Recorded(msgspec.Struct, Generic[OperationT], frozen=True):
-    """One line of a history: an operation, with when and by whom."""
+    """One line of a history: an operation, with the time and the process that reported it."""
 
     index: int
     """Position in the history, from 0."""
     time_ms: float
     """Milliseconds on the trial's own clock."""
     process: str
-    """Who tells: ``coordinator``, ``nemesis``, a subtask as ``vertex[index]``, or whatever a system has."""
+    """Who reports it: ``coordinator``, ``nemesis``, a subtask as ``vertex[index]``, or whatever a system has."""
     operation: OperationT
 
 
@@ -41,11 +42,11 @@ class CheckpointProblem(msgspec.Struct, frozen=True, omit_defaults=True):
     checkpoint: int
     reason: Reason
     file: str | None = None
-    """The file, by the name that the checkpoint has for it; None if no single file is to blame."""
+    """The file, by the name that the checkpoint uses; None if no single file is to blame."""
     detail: str = ""
 
     def __str__(self) -> str:
-        """Return file and reason, for people who know which checkpoint is spoken of."""
+        """Return the file and the reason, for readers who know which checkpoint is meant."""
         return ": ".join(part for part in (self.file, self.detail or self.reason.value) if part)
 
 
@@ -57,9 +58,9 @@ class StateView(msgspec.Struct, frozen=True):
     name: str
     """The name of the state, for operators that keep several."""
     entries: dict[str, list[Any]]
-    """Key (JSON text of the list of key values) -> what is kept: accumulator values, in order, or a list."""
+    """Key (JSON text of the list of key values) -> what is kept: the accumulator values, in order, or a list."""
     groups: dict[str, int] = {}
-    """Key -> the key group under which it lies; empty if the system has none, or does not tell."""
+    """Key -> the key group in which it lies; empty if the system has no key groups or does not report them."""
 
 
 class NamedFile(msgspec.Struct, frozen=True):
@@ -72,27 +73,27 @@ class NamedFile(msgspec.Struct, frozen=True):
 
 
 class SnapshotView(msgspec.Struct, frozen=True):
-    """A completed checkpoint, opened while it was retained: what the ALN-2 oracle folds against."""
+    """A completed checkpoint, opened while it was retained: the ALN-2 oracle compares it with a fold of the input."""
 
     checkpoint: int
     attempt: int | None
     positions: dict[str, int]
-    """Split name -> records before the barrier (S_n); splits not yet begun are there with 0."""
+    """Split name -> number of records before the barrier (S_n); splits not yet begun are listed with 0."""
     state: tuple[StateView, ...] = ()
     """What every stateful operator of every subtask holds; those that hold nothing may be left out."""
     subtasks: tuple[str, ...] = ()
-    """Every subtask that has a part in the checkpoint."""
+    """Every subtask that has a snapshot in the checkpoint."""
     problem: CheckpointProblem | None = None
     """Why it could not be opened, if it could not."""
     files: dict[str, tuple[NamedFile, ...]] = {}
     """Subtask -> the state files of its part; subtasks without any are left out."""
     reached_sinks: tuple[Row, ...] | None = None
-    """Every row that sinks had committed up to this checkpoint, or prepared in it; None if that was not read."""
+    """Every row that sinks had committed up to this checkpoint or prepared in it; None if this was not read."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
-        """Return operator -> key -> accumulator values over all subtasks; operators without any key are left out.
+        """Return operator -> key -> accumulator values over all subtasks.
 
-        So are those named by ``without``.
+        Operators without any key are left out, and so are those named in ``without``.
         """
         merged: dict[str, dict[str, list[Any]]] = {}
         for part in self.state:
@@ -106,9 +107,9 @@ class Transaction(msgspec.Struct, frozen=True):
 
     name: str
     checkpoint: int | None
-    """The checkpoint that it was prepared for; None: it does not tell."""
+    """The checkpoint for which it was prepared; None if this is not known."""
     attempt: int | None
-    """The attempt that prepared it; None: it does not tell."""
+    """The attempt that prepared it; None if this is not known."""
 
 
 class StorageView(msgspec.Struct, frozen=True):
@@ -123,11 +124,11 @@ class StorageView(msgspec.Struct, frozen=True):
     transactions: tuple[Transaction, ...] = ()
     """What sinks had committed."""
     stored: tuple[StoredCheckpoint, ...] | None = None
-    """The retained checkpoints as somebody else than the system read them off storage; None: nobody did."""
+    """The retained checkpoints as read from storage by someone other than the system; None if nobody read them."""
 
 
 class OutputCounts(msgspec.Struct, frozen=True):
-    """How committed output compares with the input; the words are those of the checker ``exactly-once-output``."""
+    """How committed output compares with the input, in the words of the checker ``exactly-once-output``."""
 
     expected: int
     committed: int
@@ -146,15 +147,15 @@ class OutputCounts(msgspec.Struct, frozen=True):
 
 
 class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a query over output and input says, where the rows are too many to be read one by one."""
+    """What a query over output and input says, when there are too many rows to read one by one."""
 
     counts: OutputCounts | None
     """None if they could not be compared."""
     examples: tuple[str, ...] = ()
     problem: str = ""
-    """Why they could not, in words."""
+    """Why they could not be compared, in words."""
     checks: dict[str, dict[str, int]] = {}
-    """For people: each check, with the number of rows on one side only."""
+    """For people: check -> which side -> number of rows that only this side has."""
 
 
 class End(StrEnum):
@@ -171,12 +172,12 @@ class End(StrEnum):
 
 
 class History(msgspec.Struct, frozen=True):
-    """All that one trial left for judgement."""
+    """Everything that one trial left for judgement."""
 
     operations: tuple[Recorded[Operation], ...]
     end: End
     reason: Reason
-    """Why it ended so."""
+    """Why it ended like that."""
     detail: str
     """The same in words."""
     output: tuple[Row, ...] | None
@@ -196,5 +197,5 @@ class History(msgspec.Struct, frozen=True):
 
     @property
     def explanation(self) -> str:
-        """Return why it ended so, for people."""
+        """Return why it ended like that, for people."""
         return self.detail or self.reason.value

@@ -1,7 +1,7 @@
 """The vocabulary of histories: one frozen struct per kind of operation, whichever system left it.
 
-An adapter emits those that its system has; an oracle asks for those that it knows, and reads their fields. Words
-are for people: ``detail`` is free text that no oracle reads. Nothing here assumes barriers or a fixed topology:
+An adapter emits the operations that its system has; an oracle asks for those that it knows, and reads their fields.
+Words are for people: ``detail`` is free text that no oracle reads. Nothing here assumes barriers or a fixed topology:
 subtasks are names, and what a system does not know is None.
 """
 
@@ -16,12 +16,12 @@ from barrier_tck.harness.record.reasons import Reason
 
 
 def _tag(name: str) -> str:
-    """Return a class name as it stands in a file: ``AttemptStarted`` as ``attempt_started``."""
+    """Return a class name as files write it: ``attempt_started`` for ``AttemptStarted``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 class _Kind(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=_tag):
-    """What all operations have in common: a tag that says which one a line is."""
+    """What all operations have in common: a tag that says which kind a line is."""
 
 
 # --- attempts -----------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ class AttemptStarted(_Kind, frozen=True):
 
     attempt: int
     restored_checkpoint: int | None = None
-    """What it starts from; None: from the beginning of the input."""
+    """The checkpoint that it starts from; None if it starts at the beginning of the input."""
 
 
 class AttemptRunning(_Kind, frozen=True):
@@ -46,7 +46,7 @@ class AttemptEnded(_Kind, frozen=True):
 
     attempt: int
     reason: Reason
-    """``FINISHED``, or why it failed."""
+    """``FINISHED``, or why the attempt failed."""
     detail: str = ""
 
 
@@ -61,17 +61,17 @@ class CheckpointTriggered(_Kind, frozen=True):
 
 
 class LocalCopyTold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a subtask tells of the copies on its own host (LOC-2, LOC-3)."""
+    """What a subtask reports about the copies on its own host (LOC-2, LOC-3)."""
 
     kept: bool
-    """Whether the copy of the acknowledged checkpoint is whole."""
+    """Whether the copy of the acknowledged checkpoint is complete."""
     confirmed: int | None
-    """The newest checkpoint that the subtask knows to be complete; None: of none."""
+    """The newest checkpoint that the subtask knows to be complete; None if it knows of none."""
     held: tuple[int, ...]
-    """Checkpoints of which it has anything at all, ascending."""
+    """The checkpoints of which it still has any files, in ascending order."""
     host: str
     reason: Reason | None = None
-    """Why it was not kept; None if it was, or if there was nothing to copy."""
+    """Why the copy was not kept; None if it was, or if there was nothing to copy."""
     detail: str = ""
 
 
@@ -90,7 +90,7 @@ class CheckpointCompleted(_Kind, frozen=True):
 
     checkpoint: int
     attempt: int | None = None
-    """The attempt that took it; None: the system does not say."""
+    """The attempt that took it; None if the system does not say."""
 
 
 class CheckpointAborted(_Kind, frozen=True):
@@ -107,7 +107,7 @@ class Committed(_Kind, frozen=True):
 
     subtask: str
     checkpoint: int | None = None
-    """The checkpoint, or the batch, that covers it; None: the system commits without any."""
+    """The checkpoint, or the batch, that covers it; None if the system commits without either."""
     attempt: int | None = None
 
 
@@ -115,7 +115,7 @@ class Committed(_Kind, frozen=True):
 
 
 class Placed(_Kind, frozen=True):
-    """Where the subtasks of an attempt go, and where they could have gone (LOC-9)."""
+    """Where the subtasks of an attempt were placed, and where they could have been placed (LOC-9)."""
 
     attempt: int
     hosts: dict[str, str]
@@ -123,7 +123,7 @@ class Placed(_Kind, frozen=True):
     slots: dict[str, int]
     """Host -> how many slots it offered."""
     homes: dict[str, tuple[str, ...]]
-    """Subtask -> the hosts that hold a copy of what it restores; subtasks without any are left out."""
+    """Subtask -> the hosts that hold a copy of what it restores; subtasks without such hosts are left out."""
 
 
 class ServedFrom(StrEnum):
@@ -138,14 +138,14 @@ class ServedFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
     operator: str
     path: str
-    """The file in durable storage, whichever copy was used."""
+    """The name of the file in durable storage, whichever copy was used."""
     key_groups: tuple[int, int]
-    """The first one, and the first one beyond the range."""
+    """The first key group, and the first one after the range."""
     served_by: ServedFrom
     copy_of: int | None = None
-    """The checkpoint that the secondary says to be of; None: the primary served."""
+    """The checkpoint to which the secondary copy says it belongs; None if the primary served the file."""
     reason: Reason | None = None
-    """Why the secondary did not serve it; None if it did."""
+    """Why the secondary copy did not serve the file; None if it did."""
     detail: str = ""
 
 
@@ -155,24 +155,24 @@ class FileRead(msgspec.Struct, frozen=True):
     place: ServedFrom
     """Durable storage, or the host's own disk."""
     path: str
-    """In durable storage, by the name that checkpoints have for it; on a host's disk as it is called there."""
+    """In durable storage, the name that checkpoints use; on a host's disk, the path there."""
     size: int
-    """Bytes that were read."""
+    """Number of bytes that were read."""
     checksum: str
-    """Of the same bytes."""
+    """Checksum of these bytes."""
 
 
 class ReadsObserved(_Kind, frozen=True):
-    """What a subtask really read while it restored its state, as somebody saw who stood at its file systems."""
+    """What a subtask really read while it restored its state, as observed at its file systems."""
 
     subtask: str
     attempt: int
     reads: tuple[FileRead, ...]
-    """In order, repeated ones too; what could not be read is not there."""
+    """In order, including repeated reads; files that could not be read are left out."""
 
 
 class Restored(_Kind, frozen=True):
-    """A subtask has its state, and says from where."""
+    """A subtask has its state, and says which copies it came from."""
 
     subtask: str
     attempt: int
@@ -195,31 +195,31 @@ class JobFailed(_Kind, frozen=True):
 
 
 class JobCut(_Kind, frozen=True):
-    """The trial ended the job, which had not come to an end of its own."""
+    """The trial ended the job, which had not ended by itself."""
 
     reason: Reason
     """``OUT_OF_TIME`` or ``NOTHING_LEFT``."""
     detail: str = ""
 
 
-# --- faults, told by the nemesis ----------------------------------------------------------------------------
+# --- faults, reported by the nemesis ------------------------------------------------------------------------
 
 
 class FaultStarted(_Kind, frozen=True):
-    """The nemesis sets about a fault of the plan."""
+    """The nemesis starts to inject a fault of the plan."""
 
     fault: int
-    """Position in the plan's schedule; likewise below."""
+    """Position in the plan's schedule; the same in the structs below."""
 
 
 class FaultFired(_Kind, frozen=True):
-    """It is proved to have fired."""
+    """The fault is proved to have fired."""
 
     fault: int
     target: str = ""
     """What was hit, in words."""
     files: tuple[str, ...] = ()
-    """What was hit of durable storage, by the names that the system's own operations use."""
+    """The files of durable storage that were hit, by the names that the system's own operations use."""
 
 
 class FaultUnclear(_Kind, frozen=True):
@@ -230,19 +230,19 @@ class FaultUnclear(_Kind, frozen=True):
 
 
 class HealingStarted(_Kind, frozen=True):
-    """The nemesis sets about undoing a fault."""
+    """The nemesis starts to undo a fault."""
 
     fault: int
 
 
 class FaultHealed(_Kind, frozen=True):
-    """A fault that lasts was undone."""
+    """A lasting fault was undone."""
 
     fault: int
 
 
 class HealingUnclear(_Kind, frozen=True):
-    """Undoing it failed: nobody knows whether it still lasts."""
+    """Undoing the fault failed: nobody knows whether it still lasts."""
 
     fault: int
     detail: str = ""
@@ -270,4 +270,4 @@ Operation = (
     | FaultHealed
     | HealingUnclear
 )
-"""Every operation there is."""
+"""Every kind of operation."""

@@ -1,9 +1,10 @@
-"""In which phase of the protocol a fault fired, told from what a trial recorded and from nothing else.
+"""In which phase of the protocol a fault fired, derived only from what a trial recorded.
 
-A fault that was aimed fired at its protocol point, and the point has a phase. For a fault that came by the clock the
-phase is what the subtasks that it names were doing at that moment, else what any other was doing: a snapshot
-is known with its times if it was acknowledged. Of a checkpoint that died with its snapshots only the coordinator's
-times are known; a fault within them counts as striking the alignment, which is where a checkpoint begins.
+An aimed fault fired at its protocol point, and the point has a phase. For a timed fault the phase is what the
+subtasks that it names were doing at that moment; if that is not known, what any other subtask was doing. The times of
+a snapshot are known if it was acknowledged. Of a checkpoint that was lost together with its snapshots only the
+coordinator's times are known; a fault within these times counts as striking the alignment, with which a checkpoint
+begins.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a trial did, as it was recorded."""
+    """What happened in a trial, as it was recorded."""
 
     attempts: tuple[AttemptRecord, ...] = ()
     checkpoints: tuple[CheckpointRecord, ...] = ()
@@ -29,7 +30,7 @@ class Course:
 def with_phases(
     faults: Sequence[FaultRecord], schedule: Sequence[ScheduledFault], course: Course
 ) -> tuple[FaultRecord, ...]:
-    """Return what became of the faults with the phase of each that fired."""
+    """Return the fault records with the phase of each fault that fired."""
     return tuple(
         msgspec.structs.replace(fault, phase=phase_of(fault, schedule[fault.index].fault.subtasks, course))
         for fault in faults
@@ -37,7 +38,7 @@ def with_phases(
 
 
 def phase_of(fault: FaultRecord, subtasks: Sequence[str], course: Course) -> Phase | None:
-    """Return the phase in which a fault fired, None if it did not; ``subtasks`` are those that it names."""
+    """Return the phase in which a fault fired, None if it did not; ``subtasks`` are the subtasks that it names."""
     if fault.outcome != "fired" or fault.fired_at_ms is None:
         return None
     if fault.point is not None:
@@ -62,7 +63,7 @@ def _runs(attempt: AttemptRecord, time_ms: float) -> bool:
 
 
 def _part_at(part: SnapshotRecord, time_ms: float) -> Phase | None:
-    """Return the part of a snapshot into which a time falls."""
+    """Return the part of a snapshot into which a time falls, None if it falls into no part."""
     aligned = part.alignment_started_ms + part.alignment_ms
     taken = aligned + part.sync_ms
     if not part.alignment_started_ms <= time_ms < taken + part.async_ms:

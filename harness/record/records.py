@@ -1,4 +1,4 @@
-"""The record of a trial and of a campaign: what reports render. JSON in and out."""
+"""The records of a trial and of a campaign, which reports render. They are read and written as JSON."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class FaultRecord(msgspec.Struct, frozen=True):
     healed_at_ms: float | None = None
     """When it was undone, if it lasts for a time: after its duration, or at the end of the run."""
     files: tuple[str, ...] = ()
-    """What was hit of durable storage, by the paths that the system's checkpoints have for it."""
+    """The files of durable storage that were hit, by the paths that the system's checkpoints use."""
     phase: str | None = None
-    """The ``faults.vocabulary.Phase`` in which it fired; None if it did not, or in a record of older times."""
+    """The ``faults.vocabulary.Phase`` in which it fired; None if it did not fire, and in older records."""
 
 
 class CheckpointRecord(msgspec.Struct, frozen=True):
@@ -59,8 +59,8 @@ class CheckpointRecord(msgspec.Struct, frozen=True):
 class SnapshotRecord(msgspec.Struct, frozen=True):
     """One subtask's part of a checkpoint (ALN-3, SNP-7): one line of ``metrics.jsonl``.
 
-    ``alignment_started_ms`` is when the first barrier came; alignment, synchronous and asynchronous part follow
-    one another, each with its own length.
+    ``alignment_started_ms`` is the time of the first barrier. Alignment, synchronous part and asynchronous part
+    follow one another; the length of each is recorded.
     """
 
     checkpoint: int
@@ -97,15 +97,15 @@ class RestoreRecord(msgspec.Struct, frozen=True):
     at_ms: float
     first_key_group: int
     end_key_group: int
-    """The first one beyond the range."""
+    """The first key group after the range."""
     served_by: str
     """``secondary`` (local) or ``primary``."""
     reason: str = ""
-    """Why it was not the local copy."""
+    """Why the local copy did not serve it."""
 
 
 def restores_of(history: History) -> tuple[RestoreRecord, ...]:
-    """Return what a history says of restores, in its order; nothing for a system that does not tell."""
+    """Return the restores of a history, in its order; empty for a system that does not report them."""
     return tuple(
         RestoreRecord(
             attempt=restored.operation.attempt,
@@ -123,7 +123,7 @@ def restores_of(history: History) -> tuple[RestoreRecord, ...]:
 
 
 class TrialRecord(msgspec.Struct, frozen=True):
-    """One trial, judged: the ``record.json`` of a trial's directory."""
+    """One judged trial: the ``record.json`` of a trial's directory."""
 
     version: int
     trial: int
@@ -146,7 +146,7 @@ class TrialRecord(msgspec.Struct, frozen=True):
     checkpoints: tuple[CheckpointRecord, ...] = ()
     snapshots: tuple[SnapshotRecord, ...] = ()
     restores: tuple[RestoreRecord, ...] = ()
-    """Which copy served what, in every attempt that restored state."""
+    """Which copy served which key groups, in every attempt that restored state."""
     subtasks: tuple[str, ...] = ()
     """Every subtask of the job, upstream first."""
     trace_digest: str | None = None
@@ -154,7 +154,7 @@ class TrialRecord(msgspec.Struct, frozen=True):
     measurements: dict[str, float] = {}
     """Named numbers worth showing, units in the name, for instance ``kill_to_first_record_ms``."""
     opened_as: str = ""
-    """What ``--system`` opens the system by; empty in records of older versions."""
+    """The name by which ``--system`` opens the system; empty in records of older versions."""
 
     @property
     def faults_fired(self) -> int:
@@ -163,7 +163,7 @@ class TrialRecord(msgspec.Struct, frozen=True):
 
     @property
     def recoveries(self) -> int:
-        """Return how many attempts after the first came to run."""
+        """Return how many attempts after the first one reached the running state."""
         return sum(attempt.attempt > 1 and attempt.running_at_ms is not None for attempt in self.attempts)
 
     @property
@@ -191,14 +191,14 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     wall_seconds: float
     environment: dict[str, str] = {}
     configuration: dict[str, Any] = {}
-    """The whole campaign file, defaults spelled out."""
+    """The whole campaign file, with its defaults filled in."""
     interrupted: bool = False
     fault_kinds: tuple[str, ...] = ()
-    """Tags of the faults that the system can suffer: columns of the phase by fault matrix."""
+    """Tags of the faults that the system can suffer: the columns of the matrix of phases and faults."""
     fault_phases: tuple[str, ...] = ()
-    """Phases that can be told apart in the system: rows of the matrix."""
+    """Phases that can be told apart in the system: the rows of that matrix."""
     findings: tuple[Finding, ...] = ()
-    """What only all trials together can show, for instance that duplicates do occur (ALO-2)."""
+    """Findings that only all trials together can show, for instance that duplicates do occur (ALO-2)."""
     failing: tuple[int, ...] = ()
     """Trials that were not valid, worst first."""
     shrunk: dict[str, str] = {}
@@ -208,10 +208,10 @@ class CampaignRecord(msgspec.Struct, frozen=True):
 
 
 class TrialSummary(msgspec.Struct, frozen=True):
-    """One trial in short: one line of ``trials.jsonl``, written for every trial, kept in full or not.
+    """One trial in short: one line of ``trials.jsonl``, which has a line for every trial, kept in full or not.
 
-    Findings and faults are in it so that a report over all trials (verdict per clause, phase by fault) needs
-    no ``record.json``. Only ``trial`` and ``verdict`` are required.
+    It contains findings and faults, so that a report over all trials (verdicts per clause, phases by fault) needs no
+    ``record.json``. Only ``trial`` and ``verdict`` are required.
     """
 
     trial: int
@@ -220,7 +220,7 @@ class TrialSummary(msgspec.Struct, frozen=True):
     note: str = ""
     """The plan's note."""
     setup: str = ""
-    """What the runtime was asked for beyond its defaults: mode, state backend, local recovery."""
+    """Settings of the runtime that are not its defaults: mode, state backend, local recovery."""
     end: str = ""
     end_reason: str = ""
     started_at: str = ""
@@ -274,7 +274,7 @@ def _setup_of(plan: TrialPlan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """A judged trial with what it was judged by: what a trial's directory is written from."""
+    """A judged trial together with what it was judged by; a trial's directory is written from it."""
 
     record: TrialRecord
     history: History | None

@@ -1,8 +1,8 @@
-"""The layout of a run directory, and how it is written: whole files or none. ``run_reader`` reads it.
+"""The layout of a run directory, and how it is written; ``run_reader`` reads it.
 
-``campaign.json`` sums up, ``trials.jsonl`` has one line for every trial, ``trials/NNNNN/`` holds in full the
-trials that are worth it: all of a real system, and of a simulated campaign every failing trial and the first
-few valid ones. A trial's directory is enough to replay and to report the trial:
+``campaign.json`` is the summary. ``trials.jsonl`` has one line for every trial. ``trials/NNNNN/`` holds a trial in
+full: every trial of a real system, but of a simulated campaign only every failing trial and the first few valid ones.
+A trial's directory is enough to replay and to report the trial:
 
 * ``plan.json``: the only input;
 * ``record.json``: versions, timings, verdict and findings;
@@ -10,8 +10,8 @@ few valid ones. A trial's directory is enough to replay and to report the trial:
 * ``trace.txt``: the scheduler's steps, if the system has a trace;
 * ``faults.jsonl``: what became of each planned fault; ``metrics.jsonl``: one line per subtask and checkpoint.
 
-Each file is written under another name, synced and renamed, so a reader sees a whole file or none; only
-``trials.jsonl`` grows line by line, and its reader must bear a half-written last line.
+Each file is written under another name, synced and renamed, so a reader sees the whole file or no file. Only
+``trials.jsonl`` grows line by line, and its reader must accept a half-written last line.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _pretty(value: object) -> bytes:
 
 
 def require_place(path: Path) -> None:
-    """Raise EnvironmentProblem if a directory can clearly not be made there; writes nothing.
+    """Raise EnvironmentProblem if a directory clearly cannot be made there; writes nothing.
 
-    A look before a system is started, which may take long; making the directory is still the real test.
+    This is a check before a system is started, which may take long; the real test is still to make the directory.
     """
     nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK):
@@ -53,7 +53,7 @@ def _lines(values: Iterable[object]) -> bytes:
 
 
 class RunDirectory:
-    """A run directory being written. Make one with ``create``."""
+    """A run directory that is being written. Make one with ``create``."""
 
     def __init__(self, path: Path) -> None:
         """Take an existing directory."""
@@ -86,7 +86,7 @@ class RunDirectory:
         return directory
 
     def forget(self, number: int) -> None:
-        """Remove what a trial left in its directory; its line in ``trials.jsonl`` stays."""
+        """Remove a trial's directory; its line in ``trials.jsonl`` stays."""
         shutil.rmtree(self.trial(number), ignore_errors=True)
 
     def append(self, record: TrialRecord) -> None:
@@ -137,7 +137,7 @@ def new_run_path(parent: Path, name: str, now: datetime) -> Path:
 
 
 def latest_run(path: Path) -> Path:
-    """Return the path itself, or, if it only holds run directories, the newest of them."""
+    """Return the path itself or, if it only holds run directories, the newest of them."""
     if not path.is_dir() or (path / "campaign.json").is_file():
         return path
     runs = sorted(path.glob("*/campaign.json"), key=lambda file: (file.stat().st_mtime_ns, str(file)))
@@ -145,12 +145,12 @@ def latest_run(path: Path) -> Path:
 
 
 def trial_directory(run_directory: Path, number: int) -> Path:
-    """Return where a trial is kept if it is kept in full."""
+    """Return the directory in which a trial is kept if it is kept in full."""
     return run_directory / "trials" / f"{number:05d}"
 
 
 def write_trial(directory: Path, result: TrialResult) -> None:
-    """Write every file of a trial; ``record.json`` last, so that its presence means that all are there."""
+    """Write every file of a trial; ``record.json`` comes last, so its presence means that all files are there."""
     record = result.record
     write_atomically(directory / "plan.json", to_json(record.plan).encode())
     if result.history is not None:

@@ -1,8 +1,8 @@
-"""Reads a run directory, whoever asks: strict about what it cannot understand, honest about what is not there.
+"""Reads a run directory for everyone who needs one: it refuses what it cannot understand, and says what is missing.
 
-Missing, corrupt and newer files are errors that name the file and say what to do. A half-written last line of
-``trials.jsonl``, as a killed campaign leaves it, is left out with a notice. ``run_directory`` says what lies where, and
-writes it.
+For missing, corrupt and newer files it raises an error that names the file and says what to do. A half-written last
+line of ``trials.jsonl``, as a killed campaign leaves it, is left out with a notice. ``run_directory`` describes the
+layout and writes it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class RunDirectoryError(UsageProblem):
 
 
 class RunDirectoryMissing(RunDirectoryError):
-    """There is no run directory, or a file is missing that every run directory has."""
+    """There is no run directory, or it lacks a file that every run directory has."""
 
 
 class RunDirectoryCorrupt(RunDirectoryError):
-    """A file of the run directory is not what its name says."""
+    """A file of the run directory does not contain what its name says."""
 
 
 class RunDirectoryNewer(RunDirectoryError):
@@ -44,14 +44,14 @@ class StoredRun:
     """A run directory as found on disk."""
 
     path: Path
-    """As the caller named it."""
+    """The path as the caller gave it."""
     campaign: CampaignRecord
     trials: tuple[TrialSummary, ...]
     """Every finished trial, in the order of the file."""
     kept: tuple[int, ...]
     """Trials kept in full, in order."""
     notices: tuple[str, ...] = ()
-    """What the reader of the data must know about it."""
+    """Sentences that a reader of the data must know."""
 
     def record(self, trial: int) -> TrialRecord:
         """Read the record of a trial that was kept; raises RunDirectoryError."""
@@ -59,7 +59,7 @@ class StoredRun:
 
 
 def open_run(path: Path) -> StoredRun:
-    """Read a run directory without the trials kept in full; raises RunDirectoryError."""
+    """Read a run directory, except the trials kept in full; raises RunDirectoryError."""
     if not path.is_dir():
         raise RunDirectoryMissing(f"{path} is not a directory; name the run directory of a campaign")
     campaign = _decoded(path / "campaign.json", _read(path / "campaign.json"), CampaignRecord)
@@ -73,7 +73,7 @@ def open_run(path: Path) -> StoredRun:
 def read_record(directory: Path) -> TrialRecord:
     """Read the record of a trial from the trial's directory; raises RunDirectoryError.
 
-    Its plan may be of an older version.
+    The trial's plan may be of an older version.
     """
     path = directory / "record.json"
     raw = _read(path)
@@ -122,7 +122,7 @@ def _text(path: Path) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a versioned JSON object, refusing versions newer than ours before looking at anything else."""
+    """Read a versioned JSON object; refuse a version newer than ours before looking at anything else."""
     try:
         raw = json.loads(_text(path))
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What retained checkpoints are in bytes: facts that somebody read off durable storage, without asking the system."""
+"""What retained checkpoints really contain: facts read from the bytes in durable storage, without asking the system."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class StoredFile(msgspec.Struct, frozen=True):
     """One file that a checkpoint names."""
 
     path: str
-    """As the metadata has it."""
+    """Its path according to the metadata."""
     size: int
-    """Bytes, as the metadata has it; likewise the checksum."""
+    """Size in bytes according to the metadata; the checksum comes from the metadata too."""
     checksum: str
     found_size: int | None = None
-    """Bytes that are there; None: no such file can be read."""
+    """Size in bytes of the file that is there; None if no such file can be read."""
     found_checksum: str | None = None
-    """Of the bytes that are there."""
+    """Checksum of the bytes that are there."""
 
 
 class StoredOperator(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class StoredOperator(msgspec.Struct, frozen=True):
 
     operator: str
     positions: dict[str, int] = {}
-    """Split -> how many of its records were read."""
+    """Split -> how many of its records had been read."""
     files: tuple[StoredFile, ...] = ()
 
 
@@ -51,11 +51,11 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
     """One retained checkpoint, as its metadata file tells it."""
 
     checkpoint: int
-    """By the place of the file, not by what is in it."""
+    """The id according to the path of the metadata file, not according to its content."""
     parts: tuple[StoredPart, ...] = ()
     widths: dict[str, int] = {}
-    """Vertex -> how many subtasks it had, as the metadata says; empty if it does not say."""
+    """Vertex -> how many subtasks it had according to the metadata; empty if the metadata does not say."""
     problem: Reason | None = None
-    """What is the matter with the metadata file; None if it can be read."""
+    """What is wrong with the metadata file; None if it can be read."""
     detail: str = ""
     """The same in words."""

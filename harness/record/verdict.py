@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
     @staticmethod
     def worst(verdicts: Iterable[Verdict]) -> Verdict:
-        """Compose verdicts; no verdict at all is UNKNOWN, for nothing was checked."""
+        """Compose verdicts; without any verdict the result is UNKNOWN, because nothing was checked."""
         return max(verdicts, key=lambda verdict: verdict.severity, default=Verdict.UNKNOWN)
 
 

@@ -1,1 +1,1 @@
-"""Adapters: systems under test, behind one seam."""
+"""Adapters that make the reference implementation a system under test, and its planted bugs."""

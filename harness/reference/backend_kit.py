@@ -1,6 +1,6 @@
-"""What the author of a state backend needs of the runtime: the interface, its values, its errors, and small helpers.
+"""What the author of a state backend needs from the runtime: the interface, its values, its errors, and small helpers.
 
-It hands out the runtime's own names, so that ``barrier_tck.harness`` can name them without knowing the runtime.
+It re-exports the runtime's own names, so that ``barrier_tck.harness`` can offer them without importing the runtime.
 """
 
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange

@@ -1,7 +1,7 @@
-"""Copies of the reference runtime's state as fault targets: local ones on any host, and primaries (both worlds).
+"""Copies of the reference runtime's state as fault targets: local copies on any host, and primaries (both worlds).
 
-Written on the runtime's file systems, so that the same code damages a simulated disk and a real one. A file is never
-changed in place: a local copy may be a hard link to a file that a state backend has open.
+It works through the runtime's file systems, so the same code damages a simulated disk and a real one. A file is never
+changed in place, because a local copy may be a hard link to a file that a state backend has open.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class LocalCopies:
 
     subtask: SubtaskId
     hosts: Mapping[str, FileSystem]
-    """Each host's own directory for the job."""
+    """Host -> its own directory for the job."""
     refuse: Callable[[], None]
-    """Leaves no room for further copies."""
+    """Called to leave no room for further copies."""
     refuses: Callable[[], bool]
     _hit: list[tuple[str, LocalCopy]] = field(default_factory=list)
 
     @property
     def description(self) -> str:
-        """Return whose copies they are, and where they were hit."""
+        """Return whose copies these are, and where they were hit."""
         where = ", ".join(
             f"checkpoint {copy.checkpoint} by attempt {copy.attempt} on {host}" for host, copy in self._hit
         )
@@ -50,7 +50,7 @@ class LocalCopies:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return nothing: durable storage was not hit."""
+        """Return no file, because durable storage is not touched."""
         return ()
 
     def damage(self, damage: Damage) -> None:
@@ -72,11 +72,11 @@ class LocalCopies:
         return bool(self._hit) and not any(is_intact(self.hosts[host], copy) for host, copy in self._hit)
 
     def refuse_writes(self, checkpoints: int) -> None:
-        """Leave no room, for good."""
+        """Leave no room for further copies until the end of the trial."""
         self.refuse()
 
     def refuses_writes(self) -> bool:
-        """Tell whether there is no room."""
+        """Tell whether there is no room for further copies."""
         return self.refuses()
 
 
@@ -95,7 +95,7 @@ class PrimaryCopies:
 
     @property
     def description(self) -> str:
-        """Return whose copy it is, and which files were hit."""
+        """Return whose copy this is, and which files were hit."""
         where = ", ".join(handle.path for handle in self._hit)
         return f"durable copy of {self.subtask}" + (f": {where}" if where else "")
 
@@ -120,11 +120,11 @@ class PrimaryCopies:
         return bool(self._hit) and not any(self._is_readable(handle) for handle in self._hit)
 
     def refuse_writes(self, checkpoints: int) -> None:
-        """Let the subtask's writes fail for its next so many checkpoints."""
+        """Make the subtask's writes fail for this number of its next checkpoints."""
         self.refuse(checkpoints)
 
     def refuses_writes(self) -> bool:
-        """Tell whether they would."""
+        """Tell whether a write of the subtask would fail now."""
         return self.refuses()
 
     def _is_readable(self, handle: StateHandle) -> bool:
@@ -136,7 +136,7 @@ class PrimaryCopies:
 
 
 def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
-    """Tell whether a copy is what its place says, and each of its files what its manifest says."""
+    """Tell whether a copy belongs where it lies, and whether each of its files matches the manifest."""
     directory = copy_directory(copy)
     try:
         manifest = read_manifest(files, directory)
@@ -151,7 +151,7 @@ def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
 
 
 def _damage_if_there(files: FileSystem, copy: LocalCopy, damage: Damage) -> bool:
-    """Damage a copy; False if its owner, which goes on meanwhile, removed it first: a newer one is complete."""
+    """Damage a copy; False if its owner, which keeps running, removed it first because a newer copy is complete."""
     try:
         _damage_copy(files, copy, damage)
     except RuntimeFailure:
@@ -177,7 +177,7 @@ def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
         case Damage.PARTIAL:
             if len(manifest.files) < 2:
                 raise TargetGone(
-                    f"{directory} has {len(manifest.files)} files, so it cannot lose a part only"
+                    f"{directory} has {len(manifest.files)} files, so it cannot lose only a part"
                 )
             files.delete(join(directory, manifest.files[-1].local))
         case _:

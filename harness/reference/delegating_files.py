@@ -1,4 +1,4 @@
-"""A file system around another one: what the harness puts before a disk to refuse, to watch, or to forget."""
+"""A file system around another one: the harness puts it in front of a disk to refuse, to watch or to forget writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStre
 
 
 class DelegatingFileSystem:
-    """Passes everything on to another file system; what derives from it changes some of it."""
+    """Passes everything on to another file system; derived classes change some of it."""
 
     def __init__(self, inner: FileSystem) -> None:
         """Wrap a file system."""
@@ -49,5 +49,5 @@ class DelegatingFileSystem:
         self.inner.delete(path)
 
     def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it."""
+        """Delete a directory and everything below it."""
         self.inner.delete_tree(directory)

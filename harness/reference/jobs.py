@@ -22,7 +22,7 @@ from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partition
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
 
 CHECKPOINTS = "checkpoints"
-"""Directory of checkpoint storage, likewise."""
+"""Directory of checkpoint storage, below the trial's file system root."""
 
 PARQUET_BATCH_ROWS = 2_048
 """Records per batch of a Parquet workload: small enough that a short job has many batches to interleave."""
@@ -60,7 +60,7 @@ def job_config(plan: TrialPlan) -> JobConfig:
 
 
 def kinds_of(plan: TrialPlan) -> dict[str, str]:
-    """Return operator -> kind, of a plan whose job is filled in."""
+    """Return operator -> kind; the plan's job must be filled in."""
     return {operator.name: operator.kind for vertex in plan.job.vertices for operator in vertex.operators}
 
 
@@ -85,7 +85,7 @@ def collection_sources(plan: TrialPlan, splits: Sequence[SplitData]) -> dict[str
 def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dict[str, Source]:
     """Return a source of Arrow batches for each source vertex, from the Parquet splits below a directory.
 
-    The splits of a generated input lie in one directory for each source vertex, those of a prepared input in one.
+    The splits of a generated input lie in one directory for each source vertex; those of a prepared input share one.
     """
     return {
         vertex.name: ParquetSource(
@@ -100,17 +100,17 @@ def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dic
 
 
 def _columns(workload: Workload, job: JobPlan, vertex: str) -> tuple[str, ...]:
-    """Return the columns that the job needs of a source."""
+    """Return the columns that the job needs from a source."""
     if workload.input_directory is None:
         return tuple(workload.schemas(job)[vertex].names)
     spec = workload.spec
-    assert spec is not None, "a prepared input is that of running totals"
+    assert spec is not None, "only running totals have a prepared input"
     summed = [aggregate.column for aggregate in spec.aggregates if aggregate.column is not None]
     return tuple(dict.fromkeys([spec.id_column, *spec.key_columns, *summed]))
 
 
 def build_graph(plan: TrialPlan, workload: Workload, sources: Mapping[str, Source]) -> JobGraph:
-    """Return the plan's job in the runtime's own terms; the plan's job is filled in."""
+    """Return the plan's job in the runtime's own terms; the plan's job must be filled in."""
     return JobGraph(
         workload.name,
         tuple(

@@ -15,12 +15,12 @@ from barrier_tck.reference_impl.operators.stateless import CoFlatMap, FlatMap
 from barrier_tck.reference_impl.state.keyed import KeyedStates, ListCell, NamedState
 
 SEEN = "seen"
-"""Name of the state of ``keep``: per key, (input, id, path) of each record that arrived, in this order."""
+"""Name of the state of ``keep``: per key, the (input, id, path) of each record, in the order of arrival."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Marked:
-    """Makes the function of one subtask: from a row to the rows that go on, their paths longer by one step."""
+    """Makes the function of one subtask, which turns a row into the rows to emit, their paths longer by one step."""
 
     operator: OperatorPlan
 
@@ -48,20 +48,20 @@ class _Marked:
 
 
 class Keep:
-    """A stateful operator: remembers every record that reached it, and passes on those that it is told to."""
+    """A stateful operator: it remembers every record that reached it, and passes on those that it was told to."""
 
     def __init__(self, name: str, every: int, index: int) -> None:
-        """Take the operator's name, which ids it passes on, and its subtask's index."""
+        """Take the operator's name, the number that divides each id that it passes on, and its subtask's index."""
         self._step = f"{name}[{index}]"
         self._every = every
         self._seen: NamedState[ListCell[tuple[int, int, str]]] | None = None
 
     def open(self, states: KeyedStates) -> None:
-        """Name the state."""
+        """Get the state by its name."""
         self._seen = states.list(SEEN, tuple[int, int, str])
 
     def process(self, group: int, key: bytes, row: Row, number: int = 0) -> Iterable[Row]:
-        """Remember a record of an input."""
+        """Remember a record that came from an input."""
         assert self._seen is not None, "open comes first"
         self._seen.of(group, key).add((number, row["id"], row["path"]))
         return ({**row, "path": _longer(row["path"], self._step)},) if row["id"] % self._every == 0 else ()
@@ -78,19 +78,19 @@ class _KeepAt:
 
 
 def marking(operator: OperatorPlan) -> OperatorSpec:
-    """Return the operator of a kind without state and with one input."""
+    """Return the operator of a kind that has no state and one input."""
     return FlatMap(operator.name, PerSubtask(_Marked(operator)))
 
 
 def merging(operator: OperatorPlan, inputs: int) -> OperatorSpec:
-    """Return the operator without state over several inputs; over one it only marks."""
+    """Return the operator that merges several inputs without state; with a single input it only marks."""
     if inputs == 1:
         return marking(msgspec.structs.replace(operator, kind="pass"))
     return CoFlatMap(operator.name, inputs, PerSubtask(_Marked(operator)))
 
 
 def keeping(operator: OperatorPlan, keys: tuple[tuple[str, ...], ...]) -> OperatorSpec:
-    """Return the operator that keeps what reaches it, by the key of each input."""
+    """Return the operator that keeps every record that reaches it, by the key columns of its input."""
     make = PerSubtask(_KeepAt(operator))
     if len(keys) == 1:
         return KeyedProcess(operator.name, keys[0], make)

@@ -1,8 +1,9 @@
-"""Stands at the file systems of a restore and notes what is read: the proof of which copy served what (LOC-4).
+"""Watches the file systems of a restore and notes what is read: the proof of which copy served what (LOC-4).
 
-The runtime tells which copy it used; that is its word. Here every subtask that restores with local recovery gets file
-systems that note each file that it reads, path, length and checksum, until it tells that it has its state. The notes
-go to whoever keeps them: in the simulator at once to the books, on Spark by a file from the executor to the driver.
+The runtime reports which copy it used, but that is only its own word. So every subtask that restores with local
+recovery gets file systems that note the path, length and checksum of each file that it reads, until it reports that
+it has its state. Then the notes are handed to a keeper: in the simulator directly, on Spark through a file that the
+executor writes and the driver reads.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ from barrier_tck.reference_impl.storage.local_copies import LinkingFileSystem
 _log = logging.getLogger(__name__)
 
 Keep = Callable[[ReadsObserved], None]
-"""Keeps what was observed of one restore."""
+"""Takes what was observed of one restore."""
 
 
 class ObservedFiles(DelegatingFileSystem):
     """Notes every file that is read through it."""
 
     def __init__(self, inner: FileSystem, place: ServedFrom, reads: list[FileRead], root: str = "") -> None:
-        """Note in ``reads``; paths are told as they are below ``root``."""
+        """Append each read to ``reads``; paths are noted as seen below ``root``."""
         super().__init__(inner)
         self._place = place
         self._reads = reads
         self._root = f"{root}/" if root else ""
 
     def read(self, path: str) -> bytes:
-        """Return the whole content, and note it."""
+        """Return the whole content, and note the read."""
         content = self.inner.read(path)
         name = path.removeprefix(self._root)
         self._reads.append(FileRead(self._place, name, len(content), f"crc32:{zlib.crc32(content):08x}"))
@@ -53,12 +54,12 @@ class ObservedFiles(DelegatingFileSystem):
 
 
 class ObservedLinkingFiles(ObservedFiles):
-    """The same for a disk whose files can be linked (LOC-10)."""
+    """The same for a disk whose files can be hard-linked (LOC-10)."""
 
     inner: LinkingFileSystem
 
     def link(self, source: Path, target: str) -> None:
-        """Let ``target`` be another name of a file."""
+        """Make ``target`` another name of a file."""
         self.inner.link(source, target)
 
     def path_of(self, path: str) -> Path:
@@ -68,7 +69,7 @@ class ObservedLinkingFiles(ObservedFiles):
 
 @dataclass(frozen=True)
 class _TellsWhatWasRead:
-    """A way to the coordinator; before it is told what was restored, what was read is kept."""
+    """A connection to the coordinator; before it reports what was restored, it hands over what was read."""
 
     inner: CoordinatorLink
     reads: list[FileRead]
@@ -95,7 +96,7 @@ class ObservedDrivers:
         ports: SubtaskPorts,
         components: Components,
     ) -> SubtaskDriver:
-        """Return a driver; only one that restores with local recovery gets other file systems."""
+        """Return a driver; only one that restores with local recovery gets watched file systems."""
         if deployment.restore is not None and deployment.config.local_recovery:
             ports = _observed(deployment, ports, components, self.keep)
         return self.make(deployment, graph, plane, ports, components)
@@ -128,20 +129,20 @@ def _observed(
 
 @dataclass(frozen=True)
 class ReadsDirectory:
-    """Passes what was observed from one process to another, a file for each restore."""
+    """Passes what was observed from one process to another, in one file for each restore."""
 
     path: str
-    """A directory that both reach."""
+    """A directory that both processes reach."""
 
     def __call__(self, observed: ReadsObserved) -> None:
-        """Keep it, whole or not at all. A disk that refuses costs the proof, and nothing of the restore."""
+        """Write it, whole or not at all. If the disk refuses, the proof is lost, but the restore is not affected."""
         target = self._file(observed.subtask, observed.attempt)
         temporary = target.with_suffix(f".{os.getpid()}.tmp")
         try:
             temporary.write_bytes(msgspec.json.encode(observed))
             os.replace(temporary, target)
         except OSError as error:
-            _log.warning("what %s read could not be kept: %s", observed.subtask, error)
+            _log.warning("could not keep what %s read: %s", observed.subtask, error)
 
     def take(self, subtask: str, attempt: int) -> ReadsObserved | None:
         """Return what was observed of a restore; None if nobody kept it."""

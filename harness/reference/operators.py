@@ -26,7 +26,7 @@ OUTPUT = "output"
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Where an operator stands: what it is to be, how its vertex's inputs are spread, and for which workload."""
+    """Where an operator stands: its plan, how the inputs of its vertex are keyed, and for which workload."""
 
     operator: OperatorPlan
     keys: tuple[tuple[str, ...], ...]
@@ -42,7 +42,8 @@ class _Site:
 def operator_spec(
     job: JobPlan, vertex: VertexPlan, operator: OperatorPlan, workload: Workload
 ) -> OperatorSpec:
-    """Return the runtime's operator for one of a vertex's chain; raises UsageProblem for a kind that it has not."""
+    """Return the runtime's operator for one in a vertex's chain; raises UsageProblem for a kind that does not
+    exist."""
     make = _KINDS.get(operator.kind)
     if make is None:
         raise UsageProblem(
@@ -50,7 +51,7 @@ def operator_spec(
             f"have{nearest(operator.kind, _KINDS)}"
         )
     keys = {edge.input: edge.key for edge in job.inputs_of(vertex.name)}
-    # Whatever is chained behind the first operator has one input: what that one emits.
+    # An operator chained behind another one has a single input: what the one before it emits.
     heads = operator.name == vertex.name
     inputs = tuple(keys[number] for number in sorted(keys)) if heads else (keys.get(0, ()),)
     return make(_Site(operator, inputs, workload))
@@ -58,14 +59,14 @@ def operator_spec(
 
 def _totals(site: _Site) -> OperatorSpec:
     spec = site.workload.spec
-    assert spec is not None, "only a workload with a sequential model has running totals"
+    assert spec is not None, "only a workload with a sequential model can have running totals"
     aggregates = {one.name: Count() if one.column is None else Sum(one.column) for one in spec.aggregates}
     return AggregateSpec(site.operator.name, site.key, aggregates, Emission.EACH_RECORD, (spec.id_column,))
 
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """A row predicate: a column's value is there, at least one bound, and below another."""
+    """A row predicate: a column's value is not null, at least a lower bound, and below an upper bound."""
 
     column: str
     at_least: float | None = None
@@ -103,19 +104,19 @@ _KINDS: dict[str, Callable[[_Site], OperatorSpec]] = {
     "keep": lambda site: keeping(site.operator, site.keys),
     "output_row": lambda site: Map(site.operator.name, _as_output_row),
 }
-"""Kind of operator -> what makes it."""
+"""Kind of operator -> the function that makes it."""
 
 
 class Witness:
-    """A second stateful operator in the chain: counts the records of each key too, and contradicts a wrong count."""
+    """A second stateful operator in the chain: it also counts the records of each key, and raises on a wrong count."""
 
     def __init__(self, column: str) -> None:
-        """Take the column that has the count of the operator before."""
+        """Take the column that holds the count of the operator before it."""
         self._column = column
         self._count: NamedState[ValueCell[int]] | None = None
 
     def open(self, states: KeyedStates) -> None:
-        """Name the state."""
+        """Get the state by its name."""
         self._count = states.value("seen", int)
 
     def process(self, group: int, key: bytes, row: Row) -> tuple[Row]:
@@ -124,7 +125,7 @@ class Witness:
         cell = self._count.of(group, key)
         seen = (cell.get() or 0) + 1
         if row[self._column] != seen:
-            raise ValueError(f"{row} is the {seen}. record of its key, by the state of the next operator")
+            raise ValueError(f"{row} is record {seen} of its key according to the state of the next operator")
         cell.set(seen)
         return (row,)
 

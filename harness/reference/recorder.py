@@ -1,4 +1,4 @@
-"""Writes down what the reference runtime's coordinator reports: operations for the oracle, rows for reports.
+"""Records what the reference runtime's coordinator reports: operations for the oracle, rows for reports.
 
 The same recorder serves both worlds. It is called on the coordinator's thread only. A completed checkpoint is
 opened at once, before retention may delete it.
@@ -43,21 +43,21 @@ class _Attempt:
 
 
 class RunRecorder(JobObserver, ABC):
-    """Writes down what it is told; outlives crashes of the coordinator.
+    """Records what it is told; outlives crashes of the coordinator.
 
-    Each world says how its time is read.
+    Each world says how to read its time.
     """
 
     def __init__(self, opener: CheckpointOpener) -> None:
         """Start with an empty history."""
         self._opener = opener
         self.epoch_ms = 0.0
-        """The trial's start on the runtime's clock, in whose times metrics come."""
+        """The trial's start on the runtime's clock, which metrics use."""
         self.operations: list[Recorded[Operation]] = []
         self.views: list[SnapshotView] = []
         self.snapshots: list[SnapshotRecord] = []
         self.end_reason = Reason.UNSPECIFIED
-        """Why the job is over."""
+        """Why the job ended."""
         self._attempts: list[_Attempt] = []
         self._triggered: dict[int, tuple[int, float]] = {}
         self._checkpoints: list[CheckpointRecord] = []
@@ -68,7 +68,7 @@ class RunRecorder(JobObserver, ABC):
 
     @abstractmethod
     def reads_of(self, subtask: str, attempt: int) -> told.ReadsObserved | None:
-        """Return what was seen at the file systems of a restore; None if nobody looked."""
+        """Return what was read from the file systems during a restore; None if nobody watched."""
 
     def note(self, operation: Operation, process: str = "coordinator") -> None:
         """Append an operation."""
@@ -97,7 +97,7 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.AttemptEnded(attempt, reason_of(cause), reason))
 
     def subtasks_assigned(self, attempt: int, placement: Placement) -> None:
-        """Where subtasks go; told with local recovery on."""
+        """Subtasks were assigned to hosts; reported only with local recovery."""
         self.note(
             told.Placed(
                 attempt,
@@ -108,7 +108,7 @@ class RunRecorder(JobObserver, ABC):
         )
 
     def state_restored(self, message: StateRestored) -> None:
-        """A subtask has its state, file by file (LOC-4)."""
+        """A subtask has its state; the message says which copy served each file (LOC-4)."""
         subtask = str(message.subtask)
         reads = self.reads_of(subtask, message.attempt)
         if reads is not None:
@@ -117,7 +117,7 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 
     def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
-        """The sources are told to inject barriers."""
+        """The sources were told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
         self.note(told.CheckpointTriggered(checkpoint, attempt))
 
@@ -170,7 +170,7 @@ class RunRecorder(JobObserver, ABC):
     # --- results --------------------------------------------------------------------------------------------
 
     def attempts(self) -> tuple[AttemptRecord, ...]:
-        """Return the deployments in order; one that nobody ended is ``stopped`` now."""
+        """Return the deployments in order; one that has no recorded end counts as ``stopped`` now."""
         return tuple(
             AttemptRecord(
                 attempt=entry.attempt,
@@ -203,7 +203,7 @@ class RunRecorder(JobObserver, ABC):
 
 
 def _served(file: RestoredFile) -> told.ServedFile:
-    """Return what a subtask told of one state file that it restored."""
+    """Return what a subtask reported about one state file that it restored."""
     secondary = file.served_by is ServedBy.SECONDARY
     reason = reason_of(file.cause) if file.cause is not None else Reason.NO_COPY
     return told.ServedFile(
@@ -218,7 +218,7 @@ def _served(file: RestoredFile) -> told.ServedFile:
 
 
 def _local_copy(report: LocalCopyReport) -> told.LocalCopyTold:
-    """Return what a subtask told of its local copies; the runtime says 0 for a checkpoint that there is not."""
+    """Return what a subtask reported about its local copies; the runtime says 0 where there is no checkpoint."""
     return told.LocalCopyTold(
         kept=report.kept,
         confirmed=report.confirmed or None,

@@ -16,7 +16,7 @@ _COMMITTED = re.compile(r".*-chk(\d+)-a(\d+)-")
 
 
 def transaction_of(path: str) -> Transaction:
-    """Return what a committed file's name tells."""
+    """Return the transaction that a committed file's name stands for."""
     name = path.rpartition("/")[2]
     found = _COMMITTED.match(name)
     if found is None:
@@ -34,7 +34,8 @@ def rows_at_sinks(
 ) -> tuple[Row, ...]:
     """Return every row that was committed up to a checkpoint or is prepared in it.
 
-    A prepared file may have been committed since; it has its other name then. Raises StorageError if it has neither.
+    A prepared file may have been committed since; then it has its committed name. Raises StorageError if it has
+    neither.
     """
     prepared = [
         file

@@ -35,7 +35,7 @@ _key_text = msgspec.json.Encoder().encode
 
 
 class _NotingReader:
-    """Reads state files for a backend, and remembers which one it could not give; implements ``StateReader``."""
+    """Reads state files for a backend, and remembers which one it could not read; implements ``StateReader``."""
 
     def __init__(self, storage: StateReader) -> None:
         self._storage = storage
@@ -58,17 +58,17 @@ class CheckpointOpener:
     """Operator -> its kind, as the plan names it."""
     components: Components
     files: Callable[[], FileSystem]
-    """Where checkpoints and output are, as they are now."""
+    """Returns the file system that holds checkpoints and output, in its present state."""
     root: str
     """Directory of checkpoint storage."""
     output: str
     """Directory of the output."""
     read_rows: ReadRows | None = None
-    """Decodes a file of output rows; None: what sinks hold is not read."""
+    """Decodes a file of output rows; None if what sinks hold is not to be read."""
 
     @property
     def storage(self) -> CheckpointStorage:
-        """Return the job's checkpoint storage, to be read from as the job itself would."""
+        """Return the job's checkpoint storage, to read from it as the job itself would."""
         return self.components.checkpoint_storage(self.files(), self.graph.name, self.root)
 
     def open(self, completed: CompletedCheckpoint) -> SnapshotView:
@@ -99,7 +99,7 @@ class CheckpointOpener:
                     state += self._states_of(part.subtask, states, snapshot, reader)
             if self.read_rows is not None:
                 rows = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
-        except Exception as error:  # noqa: BLE001 - also a backend that raises what it may not: a finding
+        except Exception as error:  # noqa: BLE001 - a backend that raises something forbidden is a finding too
             problem = problem_of(checkpoint, error, reader.failed)
         return SnapshotView(
             checkpoint=checkpoint,
@@ -172,9 +172,9 @@ def problem_of(checkpoint: int, error: Exception, file: str | None) -> Checkpoin
 def view_storage(storage: CheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:
     """Compare what durable storage holds with what its retained checkpoints need.
 
-    ``storage`` reads as the system does; beside it the judge's own reader looks at the bytes.
-    ``root`` is the directory of checkpoint storage, ``output`` that of the committed output. Orphans are files
-    that nothing refers to: of checkpoint storage, and of transactions that nobody will ever commit.
+    ``storage`` reads as the system does; the judge's own reader looks at the bytes too. ``root`` is the directory of
+    checkpoint storage, ``output`` that of the committed output. Orphans are files that nothing refers to: files of
+    checkpoint storage, and files of transactions that nobody will ever commit.
     """
     unreadable: list[CheckpointProblem] = []
     needed: list[str] = []

@@ -1,4 +1,4 @@
-"""State backends that a plan, a campaign file or the command line names: found, made once and checked."""
+"""Finds, makes once and checks the state backends that a plan, a campaign file or the command line names."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _WHAT = "state backend"
 
 
 def require_state_backend(name: str) -> Callable[[], StateBackend]:
-    """Return what makes the backend; raises UsageProblem, with what to change, if there is none of this name.
+    """Return the backend's factory; raises UsageProblem, which says what to change, if no backend has this name.
 
-    The module of a ``package.module:Factory`` is imported and the factory called once, to see that it gives a backend;
-    so a campaign asks before it starts or writes anything.
+    For ``package.module:Factory`` the module is imported and the factory is called once, to see that it returns a
+    backend. So a campaign asks before it starts or writes anything.
     """
     look_where_run()
     target = backend_target(name)
     _require_capabilities(name, make(target, _WHAT, StateBackend))
-    return imported(target, _WHAT)  # type: ignore[return-value]  # checked by what it just made
+    return imported(target, _WHAT)  # type: ignore[return-value]  # the backend that it just made was checked
 
 
 def _require_capabilities(name: str, candidate: Any) -> None:
-    """Raise UsageProblem, naming the first thing wrong, unless it declares capabilities that there are."""
+    """Raise UsageProblem, naming the first mistake, unless the backend declares only capabilities that exist."""
     kind, capabilities = type(candidate).__name__, candidate.capabilities
     if not isinstance(capabilities, frozenset):
         raise UsageProblem(

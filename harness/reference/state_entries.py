@@ -1,4 +1,5 @@
-"""What kinds of operators keep in their state, as the state SPI shows it: names of states, and how entries read."""
+"""What each kind of operator keeps in its state, as the state SPI shows it: the states' names, and how to read
+entries."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from barrier_tck.reference_impl.operators.encoding import decode_accumulator
 from barrier_tck.reference_impl.operators.join import JOIN_STATES
 
 WITNESSED = "seen"
-"""Name of the state of ``witness``: the number of records of a key."""
+"""Name of the state of ``witness``: how many records each key had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class KeptState:
 
     name: str
     read: Callable[[bytes], list[Any]]
-    """From an entry's bytes to JSON types."""
+    """Turns an entry's bytes into JSON types."""
 
 
 STATES: dict[str, tuple[KeptState, ...]] = {
@@ -32,4 +33,4 @@ STATES: dict[str, tuple[KeptState, ...]] = {
     "join": tuple(KeptState(side, msgspec.msgpack.decode) for side in JOIN_STATES),
     "keep": (KeptState(SEEN, msgspec.msgpack.decode),),
 }
-"""Kind of operator -> what it keeps; kinds without state are not there."""
+"""Kind of operator -> what it keeps; kinds without state are left out."""

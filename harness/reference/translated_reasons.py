@@ -1,4 +1,4 @@
-"""Translates what the reference runtime says went wrong into the reasons of histories."""
+"""Translates the reference runtime's causes and errors into the reasons of histories."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _REASONS: dict[Cause | StorageCause, Reason] = {
 
 
 def reason_of(cause: Cause | StorageCause) -> Reason:
-    """Return the reason for a cause of the runtime's."""
+    """Return the reason that stands for one of the runtime's causes."""
     return _REASONS[cause]
 
 
 def reason_of_error(error: Exception) -> Reason:
-    """Return the reason for an error that something raised while it read a checkpoint."""
+    """Return the reason that stands for an error raised while a checkpoint was read."""
     if isinstance(error, StorageError):
         return _REASONS[error.cause]
     return Reason.STORAGE_FAILED if isinstance(error, RuntimeFailure) else Reason.BACKEND_FAILED

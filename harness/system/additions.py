@@ -1,4 +1,4 @@
-"""What a system may add to ``SystemUnderTest``: each protocol is one thing more that it can do, or say of itself."""
+"""What a system may add to ``SystemUnderTest``: each protocol is one more thing that it can do or say about itself."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class StartsSlowly(Protocol):
-    """A system that starts something costly, a cluster for instance, before its first trial."""
+    """A system that starts something costly before its first trial, for instance a cluster."""
 
     def prepare(self) -> None:
         """Start it now; raises EnvironmentProblem if this machine cannot run it.
 
-        Called once all that was asked for is checked, and before anything is written.
+        Called after everything that was asked for is checked, and before anything is written.
         """
 
 
 @runtime_checkable
 class HasCluster(Protocol):
-    """A system that starts a cluster of its own, whose shape the section ``[cluster]`` of a campaign file gives."""
+    """A system that starts its own cluster; the section ``[cluster]`` of a campaign file gives its shape."""
 
     def use_cluster(
         self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
     ) -> None:
-        """Give the cluster another shape, before anything is started; raises UsageError if none can have it."""
+        """Give the cluster another shape, before anything is started; raises UsageError if the shape is
+        impossible."""
 
 
 @runtime_checkable
 class KeepsLogs(Protocol):
-    """A system whose processes write logs; they are kept with a trial that was not valid."""
+    """A system whose processes write logs, which are kept with every trial that was not valid."""
 
     def keep_logs(self, directory: Path) -> None:
         """Copy the logs so far into a directory, which need not exist; raises OSError if they cannot be written."""
@@ -38,9 +39,9 @@ class KeepsLogs(Protocol):
 
 @runtime_checkable
 class UsesFieldsOfPlans(Protocol):
-    """A system that does not do everything that a plan can ask for.
+    """A system that ignores some fields of a plan.
 
-    What it does not use is never drawn, and refused where somebody asks for it.
+    The fields that it does not use are never drawn, and are refused if somebody sets them.
     """
 
     @property
@@ -53,10 +54,10 @@ class UsesFieldsOfPlans(Protocol):
 
 @runtime_checkable
 class TakesSettings(Protocol):
-    """A system with settings of its own: the free table ``system`` of a plan, ``[system]`` in a campaign file."""
+    """A system with its own settings: the free table ``system`` of a plan, ``[system]`` in a campaign file."""
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Raise ValueError, with a sentence that names the key, for settings that it does not understand.
+        """Raise ValueError, with a sentence that names the key, if it does not understand the settings.
 
-        Called with every plan before it runs, also with an empty table.
+        Called for every plan before it runs, even if the table is empty.
         """

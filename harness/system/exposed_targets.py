@@ -1,4 +1,4 @@
-"""Which faults a system can suffer, and when, as its capabilities say."""
+"""Which faults a system can suffer, and in which phases, according to its capabilities and points."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def fault_kinds_of(system: SystemUnderTest) -> tuple[str, ...]:
 
 
 def phases_with(points: Iterable[ProtocolPoint]) -> tuple[str, ...]:
-    """Return the phases in which a fault can strike and be told to have done so, in jobs that show these points.
+    """Return the phases in which a fault can be known to have struck, in jobs that show these points.
 
-    Without points nothing can be aimed, and what is known of a job is whether it runs.
+    Without points no fault can be aimed, and all that is known of a job is whether it runs.
     """
     told = {PHASE_OF_POINT[point]: None for point in points}
     return tuple(

@@ -1,8 +1,8 @@
-"""What a system says of the job that a plan would give: its subtasks, their roles, its links, and the points passed.
+"""What a system says about the job that a plan would give: subtasks, their roles, links, and the points they pass.
 
-Faults are drawn, and checked before they run, from this view and from nothing else: a system that passes no point is
-hit at times only, one without links has none to disturb. How names are made up is the system's affair; whoever wants to
-know what a subtask does asks for its roles.
+Faults are drawn from this view, and checked against it before they run, and nothing else is asked. A system that
+passes no point is hit only at given times; a system without links has none to disturb. The system chooses the names
+of its subtasks, so what a subtask does is seen from its roles, never from its name.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageError
 
 Passes = Mapping[ProtocolPoint, int]
-"""Point -> how often it is sure to be passed in a run without faults; 0: it may be passed, but that is not sure.
+"""Point -> how often it is sure to be passed in a run without faults; 0 if it may be passed, but this is not sure.
 
-Nobody is ever stopped at a point that is not there. Points of a restore count for one restore. A recovery takes no
-later passing away: what was not passed yet is passed after it.
+Nobody is ever stopped at a point that is not listed. Points of a restore are counted for one restore. A recovery does
+not reduce the count: points that were not passed before it are passed after it.
 """
 
 
 BY_ROLE = "@"
-"""Begins what names a subtask by its role (``role_aims``); no subtask's own name begins with it."""
+"""The first character of an aim by role (``role_aims``); no subtask's own name begins with it."""
 
 
 class Role(StrEnum):
@@ -38,7 +38,7 @@ class Role(StrEnum):
     STATEFUL = "stateful"
     """It keeps state that a checkpoint holds."""
     STATELESS = "stateless"
-    """It neither reads input nor keeps state nor makes output visible: it passes records on."""
+    """It only passes records on: it reads no input, keeps no state and makes no output visible."""
     SINK = "sink"
     """It makes output visible."""
 
@@ -51,12 +51,14 @@ class SubtaskView(msgspec.Struct, frozen=True):
     roles: tuple[Role, ...] = ()
     passes: Passes = msgspec.field(default_factory=dict)
     vertex: str = ""
-    """The vertex of the plan's job that it is a part of; empty if the system's subtasks do not follow that."""
+    """The vertex of the plan's job to which it belongs; empty if the system's subtasks do not follow the plan's job."""
     key_groups: tuple[int, int] | None = None
-    """The first key group that it owns, and the first one beyond; None: it owns none, or the system does not say."""
+    """The first key group that it owns, and the first one after its range; None if it owns none or this is not
+    known."""
 
     def is_like(self, other: SubtaskView) -> bool:
-        """Tell whether two subtasks do the same: they are of one vertex or, without one, have the same roles."""
+        """Tell whether two subtasks do the same: they belong to one vertex or, without a vertex, have the same
+        roles."""
         return self.vertex == other.vertex and (bool(self.vertex) or self.roles == other.roles)
 
 
@@ -70,12 +72,12 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
     control_links: tuple[str, ...] = ()
     """Subtasks with a connection to the coordinator."""
     coordinator_passes: Passes = msgspec.field(default_factory=dict)
-    """As ``SubtaskView.passes``, of the coordinator; empty for a system without one."""
+    """The same as ``SubtaskView.passes``, for the coordinator; empty for a system without one."""
     repeats: tuple[ProtocolPoint, ...] = ()
-    """Points that are sure to be passed once more than ``passes`` says if whoever stands there is killed."""
+    """Points that are sure to be passed once more than ``passes`` says if the process that stands there is killed."""
 
     def __post_init__(self) -> None:
-        """Refuse a view that contradicts itself: that is the system's mistake, and the sentence says which."""
+        """Raise an error, which names the system's mistake, if the view contradicts itself."""
         for problem in _problems(self):
             raise UsageError(f"the system's view of the job contradicts itself: {problem}")
 
@@ -119,7 +121,7 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
         return tuple(subtask.name for subtask in self.subtasks if subtask.passes.get(point, 0) > 0)
 
     def ends_of(self, sender: str) -> tuple[str, ...]:
-        """Return the other ends of a subtask's connections: subtasks to which it sends, then the coordinator."""
+        """Return the other ends of a subtask's connections: the subtasks to which it sends, then the coordinator."""
         return self._ends.get(sender, ())
 
     @cached_property
@@ -131,20 +133,20 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def connections(self) -> tuple[tuple[str, str], ...]:
-        """Every connection, those to the coordinator among them."""
+        """Every connection, including those to the coordinator."""
         return (*self.links, *((subtask, COORDINATOR) for subtask in self.control_links))
 
 
 ViewOf = Callable[[TrialPlan], JobView]
-"""Tells what a plan's job would be; a system's ``job``."""
+"""Returns the job that a plan would give; a system's method ``job``."""
 
 
 def _problems(view: JobView) -> Iterator[str]:
-    """Say what contradicts what."""
+    """Yield a sentence for each contradiction."""
     seen: dict[str, None] = {}
     for subtask in view.subtasks:
         if subtask.name in seen or subtask.name == COORDINATOR or subtask.name.startswith(BY_ROLE):
-            yield f"the name {subtask.name!r} is not free for a subtask"
+            yield f"{subtask.name!r} cannot be the name of a subtask: it is taken or reserved"
         seen[subtask.name] = None
         for point, times in subtask.passes.items():
             if point in COORDINATOR_POINTS:

@@ -1,4 +1,5 @@
-"""Which fields of a plan a system uses: the others keep their defaults, so that no record says what was not so."""
+"""Which fields of a plan a system uses; the others keep their defaults, so no record shows a setting without
+effect."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _OURS = (
     *("workload.name", "workload.batches", "workload.batch_records", "workload.keys"),
     *("deployment.max_parallelism", "limits.progress_ms"),
 )
-"""Fields that are used whatever the system does: the input is made of them, or the oracle reads them."""
+"""Fields that are always used, whatever the system does: they make the input, or the oracle reads them."""
 
 
 @lru_cache(maxsize=1)
@@ -37,7 +38,7 @@ def optional_fields() -> tuple[str, ...]:
 
 
 def unused_by(system: SystemUnderTest) -> tuple[str, ...]:
-    """Return the fields that a system leaves unused; raises UsageError if it says that it uses what there is not."""
+    """Return the fields that a system leaves unused; raises UsageError if it claims to use an unknown field."""
     if not isinstance(system, UsesFieldsOfPlans):
         return ()
     known = (*PARTS, *_OURS, *optional_fields())
@@ -51,7 +52,7 @@ def unused_by(system: SystemUnderTest) -> tuple[str, ...]:
 
 
 def without(plan: TrialPlan, unused: Sequence[str]) -> TrialPlan:
-    """Return the plan with the defaults of unused fields; an unused job is the workload's own."""
+    """Return the plan with unused fields reset to their defaults; an unused job becomes the workload's own job."""
     default, changed = TrialPlan(), dict[str, Any]()
     for field in unused:
         part, name = _part_of(field), field.rpartition(".")[2]
@@ -65,7 +66,7 @@ def without(plan: TrialPlan, unused: Sequence[str]) -> TrialPlan:
 
 
 def set_in(plan: TrialPlan, fields: Sequence[str], own_job: JobPlan) -> tuple[str, ...]:
-    """Return those fields that are not as they are by default; ``own_job`` is what the workload has by default."""
+    """Return those fields whose value is not the default; ``own_job`` is the workload's default job."""
     default = msgspec.structs.replace(
         TrialPlan(), job=plan.job if plan.job in (JobPlan(), own_job) else JobPlan()
     )
@@ -81,7 +82,7 @@ def value_of(plan: TrialPlan, field: str) -> object:
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """Return fields as a phrase; a part stands for all of its fields that may be unused."""
+    """Return fields as a phrase; a part's name stands for all of its fields that may be unused."""
     told: dict[str, None] = {}
     for field in fields:
         part = _part_of(field)

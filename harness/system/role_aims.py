@@ -1,6 +1,6 @@
-"""Aims by role: ``@sink`` is the first sink of whatever job a system makes, ``@stateful:1`` its second stateful one.
+"""Aims by role: ``@sink`` is the first sink of a system's job, ``@stateful:1`` is its second stateful subtask.
 
-Whoever writes a plan for any system names subtasks like this; before the plan is run they become the system's names.
+A plan that is written for any system names subtasks in this way; the system's own names replace them before it runs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ _AIM = re.compile(rf"{BY_ROLE}(?P<role>[^:]*)(?::(?P<place>\d+))?")
 
 
 class NoSuchRole(UsageProblem):
-    """A job has no subtask of a role, or not so many."""
+    """A job has no subtask with a role, or not that many."""
 
 
 def by_role(role: Role, place: int = 0) -> str:
-    """Return how a plan names the subtask at a place among those of a role, the first one by default."""
+    """Return the name by which a plan means one of the subtasks with a role; ``place`` counts from 0, the first one."""
     return f"{BY_ROLE}{role.value}" + (f":{place}" if place else "")
 
 
 def resolved(plan: TrialPlan, view: JobView, system: str) -> TrialPlan:
-    """Return the plan with the names of the system's subtasks; raises NoSuchRole if it has none of a role."""
+    """Return the plan with the names of the system's subtasks; raises NoSuchRole if no subtask has the role."""
     faults = tuple(
         scheduled.renamed(lambda name: subtask_named(name, view, system)) for scheduled in plan.faults
     )
@@ -36,7 +36,7 @@ def resolved(plan: TrialPlan, view: JobView, system: str) -> TrialPlan:
 
 
 def subtask_named(name: str, view: JobView, system: str) -> str:
-    """Return the subtask that a name means; one that is no role stays what it is."""
+    """Return the subtask that a name means; a name that is no role is returned unchanged."""
     if name == COORDINATOR or not name.startswith(BY_ROLE):
         return name
     aim = _AIM.fullmatch(name)

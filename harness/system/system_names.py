@@ -1,6 +1,6 @@
-"""Systems under test by name. A name is cheap; a system is imported when it is opened.
+"""Systems under test by name. Listing names is cheap; a system is imported only when it is opened.
 
-A system from elsewhere needs no entry here: ``package.module:Factory`` names it.
+A third party's system needs no entry here: it is named ``package.module:Factory``.
 """
 
 from __future__ import annotations
@@ -19,45 +19,46 @@ _OURS = {
     "reference-simulated": "barrier_tck.harness.reference.simulated.simulated_system:ReferenceSimulated",
     "reference-spark": "barrier_tck.harness.reference.spark.spark_system:ReferenceSpark",
 }
-"""Name -> what it stands for, imported on first use."""
+"""Name -> the factory that it stands for, imported on first use."""
 
 _opened: weakref.WeakKeyDictionary[SystemUnderTest, str] = weakref.WeakKeyDictionary()
-"""Systems from elsewhere, and what they were opened as."""
+"""Open systems of third parties -> the name by which they were opened."""
 
 
 def require_system(name: str) -> None:
     """Raise UsageProblem, with the nearest name, if there is no such system.
 
-    Only a ``package.module:Factory`` is imported for that; what it registers is known afterwards.
+    To find out, only a ``package.module:Factory`` is imported; whatever it registers is known from then on.
     """
     if is_target(name):
         imported(name, "system")
     elif name not in _OURS:
         raise UsageProblem(
             f"there is no system {shown(name)}{nearest(name, _OURS)} "
-            "(a system of your own is named package.module:Factory)"
+            "(name a system of your own as package.module:Factory)"
         )
 
 
 def open_system(name: str) -> SystemUnderTest:
-    """Make a system; the caller closes it. Raises UsageProblem for a name that leads to none."""
+    """Make a system; the caller closes it. Raises UsageProblem if no system has this name."""
     require_system(name)
     system: SystemUnderTest = make(_OURS.get(name, name), "system", SystemUnderTest)
     if name not in _OURS:
-        with contextlib.suppress(TypeError):  # it may forbid weak references
+        with contextlib.suppress(TypeError):  # its class may not allow weak references
             _opened[system] = name
     return system
 
 
 def is_ours(system: SystemUnderTest) -> bool:
-    """Tell whether a system ships with the project: a failure of it is a bug of ours."""
+    """Tell whether a system ships with the project: then its failure is a bug of the project."""
     return reference_of(system) in _OURS
 
 
 def reference_of(system: SystemUnderTest) -> str:
-    """Return what opens such a system again: not always the name that it gives itself.
+    """Return the name that opens the same kind of system again; it may differ from the name that the system gives
+    itself.
 
-    A system that was not opened here is told by its class, unless it is one of ours.
+    A system that was not opened here is named by its class, unless it ships with the project.
     """
     with contextlib.suppress(TypeError, KeyError):
         return _opened[system]

@@ -24,30 +24,28 @@ class Capability(StrEnum):
     WORKER_KILL = "The process of one subtask can be killed."
     COORDINATOR_CRASH = "Its coordinator can be killed and resumed from durable storage."
     CHECKPOINTS = (
-        "It takes checkpoints of the whole job, and tells which complete and from which an attempt starts."
+        "It takes checkpoints of the whole job, tells which complete, and from which one an attempt starts."
     )
-    ATTEMPTS = (
-        "Whatever fails ends the attempt, and another one follows; it tells of each when it starts and runs."
-    )
+    ATTEMPTS = "Every failure ends the attempt, and another one follows; it reports when each attempt starts and runs."
     BARRIERS = "Barriers pass through its channels, and operators with several inputs align on them (ALN-1)."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
-    FIFO_CHANNELS = "What one of its processes sends to another arrives in order (BAR-2)."
-    UNSYNCED_LOSS = "A dying host can lose what it wrote and did not sync."
-    STORAGE_OUTAGE = "Durable storage can be made unreadable for a coordinator that starts again."
-    SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be made as slow as a plan says."
+    FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
+    UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."
+    STORAGE_OUTAGE = "Durable storage can be made unreadable for a coordinator that restarts."
+    SLOW_SNAPSHOTS = "The asynchronous part of its snapshots can be slowed down as a plan says."
     HOST_LOSS = "A host can be lost together with its local disk."
-    PAUSE = "Its processes can be stopped for a time, and go on."
+    PAUSE = "Its processes can be paused for a time, and then continue."
     CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
-    LOCAL_RECOVERY = "It can keep copies of state on its hosts, and tells which copy a restore read."
-    STORAGE_FAULTS = "Copies of its state can be damaged, and writes of them refused."
+    LOCAL_RECOVERY = "It can keep copies of state on its hosts, and reports which copy a restore read."
+    STORAGE_FAULTS = "Copies of its state can be damaged, and writes of such copies refused."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 
 
 class NemesisHooks(Protocol):
-    """What a deployment calls while it runs; the nemesis implements it."""
+    """The calls that a deployment makes while it runs; the nemesis implements them."""
 
     def bind(self, targets: Targets, now_ms: Callable[[], float]) -> None:
-        """Learn what can be hit. Called once, before the job starts."""
+        """Learn what can be hit, and the deployment's clock. Called once, before the job starts."""
 
     def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
         """Called at every protocol point, while the subtask (None: the coordinator) stands still there."""
@@ -58,22 +56,23 @@ class NemesisHooks(Protocol):
     def next_time_ms(self) -> float | None:
         """Return when ``time_reached`` is to be called next, on the deployment's clock; None: not at all.
 
-        To be asked again after every other call: a fault that fires at a point is to be healed later.
+        It must be asked again after every other call, because a fault that fires at a point must be healed later.
         """
 
     def time_reached(self, now_ms: float) -> None:
-        """Called when that time has come, with the deployment's clock: timed faults strike, others are healed."""
+        """Called when that time has come, with the deployment's time: timed faults strike, lasting ones are
+        healed."""
 
     def heal_all(self) -> None:
-        """Called at the end of every run, however it ends: undoes what was not healed. Twice is harmless."""
+        """Called at the end of every run, however it ends: heals what is not healed yet. Twice is harmless."""
 
     def watched_points(self) -> tuple[tuple[ProtocolPoint, str | None], ...]:
-        """Return the (point, subtask or any) pairs that a planned fault waits for, so only these need a stop."""
+        """Return the (point, subtask or None for any) pairs that planned faults wait for; only these need a stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """What a deployment leaves when it is over. A system fills in what it has."""
+    """What a deployment leaves behind when it is over. A system fills in what it has."""
 
     history: History
     """What the oracle judges."""
@@ -94,9 +93,10 @@ class TrialOutcome:
 
 
 class SystemUnderTest(Protocol):
-    """Deploys plans. Making one is cheap; it may hold something costly (a cluster) later, which ``close`` releases.
+    """Deploys plans.
 
-    What a system may do or say beyond this is in ``harness.system.additions``.
+    Making a system is cheap; later it may hold something costly (a cluster), which ``close`` releases.
+    ``harness.system.additions`` lists what else a system may do or say.
     """
 
     @property
@@ -105,17 +105,17 @@ class SystemUnderTest(Protocol):
 
     @property
     def world(self) -> str:
-        """Return where it runs, in a word for reports; ``simulated`` if its time is virtual."""
+        """Return where it runs, as one word for reports; ``simulated`` if its time is virtual."""
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Return what it can do."""
 
     def job(self, plan: TrialPlan) -> JobView:
-        """Return the job that the plan would give: faults are drawn and checked from it before anything runs."""
+        """Return the job that the plan would give; faults are drawn and checked with it before anything runs."""
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
-        """Run one trial to its end (or its bound) and clean up. ``directory`` is the trial's own."""
+        """Run one trial to its end (or its time limit) and clean up. ``directory`` belongs to this trial alone."""
 
     def close(self) -> None:
         """Stop what was started. Closing twice is harmless."""

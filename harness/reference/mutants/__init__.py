@@ -1,1 +1,1 @@
-"""Planted bugs: small overrides at the runtime's seams, each a real bug of a real system (CER-2)."""
+"""Planted bugs: small overrides at the runtime's seams; most of them are real bugs of real systems (CER-2)."""

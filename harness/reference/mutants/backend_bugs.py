@@ -1,4 +1,4 @@
-"""Planted bugs of state backends, each a backend that a third party could have handed in (CER-2)."""
+"""Planted bugs of state backends; a third party could have handed in each of these backends (CER-2)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CutsLongKeys(HeapStateBackend):
     """BE-keys: keys are cut at the length that some engines allow."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store in which long keys fall together."""
+        """Return a store in which long keys with the same beginning are one key."""
         return _CuttingStore(scope)
 
 
@@ -70,7 +70,7 @@ class IgnoresFailedWrites(HeapStateBackend):
     """BE-06: one file per state, and only those whose write succeeded are counted."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store that takes what it gets."""
+        """Return a store that ignores failed writes."""
         return _OptimisticStore(scope)
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
@@ -103,7 +103,7 @@ class KeepsFailedSnapshots(HeapStateBackend):
     """BE-07: versions are released as a by-product of success; a failed snapshot pins its tables for ever."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store that remembers failures too well."""
+        """Return a store that never forgets a failed snapshot."""
         return _HoardingStore(scope)
 
 
@@ -138,7 +138,7 @@ class ReleasesTwice(HeapStateBackend):
 
 
 class _MiscountingStore(HeapStateStore):
-    """Copies on write only while the count of snapshots under way is above zero."""
+    """Copies on write only while the count of running snapshots is above zero."""
 
     def __init__(self, scope: StateScope) -> None:
         super().__init__(scope)
@@ -183,10 +183,10 @@ class LosesOneOfTwoStates(HeapStateBackend):
 
 
 class HalvesTheRange(HeapStateBackend):
-    """FLINK-21650: key groups outside of the store's range are taken over instead of skipped."""
+    """FLINK-21650: the last key group of the range is not restored."""
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
-        """Serve whatever the files hold, and nothing of the last key group."""
+        """Restore everything except the last key group."""
         last = KeyGroupRange(scope.key_groups.start, max(scope.key_groups.start, scope.key_groups.end - 1))
         store = self.new_store(scope)
         for handle in restore:
@@ -200,7 +200,7 @@ class RunsAfterCancel(HeapStateBackend):
     """A cancelled asynchronous part fails with an error of its own, as if storage had broken."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store whose futures misbehave."""
+        """Return a store whose cancelled futures fail."""
         return _StubbornStore(scope)
 
 
@@ -220,7 +220,7 @@ class _StubbornStore(HeapStateStore):
 
 
 class _Stubborn:
-    """A future that notes a cancel and trips over it."""
+    """A future that notes that it was cancelled, and then fails because of it."""
 
     done = False
 

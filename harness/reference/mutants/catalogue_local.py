@@ -1,4 +1,4 @@
-"""The planted bugs of local recovery; see ``registry``."""
+"""The planted bugs of local recovery; see ``mutant_catalogue``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "LO-05",
         "LOC-4",
-        "Local state is trusted although nothing says that it is of the checkpoint that is restored.",
+        "Local state is trusted although nothing says that it belongs to the checkpoint that is restored.",
         "KAFKA-7192, KAFKA-10362",
         replace(product, local_state=local.TrustsWhateverIsThere),
         msgspec.structs.replace(
@@ -88,7 +88,7 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         "A restore that was interrupted is noted as finished; the next one skips what is missing.",
         "KAFKA-16017, KAFKA-6711",
         replace(product, local_state=local.SealsUnfinishedRestores),
-        # One interruption in thirty comes before its neighbour has begun to restore: there are several.
+        # One interruption in thirty comes before its neighbour has begun to restore, so the plan has several.
         msgspec.structs.replace(
             damaged(Damage.MISSING, *(again for nth in range(1, 5) for again in interruption(nth))),
             network=NetworkPlan(latency_ms_max=10),
@@ -97,7 +97,7 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "LO-08",
         "LOC-4",
-        "A restore reads the primary all the time, and reports that the local copy served.",
+        "A restore always reads the primary, and reports that the local copy served.",
         "planted here, no public report",
         replace(product, restore_reader=local.ClaimsTheLocalCopy),
         msgspec.structs.replace(plan, faults=damaged(Damage.MISSING).faults[:1]),

@@ -39,7 +39,7 @@ class _WrappedReader:
 
 
 class TakesZeroForNothing(_WrappedReader):
-    """SO-01: a split whose restored offset is 0 is taken for one without any state, and never read."""
+    """SO-01: a split whose restored offset is 0 is treated like one without any state, and never read."""
 
     def __init__(self, inner: SourceReader) -> None:
         """Wrap the product's reader."""
@@ -47,12 +47,12 @@ class TakesZeroForNothing(_WrappedReader):
         self._forgotten: tuple[str, ...] = ()
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Forget the splits whose offset is not truthy."""
+        """Forget the splits whose offset is falsy."""
         self._forgotten = tuple(position.split for position in positions if not position.offset)
         super().restore(positions)
 
     def poll(self) -> Payload | None:
-        """Pass over the batches of forgotten splits."""
+        """Skip the batches of forgotten splits."""
         while True:
             before = self.inner.positions()
             payload = self.inner.poll()
@@ -61,7 +61,7 @@ class TakesZeroForNothing(_WrappedReader):
                 return payload
 
     def positions(self) -> tuple[SplitPosition, ...]:
-        """Report forgotten splits as not begun."""
+        """Report forgotten splits as not yet begun."""
         return tuple(
             SplitPosition(position.split, 0) if position.split in self._forgotten else position
             for position in self.inner.positions()
@@ -69,20 +69,20 @@ class TakesZeroForNothing(_WrappedReader):
 
 
 class ResumesAtTheLastRecord(_WrappedReader):
-    """SO-02: reading resumes at the record that was read last, not at the next one."""
+    """SO-02: reading resumes at the record that was read last, not at the one after it."""
 
     def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Go one record back."""
+        """Restore a position one record too early."""
         super().restore(
             tuple(SplitPosition(position.split, max(0, position.offset - 1)) for position in positions)
         )
 
 
 class ForgetsOnOpening(_WrappedReader):
-    """SO-03: opening the reader makes new containers, and comes after what was restored into the old ones."""
+    """SO-03: opening the reader makes new containers after the state was restored into the old ones."""
 
     def __init__(self, inner: SourceReader) -> None:
-        """Remember what a reader knows that has not read anything."""
+        """Remember the positions of a reader that has read nothing."""
         super().__init__(inner)
         self._empty = inner.positions()
 
@@ -96,7 +96,7 @@ class LeavesRecordsInTheBuffer(TransactionalFileSink):
     """SI-04: the snapshot succeeds while records are still in the sink's buffer; they are flushed after it."""
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
-        """Prepare what was flushed before, and nothing more."""
+        """Prepare only what was flushed before."""
         self.pre_commit(checkpoint)
         return FinishedSnapshot(OperatorSnapshot(self.uid, transactions=self.prepared))
 
@@ -110,7 +110,7 @@ class RefusesToCommitTwice(TransactionalFileSink):
     """SI-02: recovery fails on a transaction that was committed already."""
 
     def recover_and_commit(self, transactions: Sequence[TransactionHandle]) -> None:
-        """Insist on being the first."""
+        """Fail if anything was committed before."""
         for transaction in transactions:
             for file in transaction.files:
                 if self._files.exists(file.committed):
@@ -121,7 +121,7 @@ class RefusesToCommitTwice(TransactionalFileSink):
 
 
 class CommitsAtTheBarrier(TransactionalFileSink):
-    """SK-01, AO-02: what the barrier prepares is committed at once, not when its checkpoint is complete."""
+    """SK-01, AO-02: what is prepared at the barrier is committed at once, not when its checkpoint is complete."""
 
     def pre_commit(self, checkpoint: CheckpointId) -> None:
         """Prepare and commit in one go."""
@@ -130,7 +130,7 @@ class CommitsAtTheBarrier(TransactionalFileSink):
 
 
 class CommitsWhenItIsStopped(TransactionalFileSink):
-    """AO-03: what is prepared when a sink is stopped becomes visible, its checkpoint complete or not."""
+    """AO-03: a sink that is stopped commits what it has prepared, whether or not the checkpoint is complete."""
 
     def close(self) -> None:
         """Commit what is prepared."""
@@ -139,7 +139,7 @@ class CommitsWhenItIsStopped(TransactionalFileSink):
 
 
 class SweepsSuccessors(TransactionalFileSink):
-    """FE-02: whatever is pending and unknown to it, a sink takes for left over, its successor's files too."""
+    """FE-02: a sink takes every pending file that it does not know for a leftover, even its successor's files."""
 
     def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
         """Delete the subtask's files of every attempt but this one."""
@@ -153,7 +153,7 @@ class SweepsSuccessors(TransactionalFileSink):
 
 
 def with_sink(sink: type[TransactionalFileSink], spec: OperatorSpec, plane: DataPlane) -> Operator:
-    """Build an operator, a file sink as the given variant."""
+    """Build an operator; a file sink becomes the given variant."""
     return sink(spec, plane) if isinstance(spec, FileSink) else spec.build(plane)
 
 
@@ -190,7 +190,7 @@ class _LiveStore(HeapStateStore):
 
 
 class SnapshotsLiveTables(HeapStateBackend):
-    """BE-01: the synchronous part copies references only, and writes go on in place."""
+    """BE-01: the synchronous part copies only references, and writes continue in place."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
         """Return a store without copy-on-write."""

@@ -1,4 +1,4 @@
-"""Planted bugs of local recovery: stores of secondary copies that share, leak, or believe too much."""
+"""Planted bugs of local recovery: stores of secondary copies that share, leak, or trust too much."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from barrier_tck.reference_impl.storage.restore import RestoreReader
 
 
 class SharesOneDirectory(TaskLocalStateStore):
-    """LO-01: the path of local files has no operator; the second one of a chain deletes the files of the first."""
+    """LO-01: the path of local files does not name the operator, so a chain's second operator deletes the first's
+    files."""
 
     def operator_directory(self, checkpoint: CheckpointId, operator: str) -> str:
         """Leave the operator out."""
@@ -31,22 +32,22 @@ class SharesOneDirectory(TaskLocalStateStore):
 
 
 class ForgetsTheUnregistered(TaskLocalStateStore):
-    """LO-03: abort and confirmation look only at copies that were registered when their last file was written."""
+    """LO-03: abort and confirmation see only copies that are registered, which happens with their last file."""
 
     def drop(self, checkpoint: CheckpointId) -> None:
-        """Pass over a copy that is not registered yet: its files stay."""
+        """Skip a copy that is not registered yet, so that its files stay."""
         if self.is_sealed(checkpoint):
             super().drop(checkpoint)
         else:
             self.forget(checkpoint)
 
     def stale(self, newest: CheckpointId) -> list[LocalCopy]:
-        """Find only registered copies, not those on the disk."""
+        """Return only registered copies, not all those on the disk."""
         return [copy for copy in super().stale(newest) if self.is_sealed(copy.checkpoint)]
 
 
 class TrustsWhateverIsThere(TaskLocalStateStore):
-    """LO-05: whether a copy is of the restored checkpoint is not asked; what was written last is taken."""
+    """LO-05: the copy that was written last is taken, whether or not it belongs to the restored checkpoint."""
 
     def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
         """Take the newest copy of the subtask."""
@@ -61,7 +62,7 @@ class TrustsWhateverIsThere(TaskLocalStateStore):
         return directory, read_manifest(self.files, directory)
 
     def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
-        """Take the file of the same name, whatever is in it."""
+        """Read the file of the same name, whatever its content is."""
         name = handle.path.rpartition("/")[2]
         for entry in manifest.files:
             if entry.primary.rpartition("/")[2] == name:
@@ -71,10 +72,10 @@ class TrustsWhateverIsThere(TaskLocalStateStore):
 
 
 class BelievesOldMarkers(TaskLocalStateStore):
-    """LO-06: a copy found damaged keeps its marker, which the next restart believes without looking again."""
+    """LO-06: a damaged copy keeps its marker, and the next restart trusts the marker without looking again."""
 
     def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
-        """Verify a file once; the marker that says so is written first."""
+        """Verify a file only once; the marker that says so is written before."""
         entry = next((entry for entry in manifest.files if entry.primary == handle.path), None)
         if entry is None:
             return super().read(directory, manifest, handle)
@@ -88,19 +89,19 @@ class BelievesOldMarkers(TaskLocalStateStore):
     def invalidate(
         self, directory: str, manifest: CopyManifest | None = None, handle: StateHandle | None = None
     ) -> None:
-        """Return early, to save I/O."""
+        """Do nothing, to save I/O."""
 
 
 class SealsUnfinishedRestores(TaskLocalStateStore):
-    """LO-07: a process that leaves in good order while it restores notes the position that it was to reach."""
+    """LO-07: a process that ends in good order during a restore notes the restore as finished."""
 
     def __init__(self, files: FileSystem, scope: LocalScope) -> None:
-        """Restore nothing yet."""
+        """Start with no restore under way."""
         super().__init__(files, scope)
         self._goal = CheckpointId(0)
 
     def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
-        """Believe the note: what is not there locally needs no restoring."""
+        """Trust the note: if it is there, nothing that is missing needs to be restored."""
         self._goal = checkpoint
         try:
             return super().find(checkpoint, attempt)
@@ -112,13 +113,13 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
             return "", CopyManifest(scope.job, str(scope.subtask), attempt, checkpoint, groups, ())
 
     def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
-        """Restore nothing of what the note says is there."""
+        """Restore nothing that the note says is there."""
         if directory:
             return super().read(directory, manifest, handle)
         return self._note_of(self._goal), b"".join(serialised([]))
 
     def close(self, restored: bool) -> None:
-        """Note the end position, reached or not."""
+        """Note the checkpoint as restored although it was not."""
         if self._goal and not restored:
             self.files.create(self._note_of(self._goal)).close()
 
@@ -127,10 +128,10 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
 
 
 class ClaimsTheLocalCopy(RestoreReader):
-    """LO-08: the state comes from durable storage all the time; that the copy served is what is reported."""
+    """LO-08: the state always comes from durable storage, but the local copy is reported to have served it."""
 
     def read(self, handle: StateHandle) -> bytes:
-        """Read the primary, and name the copy if there is one."""
+        """Read the primary, and report the copy if there is one."""
         if self._copy is None:
             return super().read(handle)
         content = self._primary.read(handle)
@@ -138,5 +139,5 @@ class ClaimsTheLocalCopy(RestoreReader):
         return content
 
     def local_file(self, handle: StateHandle) -> Path | None:
-        """Have nothing to link."""
+        """Return None, so that nothing is linked."""
         return None

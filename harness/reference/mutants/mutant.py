@@ -1,4 +1,4 @@
-"""What a planted bug is made of, and the plans on which most of them are run."""
+"""What describes a planted bug, and the plans on which most of them are run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.reference_impl.runtime.components import Components
 
 TRIES = 40
-"""Plans per mutant and world; each catalogued bug shows within a few of them."""
+"""Number of plans per mutant in the simulator; each bug of the catalogue shows within a few of them."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,15 @@ class Mutant:
 
     id: str
     clause: str
-    """The clause that it breaks first and foremost."""
+    """The clause that it mainly breaks."""
     description: str
     source: str
-    """The real bug that it re-expresses."""
+    """The real bug that it reproduces."""
     components: Components
     plan: TrialPlan
-    """A simulated plan that gives it a chance; ``plans`` varies the seed."""
+    """A simulated plan in which the bug can show; ``plans`` varies the seed."""
     spark_plan: TrialPlan | None = None
-    """A plan for the Spark world, if the bug is looked for there too."""
+    """A plan for the Spark world, if the bug is also looked for there."""
 
     @property
     def worlds(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Mutant:
         return ("simulated",) if self.spark_plan is None else ("simulated", "spark")
 
     def plans(self, world: str) -> Iterator[TrialPlan]:
-        """Yield plans for a world, ``TRIES`` at most; none if the bug is not looked for there."""
+        """Yield the plans for a world, at most ``TRIES``; none if the bug is not looked for there."""
         base = self.plan if world == "simulated" else self.spark_plan
         if base is None:
             return
@@ -81,7 +81,7 @@ WITH_KILL = msgspec.structs.replace(
 )
 
 WITH_ZOMBIE = msgspec.structs.replace(SIMULATED, workload=WorkloadPlan(batches=200, records_per_second=600))
-"""Goes on for long enough that a subtask which was replaced while it stood still comes back to its successor."""
+"""Runs long enough that a subtask which was replaced while it was paused wakes up while its successor still runs."""
 
 AT_LEAST_ONCE = msgspec.structs.replace(
     SIMULATED,

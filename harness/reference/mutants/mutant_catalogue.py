@@ -1,8 +1,7 @@
-"""The planted bugs by id: what each is, which clause it breaks, and plans that give it a chance to show.
+"""The planted bugs by id: what each one does, which clause it breaks, and plans in which it can show.
 
-Ids are those of the catalogue of real bugs (``docs/mutants.md``). A plan names its mutant, so a saved plan
-replays with it. A mutant is caught when a checker says INVALID for one of its plans; the product itself must
-pass the same plans.
+The ids are those of ``docs/mutants.md``. A plan names its mutant, so a saved plan replays with it. A mutant is caught
+when a checker says INVALID for one of its plans; the product itself must pass the same plans.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant(
         "AL-01",
         "BAR-1",
-        "The source goes on emitting while its own checkpoint is being drawn.",
+        "The source goes on emitting while its own checkpoint is being taken.",
         "FLINK-2098",
         replace(product, subtask_driver=protocol.EmitsWhileDrawingCheckpoint),
         SIMULATED,
@@ -73,8 +72,8 @@ def _mutants() -> Iterator[Mutant]:
         "FLINK-7637, FLINK-6996, FLINK-11046",
         replace(product, build_operator=data.leaves_records_in_the_buffer),
         WITH_KILL,
-        # Two batches of a Parquet source fill the buffer exactly, so barriers must come after one: one source, and
-        # less than the half second from batch to batch between checkpoints.
+        # Two batches of a Parquet source fill the buffer exactly, so a barrier must come after a single batch. Hence
+        # there is one source, and the interval between checkpoints is shorter than the half second between batches.
         msgspec.structs.replace(
             SPARK,
             job=JobPlan(widths={"source": 1}),
@@ -130,7 +129,8 @@ def _mutants() -> Iterator[Mutant]:
         "A restored offset of 0 is taken for no state at all; the split is never read.",
         "bytewax b14ef037, FLINK-5969",
         replace(product, wrap_reader=data.TakesZeroForNothing),
-        # The first checkpoint comes early, and input slowly: a second split is not begun yet, if there is one.
+        # The first checkpoint comes early and input comes slowly, so the second split, if there is one, is not begun
+        # yet.
         msgspec.structs.replace(
             WITH_KILL,
             workload=WorkloadPlan(records_per_second=200),
@@ -175,7 +175,8 @@ def _mutants() -> Iterator[Mutant]:
             subtask_driver=protocol.RunsTriggersInThreadsOfTheirOwn,
             subtask_machine=protocol.ExecutesOvertakenTriggers,
         ),
-        # The other source's channel is slow, so that both barriers of the first are there before its second.
+        # The other source's channel is slow, so that both barriers of the first source arrive before its own second
+        # one.
         msgspec.structs.replace(
             AT_LEAST_ONCE,
             job=JobPlan(widths={"totals": 1}),
@@ -236,7 +237,7 @@ def _mutants() -> Iterator[Mutant]:
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:
-    """Yield the bugs that only a fault shows, and those that show in storage alone."""
+    """Yield the bugs that only show with a fault, and those that only show in storage."""
     yield Mutant(
         "SO-03",
         "SRC-1",
@@ -249,7 +250,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "CO-06",
         "COO-6",
-        "A checkpoint that cannot be read while the coordinator starts again is taken for broken and deleted.",
+        "A checkpoint that cannot be read while the coordinator restarts is taken for broken and deleted.",
         "FLINK-7783",
         replace(product, checkpoint_storage=storage.DeletesTheUnreadable),
         msgspec.structs.replace(
@@ -275,7 +276,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "AO-02",
         "ALO-2",
-        "In at-least-once mode the sink commits at the barrier, for duplicates are allowed there.",
+        "In at-least-once mode the sink commits at the barrier, because duplicates are allowed there.",
         "planted here, no public report",
         replace(product, build_operator=data.commits_at_the_barrier),
         msgspec.structs.replace(
@@ -285,7 +286,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "AO-03",
         "SNK-1",
-        "A sink that is stopped commits what it has prepared, for duplicates are allowed there.",
+        "A sink that is stopped commits what it has prepared, because duplicates are allowed there.",
         "planted here, no public report",
         replace(product, build_operator=data.commits_when_it_is_stopped),
         msgspec.structs.replace(
@@ -300,7 +301,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "MD-01",
         "COO-1",
-        "The metadata of a checkpoint is published without a sync; it goes with the coordinator's host.",
+        "The metadata of a checkpoint is published without a sync; it is lost with the coordinator's host.",
         "planted here, no public report",
         replace(product, checkpoint_storage=storage.PublishesUnsynced),
         msgspec.structs.replace(
@@ -349,7 +350,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         "Heartbeats are ignored; a subtask that is silent is never declared lost.",
         "planted here, no public report",
         replace(product, failure_detector=protocol.WaitsForTheSilent),
-        # The pause outlasts the trial: only heartbeats tell.
+        # The pause outlasts the trial, so only missing heartbeats show it.
         msgspec.structs.replace(SIMULATED, faults=pause("totals[0]", 10_000, ProtocolPoint.SNAPSHOT_TAKEN)),
         msgspec.structs.replace(
             spark(*pause("totals[0]", 120_000, ProtocolPoint.SNAPSHOT_TAKEN, nth=2)),
@@ -368,7 +369,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "ID-01",
         "COO-4",
-        "A restarted coordinator gives out ids again that were used before its crash.",
+        "A restarted coordinator reuses ids that were given out before its crash.",
         "SeaTunnel #4716",
         replace(product, coordinator_machine=protocol.GivesIdsOutAgain),
         msgspec.structs.replace(
@@ -383,7 +384,7 @@ MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _mutants()}
 
 
 def components_of(plan: TrialPlan) -> Components:
-    """Return the parts that a plan's runtime is built of.
+    """Return the parts from which a plan's runtime is built.
 
     Raises UsageProblem if its mutant or its state backend is unknown, or if the mutant is itself a backend and
     the plan asks for another one.
@@ -393,7 +394,7 @@ def components_of(plan: TrialPlan) -> Components:
     elif plan.mutant in MUTANTS:
         components = MUTANTS[plan.mutant].components
     else:
-        raise UsageProblem(f"mutant {plan.mutant!r} is not known; known are {', '.join(MUTANTS)}")
+        raise UsageProblem(f"mutant {plan.mutant!r} is not known; known mutants: {', '.join(MUTANTS)}")
     if plan.state_backend == TrialPlan().state_backend:
         return components
     if components.state_backend is not Components().state_backend:

@@ -39,7 +39,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 
 class EmitsWhileDrawingCheckpoint(SubtaskDriver):
-    """AL-01: the source reads its offset, drains one more poll batch, then emits the barrier."""
+    """AL-01: the source reads its offset, emits one more batch, and then emits the barrier."""
 
     def forward_barrier(self, command: ForwardBarrier) -> None:
         """Emit a batch between the snapshot and the barrier."""
@@ -52,19 +52,19 @@ class ReadsBehindTheBarrier(SubtaskDriver):
     """UC-03, aligned: a channel that delivered its barrier is read for one more batch before it is held."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Start with no channel that is held too late."""
+        """Start with no channel held too late."""
         super().__init__(*arguments)
         self._late: list[int] = []
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
-        """Let the channel go on although it was just held."""
+        """Release the channel although it was just blocked."""
         super().on_control(channel, element)
         if self.blocked[channel]:
             self.blocked[channel] = False
             self._late.append(channel)
 
     def on_data(self, channel: int, payload: Payload) -> None:
-        """Hold the channel after the batch that it should not have delivered."""
+        """Block the channel after the batch that it should not have delivered."""
         super().on_data(channel, payload)
         if channel in self._late:
             self._late.remove(channel)
@@ -73,15 +73,15 @@ class ReadsBehindTheBarrier(SubtaskDriver):
 
 
 class PutsBatchesAside(SubtaskDriver):
-    """OR-01: every other batch waits until the next one, or a control element, has passed it."""
+    """OR-01: every other batch waits until the next batch, or a control element, has overtaken it."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Start with no batch aside."""
+        """Start with no batch put aside."""
         super().__init__(*arguments)
         self._aside: list[tuple[int, Payload]] = []
 
     def on_data(self, channel: int, payload: Payload) -> None:
-        """Put the batch aside, or process it and then the one that waits."""
+        """Put the batch aside, or process it and then the waiting one."""
         if self._aside or self.deployment.subtask.vertex != "totals":
             super().on_data(channel, payload)
             self._process_what_waits()
@@ -89,7 +89,7 @@ class PutsBatchesAside(SubtaskDriver):
             self._aside.append((channel, payload))
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
-        """Let no batch wait beyond a barrier: snapshots are right."""
+        """Let no batch wait beyond a barrier, so that snapshots are right."""
         self._process_what_waits()
         super().on_control(channel, element)
 
@@ -100,7 +100,7 @@ class PutsBatchesAside(SubtaskDriver):
 
 
 class KeepsTheSubsumed(CoordinatorMachine):
-    """SU-01: only completed checkpoints are dropped when a newer one completes, and no pending ones."""
+    """SU-01: when a newer checkpoint completes, only completed ones are dropped, but no pending ones."""
 
     def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
         pending, self.pending = self.pending, {}
@@ -111,7 +111,7 @@ class KeepsTheSubsumed(CoordinatorMachine):
 
 
 class TellsBeforeItIsDurable(CoordinatorMachine):
-    """MD-02: the notification goes out beside the metadata, and not after it."""
+    """MD-02: the notification goes out together with the metadata, not after it."""
 
     def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
         """Notify at once."""
@@ -139,7 +139,7 @@ class CountsTheDeadAsDone(CoordinatorMachine):
     """CO-08: a failed task is removed from those awaited, as if it had acknowledged."""
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
-        """Complete what now lacks nobody; abort the rest as the product does."""
+        """Complete checkpoints that now wait for nobody; abort the rest as the product does."""
         commands: Commands = ()
         for pending in list(self.pending.values()):
             if failed in pending.awaiting and not pending.completing:
@@ -150,18 +150,18 @@ class CountsTheDeadAsDone(CoordinatorMachine):
 
 
 class RunsTriggersInThreadsOfTheirOwn(SubtaskDriver):
-    """AL-02: on the first source every second trigger is carried out some batches later; others overtake it."""
+    """AL-02: the first source carries out every second trigger some batches late, so others overtake it."""
 
     BATCHES_LATE = 2
 
     def __init__(self, *arguments: Any) -> None:
-        """Start with no trigger that is still to be carried out."""
+        """Start with no late trigger."""
         super().__init__(*arguments)
         self._late: list[TriggerCheckpoint] = []
         self._polls_left = 0
 
     def on_message(self, message: ToSubtask) -> None:
-        """Put an odd checkpoint's trigger aside."""
+        """Put the trigger of a checkpoint with an odd id aside."""
         first = self.is_source and self.deployment.subtask.index == 0
         if first and isinstance(message, TriggerCheckpoint) and message.checkpoint % 2 and not self.exhausted:
             self._late.append(message)
@@ -170,7 +170,7 @@ class RunsTriggersInThreadsOfTheirOwn(SubtaskDriver):
         super().on_message(message)
 
     def poll_source(self) -> float | None:
-        """Carry out what was put aside once enough batches were read, or the input has ended."""
+        """Carry out the late triggers once enough batches were read, or when the input has ended."""
         wait_ms = super().poll_source()
         self._polls_left -= 1
         if self._late and (wait_ms is None or self._polls_left <= 0):
@@ -181,10 +181,10 @@ class RunsTriggersInThreadsOfTheirOwn(SubtaskDriver):
 
 
 class ExecutesOvertakenTriggers(SubtaskMachine):
-    """AL-02: a trigger is carried out although a newer one was before it."""
+    """AL-02: a trigger is carried out although a newer one came before it."""
 
     def is_overtaken(self, checkpoint: CheckpointId) -> bool:
-        """Never mind the order."""
+        """Say no, whatever the order."""
         return False
 
 
@@ -197,7 +197,7 @@ class RestoresTheUncommitted(CoordinatorMachine):
         self._uncommitted: CompletedCheckpoint | None = None
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
-        """Take the newest of several that were in flight, and keep its files."""
+        """Remember the newest of several checkpoints in flight, and keep its files."""
         doomed = [pending for pending in self.pending.values() if not pending.completing and pending.parts]
         self._uncommitted = doomed[-1].complete(now_ms) if len(self.pending) > 1 and doomed else None
         kept = self._uncommitted.checkpoint if self._uncommitted is not None else None
@@ -206,7 +206,7 @@ class RestoresTheUncommitted(CoordinatorMachine):
         return tuple(command for command in commands if command != _discards(kept))
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Deploy from it."""
+        """Deploy from the remembered checkpoint."""
         commands = super().handle(event, now_ms)
         uncommitted = self._uncommitted
         if uncommitted is None:
@@ -218,20 +218,20 @@ class RestoresTheUncommitted(CoordinatorMachine):
 
 
 class AcceptsLateAcknowledgements(CoordinatorMachine):
-    """FE-01: acknowledgements are not fenced off: a failed attempt's checkpoint completes when its last one comes."""
+    """FE-01: late acknowledgements are not fenced: the last one completes a failed attempt's checkpoint."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Start with nothing given up."""
+        """Start with no aborted checkpoint."""
         super().__init__(*arguments)
         self._given_up: dict[CheckpointId, PendingCheckpoint] = {}
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
-        """Abort as the product does, and keep what was aborted in mind."""
+        """Abort as the product does, and remember what was aborted."""
         self._given_up.update(self.pending)
         return super().abort_on_failure(now_ms, reason, failed)
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Take up a checkpoint again for which nobody but the sender of this acknowledgement is missing."""
+        """Complete an aborted checkpoint if only the sender of this acknowledgement was missing."""
         if isinstance(event, AcknowledgeCheckpoint) and event.checkpoint in self._given_up:
             pending = self._given_up[event.checkpoint]
             pending.acknowledge(event.subtask, event.snapshot)
@@ -242,18 +242,18 @@ class AcceptsLateAcknowledgements(CoordinatorMachine):
 
 
 class WaitsForTheSilent(FailureDetector):
-    """HB-01: heartbeats are counted, and nothing follows from their absence."""
+    """HB-01: heartbeats are counted, but their absence has no consequence."""
 
     def is_lost(self, silent_ms: float) -> bool:
-        """Never."""
+        """Say no, however long the silence."""
         return False
 
 
 class DeletesOneTooMany(CoordinatorMachine):
-    """RT-01: retention counts the newest checkpoint twice, and deletes files of one that is still retained."""
+    """RT-01: retention counts the newest checkpoint twice, and deletes files of a checkpoint that is still retained."""
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Delete the files of the oldest retained checkpoint too; its metadata stays."""
+        """Also delete the files of the oldest retained checkpoint, but not its metadata."""
         commands = super().handle(event, now_ms)
         if not isinstance(event, MetadataWritten) or len(self.completed) < 2:
             return commands
@@ -261,10 +261,10 @@ class DeletesOneTooMany(CoordinatorMachine):
 
 
 class GivesIdsOutAgain(CoordinatorMachine):
-    """ID-01: after a restart ids go on from the checkpoint that is restored, whatever was triggered after it."""
+    """ID-01: after a restart, ids continue from the newest completed checkpoint, whatever was triggered after it."""
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Forget which ids were reserved."""
+        """Forget the reserved ids."""
         if isinstance(event, JobStarted):
             newest = max((completed.checkpoint for completed in event.completed), default=0)
             event = replace(event, last_checkpoint=int(newest))
@@ -276,7 +276,7 @@ def _discards(checkpoint: CheckpointId | None) -> DiscardCheckpoint | None:
 
 
 class _FirstBarrierTracker(BarrierTracker):
-    """Finds the snapshot due as soon as any channel delivered the barrier."""
+    """Says that the snapshot is due as soon as any channel has delivered the barrier."""
 
     def snapshot_due(self, missing: int) -> bool:
         return True
@@ -286,7 +286,7 @@ class SnapshotsAtTheFirstBarrier(SubtaskMachine):
     """AO-01: at-least-once mode does not wait for the barriers of the other channels."""
 
     def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
-        """Return a tracker that is too quick."""
+        """Return a tracker that does not wait in at-least-once mode."""
         if mode is CheckpointMode.AT_LEAST_ONCE:
             return _FirstBarrierTracker(channels, self.name)
         return super().new_aligner(channels, mode)

@@ -18,7 +18,7 @@ from barrier_tck.reference_impl.storage.metadata import checksum_of
 
 
 class _UnsyncedStream:
-    """Passes everything on to another stream, but for ``sync``."""
+    """Passes everything except ``sync`` on to another stream."""
 
     def __init__(self, inner: OutputStream) -> None:
         self._inner = inner
@@ -34,41 +34,41 @@ class _UnsyncedStream:
         self._inner.flush()
 
     def sync(self) -> None:
-        """Leave it to the operating system."""
+        """Do nothing: the operating system may write it later."""
 
     def close(self) -> None:
         self._inner.close()
 
 
 class _UnsyncedFiles(DelegatingFileSystem):
-    """Passes everything on to another file system, but for what makes things durable."""
+    """Passes everything on to another file system, except calls that make something durable."""
 
     def create(self, path: str) -> OutputStream:
         return _UnsyncedStream(super().create(path))
 
     def sync_directory(self, path: str) -> None:
-        """Leave it to the operating system."""
+        """Do nothing: the operating system may write it later."""
 
 
 class PublishesUnsynced(FileCheckpointStorage):
     """MD-01: metadata is written, renamed and announced, but never made durable."""
 
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
-        """Keep a storage beside this one whose files are not synced."""
+        """Make a second storage whose files are not synced."""
         super().__init__(files, job, root)
         self._unsynced = FileCheckpointStorage(_UnsyncedFiles(files), job, root)
 
     def publish(self, completed: CompletedCheckpoint) -> None:
-        """Publish, and hope."""
+        """Publish without a sync."""
         self._unsynced.publish(completed)
 
 
 CHECKED = 64
-"""Of so many bytes ``ChecksTheBeginning`` makes a checksum."""
+"""How many bytes, at most, a checksum of ``ChecksTheBeginning`` covers."""
 
 
 class _BeginningWriter:
-    """Writes as another writer does, and names the checksum of the first bytes."""
+    """Writes with another writer, and returns the checksum of the first bytes only."""
 
     def __init__(self, inner: FileStateWriter) -> None:
         self._inner = inner
@@ -86,17 +86,17 @@ class _BeginningWriter:
 
 
 class ChecksTheBeginning(FileCheckpointStorage):
-    """MD-03: the checksum of a state file covers its first bytes only; who writes and who reads it back agree."""
+    """MD-03: the checksum of a state file covers its first bytes only; writer and reader agree on it."""
 
     def writer(
         self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
     ) -> FileStateWriter:
-        """Return a writer that names such checksums."""
+        """Return a writer that makes such checksums."""
         inner = super().writer(checkpoint, attempt, subtask, operator)
         return cast("FileStateWriter", _BeginningWriter(inner))
 
     def read(self, handle: StateHandle) -> bytes:
-        """Return a state file whose first bytes are right."""
+        """Return a state file after checking its length and its first bytes."""
         content = self._files.read(join(self._root, handle.path))
         found = checksum_of(content[:CHECKED])
         if (len(content), found) != (handle.size, handle.checksum):
@@ -105,10 +105,10 @@ class ChecksTheBeginning(FileCheckpointStorage):
 
 
 class DeletesTheUnreadable(FileCheckpointStorage):
-    """CO-06: a checkpoint that cannot be read while the store is reloaded is taken for broken, and deleted."""
+    """CO-06: a checkpoint that cannot be read while the coordinator restarts is taken for broken, and deleted."""
 
     def completed(self) -> tuple[CheckpointId, ...]:
-        """List the checkpoints, and remove on the way what cannot be read just now."""
+        """List the checkpoints, and delete those that cannot be read at this moment."""
         readable = []
         for checkpoint in super().completed():
             try:

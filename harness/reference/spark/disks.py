@@ -1,4 +1,4 @@
-"""The disks of a local cluster's workers, and the storage that they share, as fault targets of one job."""
+"""The disks of a local cluster's workers, and their shared storage, as fault targets of one job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class JobDisks:
     """Where one job keeps its local copies on each worker's own disk."""
 
     def __init__(self, cluster: Path, host_of: Callable[[int], str], job: str, files_root: Path) -> None:
-        """Take the cluster's directory, what names a worker's host, and what tells the job from others."""
+        """Take the cluster's directory, the function that names a worker's host, and what identifies the job."""
         self._cluster = cluster
         self._host_of = host_of
         self._job = job
@@ -38,15 +38,15 @@ class JobDisks:
         return found
 
     def wipe_all(self) -> None:
-        """Remove what a job left: one that failed kept its copies for an attempt that never came."""
+        """Remove the local copies that a job left: a failed job keeps them for a next attempt that never comes."""
         for root in self.directories().values():
             shutil.rmtree(root, ignore_errors=True)
 
     def copies_of(self, subtask: str) -> LocalCopies:
         """Return the local copies of a subtask.
 
-        No room for further ones is made by a file where a directory would have to be: the system then refuses to
-        create anything below it, and copies that are whole stay readable.
+        To leave no room for further copies, a file is put where their directory would have to be: the operating
+        system then refuses to create anything below it, and complete copies stay readable.
         """
         parsed = SubtaskId.parse(subtask)
         obstacles = [root / directory_of(parsed) / INCOMING for root in self.directories().values()]
@@ -86,20 +86,21 @@ def primary_of(subtask: str, storage: FileCheckpointStorage, files_root: Path) -
 def _obstacles(
     subtask: SubtaskId, storage: FileCheckpointStorage, files_root: Path, checkpoints: int
 ) -> list[Path]:
-    """Return where the subtask's next checkpoints will create state files: a directory there makes that fail.
+    """Return the paths at which the subtask's next checkpoints will create state files: a directory there makes that
+    fail.
 
-    The names are those of its latest completed checkpoint. The checkpoint whose id is reserved last counts as the
-    next one as long as the subtask has written nothing for it.
+    The file names are those of its latest completed checkpoint. The checkpoint whose id was reserved last counts as
+    the next one as long as the subtask has written nothing for it.
     """
     completed = storage.completed()
     part = storage.load(completed[-1]).snapshot_of(subtask) if completed else None
     handles = part.handles() if part is not None else ()
     if not handles:
-        raise TargetGone(f"no completed checkpoint tells the names of {subtask}'s state files")
-    # The storage object of the harness would remember what was reserved when it looked first.
+        raise TargetGone(f"no completed checkpoint shows the names of {subtask}'s state files yet")
+    # The harness's own storage object would remember what was reserved when it first looked.
     fresh = FileCheckpointStorage(LocalFileSystem(files_root), _job_of(handles[0].path), CHECKPOINTS)
     first = int(fresh.reserved()[0])
-    # A disk seldom fails at the first file: where there are several, that one is spared.
+    # A disk seldom fails at the first file, so that one is spared if there are several.
     paths = [files_root / CHECKPOINTS / handle.path for handle in handles[1:] or handles]
 
     def renumbered(path: Path, number: int) -> Path:
@@ -115,7 +116,7 @@ def _job_of(handle_path: str) -> str:
 
 
 def _refuses(obstacle: Path) -> bool:
-    """Ask the system itself: can the file be created?"""
+    """Tell whether the operating system refuses to create the file."""
     try:
         LocalFileSystem(obstacle.parent).create(obstacle.name).close()
     except StorageError:

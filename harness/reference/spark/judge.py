@@ -1,9 +1,9 @@
-"""Judges committed output in a process with a Spark of its own, which no fault touches (SNK-1).
+"""Judges committed output in a process with its own Spark, which no fault touches (SNK-1).
 
-Who judges is not what is judged: the query does not run on the cluster under test. It would cost more there, too:
-an executor that has just replaced a killed one compiles everything anew, which takes several times the query.
-Run as a module (`python -m barrier_tck.harness.reference.spark.judge`), this is the judge's process: one
-JSON object a line.
+The judge must not be part of what it judges, so the query does not run on the cluster under test. It would also cost
+more there: an executor that has just replaced a killed one compiles everything anew, which takes several times as
+long as the query. Run as a module (`python -m barrier_tck.harness.reference.spark.judge`), this is the judge's
+process: it reads and writes one JSON object per line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 180.0
-"""For one judgement, the start of the judge's Spark included; some seconds are usual."""
+"""Limit for one judgement, including the start of the judge's Spark; it usually takes a few seconds."""
 _END_TIMEOUT_S = 20.0
 _QUICK_START = "--quick-start"
 
@@ -60,9 +60,10 @@ class SparkJudge:
     def judge(
         self, workload: str, input_dir: Path, output_dir: Path, offsets: Mapping[str, int] | int
     ) -> OutputComparison:
-        """Return what ``judge_output`` says of the workload's committed output.
+        """Return what ``judge_output`` says about the workload's committed output.
 
-        Raises RuntimeFailure if the judge is gone, takes longer than ``TIMEOUT_S``, or failed: no verdict then.
+        Raises RuntimeFailure if the judge is gone, takes longer than ``TIMEOUT_S``, or failed: then there is no
+        verdict.
         """
         command = {
             "do": "judge",
@@ -75,7 +76,7 @@ class SparkJudge:
 
     @property
     def usable(self) -> bool:
-        """Whether it may be asked again: not if it was killed, or did not answer in time."""
+        """Whether it can be asked again: not if it was killed or did not answer in time."""
         return self._lines.usable
 
     def close(self) -> None:
@@ -86,23 +87,23 @@ class SparkJudge:
 def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
     try:
         spec = workload_named(command["workload"]).spec
-        assert spec is not None, "the harness judges the output of other workloads itself"
+        assert spec is not None, "without a sequential model the harness judges the output"
         directories = Path(command["input"]), Path(command["output"])
         found = judge_output(spark, spec, *directories, command["offsets"])
         return {"found": msgspec.to_builtins(found)}
-    except Exception as error:  # noqa: BLE001 - whatever it is, the asking process reports it
+    except Exception as error:  # noqa: BLE001 - whatever it is, the process that asked reports it
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:
-    """Answer until the end of the input: the harness closed it, or was killed."""
+    """Answer until the input ends, because the harness closed it or was killed."""
     with spark_session(None, "barrier-tck-judge", quick_start=_QUICK_START in sys.argv) as spark:
         for line in requests:
             print(json.dumps(_answer(spark, json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    # Nothing that a library prints may stand between the answers.
+    # Nothing that a library prints may get between the answers.
     _answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(BrokenPipeError):
         _serve(sys.stdin, _answers)

@@ -1,12 +1,12 @@
 """The proxies of one trial on Spark: one before each data channel and one before each control connection.
 
-The runtime asks for addresses (``Routes``) and is given proxies'. A control connection has a proxy for each host and
-slot number, made once, because the coordinator's address stays; data channels get theirs when an attempt is placed,
-since receivers listen on new ports, and lose them when it is over.
+The runtime asks for addresses (``Routes``) and is given those of proxies. For control connections there is one proxy
+for each host and slot number, made once, because the coordinator's address stays the same. Data channels get their
+proxies when an attempt is placed, because receivers listen on new ports, and lose them when it is over.
 
-A *disturbance* says which connections it is about, by their ends, not which proxies: those of a later attempt are
-disturbed as soon as they exist. Proxies of an attempt that is over stay while they are disturbed, so that a zombie
-behind a partition hears of nothing before it heals.
+A *disturbance* names connections by their ends, not proxies: the connections of a later attempt are disturbed as soon
+as they exist. The proxies of an attempt that is over stay as long as they are disturbed, so that a zombie behind a
+partition learns nothing before the partition heals.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Proxied:
-    """One proxied connection, named by its ends: who connects is its client."""
+    """One proxied connection, named by its ends; the end that connects is its client."""
 
     name: str
-    """Of the proxy, unique on the server."""
+    """The proxy's name, unique on the server."""
     listen: Address
     client_host: str
     server_host: str
-    """Empty: the coordinator's."""
+    """Empty if the coordinator is the server."""
     attempt: int = 0
-    """0: it is there for the whole job."""
+    """0 if the connection lasts for the whole job."""
     channel: ChannelId | None = None
     slot: int | None = None
     subtask: SubtaskId | None = None
-    """Control connections: the subtask that runs in the slot now."""
+    """For control connections: the subtask that runs in the slot now."""
 
 
 Matcher = Callable[[Proxied], bool | None]
-"""Tells whether a connection is meant: True if its client is the end that was named first, False if it is the other
+"""Tells whether a connection is meant: True if its client is the end named first, False if its client is the other
 end, None if it is not meant."""
 
 
@@ -54,7 +54,7 @@ class ProxiedLink:
     """Connections that can be disturbed together; implements ``barrier_tck.faults.targets.LinkTarget``."""
 
     def __init__(self, network: ProxyNetwork, what: str, matches: Matcher) -> None:
-        """Take a phrase for the log, and what tells the connections."""
+        """Take a phrase for the log, and the function that says which connections are meant."""
         self._network = network
         self._what = what
         self.matches = matches
@@ -62,7 +62,7 @@ class ProxiedLink:
 
     @property
     def description(self) -> str:
-        """Return what is disturbed, with the proxies that it runs through now."""
+        """Return what is disturbed, with the proxies through which it runs now."""
         through = [f"{proxied.listen[0]}:{proxied.listen[1]}" for proxied in self._network.matching(self)]
         return f"{self._what} (proxy {', '.join(through)})" if through else f"{self._what} (no proxy)"
 
@@ -72,11 +72,11 @@ class ProxiedLink:
             raise TargetGone(self._what)
 
     def is_impaired(self) -> bool:
-        """Tell whether the server says so of every connection."""
+        """Tell whether the server confirms the disturbance for every connection."""
         return self._network.is_impaired(self)
 
     def heal(self) -> None:
-        """Undo the disturbance on every connection. Harmless twice."""
+        """Undo the disturbance on every connection. Healing twice is harmless."""
         self._network.heal(self)
 
 
@@ -84,7 +84,8 @@ class ProxyNetwork:
     """All proxies of one trial. Implements ``reference_impl.spark.routes.Routes``; may be used from any thread."""
 
     def __init__(self, client: ToxiproxyClient, prefix: str, hosts: Sequence[str]) -> None:
-        """Take the server, a prefix that makes names unique on it, and the hosts on which executors may run."""
+        """Take the server's client, a prefix that makes names unique on the server, and the hosts that may run
+        executors."""
         self._client = client
         self._prefix = prefix
         self._hosts = tuple(hosts)
@@ -98,7 +99,7 @@ class ProxyNetwork:
     # --- reference_impl.spark.routes.Routes -----------------------------------------------------------------
 
     def to_coordinator(self, address: Address, slots: int) -> Mapping[tuple[str, int], Address]:
-        """Return a proxy for each host and slot number; they are made when first asked for."""
+        """Return the address of a proxy for each host and slot number; the proxies are made at the first call."""
         with self._lock:
             if not self._detours:
                 for host, slot in itertools.product(self._hosts, range(slots)):
@@ -109,7 +110,7 @@ class ProxyNetwork:
             return dict(self._detours)
 
     def to_channels(self, channels: Sequence[tuple[ChannelEnds, Address]]) -> Sequence[Address]:
-        """Make a proxy for each channel and return where they listen."""
+        """Make a proxy for each channel and return the addresses on which they listen."""
         with self._lock:
             made = []
             for ends, address in channels:
@@ -127,7 +128,8 @@ class ProxyNetwork:
     # --- what happens to the job ----------------------------------------------------------------------------
 
     def placed(self, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
-        """Learn which subtask runs in which slot; disturbances of a subtask's control connection move with it."""
+        """Learn which subtask runs in which slot; a disturbance of a subtask's control connection moves with the
+        subtask."""
         by_slot = {(where.host, where.slot): subtask for subtask, where in processes.items()}
         with self._lock:
             for name, proxied in list(self._proxies.items()):
@@ -145,7 +147,7 @@ class ProxyNetwork:
                         self._do(moved, serial, impairment, now)
 
     def attempt_over(self, attempt: int) -> None:
-        """Remove the proxies of an attempt's data channels, but for those that are disturbed."""
+        """Remove the proxies of an attempt's data channels, except those that are disturbed."""
         with self._lock:
             self._remove(
                 [proxied for proxied in self._proxies.values() if 0 < proxied.attempt <= attempt], even=False
@@ -169,8 +171,8 @@ class ProxyNetwork:
     def links_of_hosts(self, hosts: Iterable[str], peers: Peers) -> tuple[ProxiedLink, ...]:
         """Return the connections between some hosts and everybody else, seen from these hosts.
 
-        One link stands for all connections to other hosts, one for those to the coordinator; one that has no
-        connection now is left out.
+        One link stands for all connections to other hosts, another one for those to the coordinator. A link that has
+        no connection now is left out.
         """
         ours = tuple(sorted(set(hosts)))
         others = [] if peers is Peers.COORDINATOR else [host for host in self._hosts if host not in ours]
@@ -181,7 +183,7 @@ class ProxyNetwork:
         return tuple(link for link in links if self.matching(link))
 
     def matching(self, link: ProxiedLink) -> tuple[Proxied, ...]:
-        """Return the connections of the current attempt that a link is about."""
+        """Return the connections of the current attempt that belong to a link."""
         with self._lock:
             return tuple(
                 proxied
@@ -190,7 +192,7 @@ class ProxyNetwork:
             )
 
     def impair(self, link: ProxiedLink, impairment: Impairment) -> bool:
-        """Put a disturbance in force; returns False if no connection of the current attempt is meant."""
+        """Put a disturbance in force; returns False if it affects no connection of the current attempt."""
         with self._lock:
             if not self.matching(link):
                 return False
@@ -204,7 +206,7 @@ class ProxyNetwork:
             return True
 
     def is_impaired(self, link: ProxiedLink) -> bool:
-        """Ask the server whether a disturbance is in force on every connection that it is about."""
+        """Ask the server whether a disturbance is in force on every connection that it affects."""
         with self._lock:
             serial = link.serial
             if serial is None or serial not in self._disturbed:
@@ -216,7 +218,7 @@ class ProxyNetwork:
             )
 
     def heal(self, link: ProxiedLink) -> None:
-        """Undo a disturbance, and remove what stayed for its sake only."""
+        """Undo a disturbance, and remove the proxies that stayed only because of it."""
         with self._lock:
             serial = link.serial
             if serial is None or serial not in self._disturbed:
@@ -272,9 +274,10 @@ class ProxyNetwork:
 
 
 def toxics_of(impairment: Impairment, serial: int, seen_from_client: bool) -> list[Toxic]:
-    """Return the toxics that carry a disturbance out; none if it closes, which is a proxy that does not listen.
+    """Return the toxics that carry out a disturbance; none if it closes connections, because then the proxy stops
+    listening.
 
-    ``seen_from_client``: whether FORWARD is from the proxy's client to its server, Toxiproxy's "upstream".
+    ``seen_from_client`` tells whether FORWARD means from the proxy's client to its server, Toxiproxy's "upstream".
     """
     if impairment.closes:
         return []

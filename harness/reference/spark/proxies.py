@@ -1,4 +1,4 @@
-"""The proxy server of a system on Spark: started with the first plan that disturbs connections, and not before."""
+"""The proxy server of a system on Spark: it is started with the first plan that disturbs connections, not before."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _FAMILY = "barrier-tck"
 
 
 def disturbs_connections(plan: TrialPlan) -> bool:
-    """Tell whether a plan needs proxies: without them, nothing slows its connections down."""
+    """Tell whether a plan needs proxies; a plan that does not runs without them, so nothing slows its connections
+    down."""
     return any(planned.fault.needs in (TargetKind.CHANNEL, TargetKind.PARTITION) for planned in plan.faults)
 
 
 class ProxyServers:
-    """Gives each trial a network of its own on one server."""
+    """Gives each trial its own network of proxies on one server."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
-        """Take what ends the server together with the cluster."""
+        """Take the stack that ends the server together with the cluster."""
         self._stack = stack
         self._client: ToxiproxyClient | None = None
         self._serials = itertools.count(1)
 
     def check(self) -> None:
-        """Raise EnvironmentProblem if ``TOXIPROXY_URL`` names a server that does not answer; start nothing."""
+        """Raise EnvironmentProblem if ``TOXIPROXY_URL`` names a server that does not answer; starts nothing."""
         if os.environ.get(URL_VARIABLE):
             self._server()
 
@@ -45,9 +46,9 @@ class ProxyServers:
 
     @contextlib.contextmanager
     def network(self, plan: TrialPlan, hosts: Sequence[str]) -> Iterator[ProxyNetwork | None]:
-        """Give the network of one trial, None if its plan needs none; its proxies are removed at exit.
+        """Yield the network of one trial, or None if its plan needs none; its proxies are removed at exit.
 
-        Raises EnvironmentProblem if the server cannot be had, or is lost before the end.
+        Raises EnvironmentProblem if the server cannot be started or reached, or is lost before the end.
         """
         if not disturbs_connections(plan):
             yield None
@@ -81,7 +82,7 @@ def _own_prefix() -> str:
 
 
 def _sweep(client: ToxiproxyClient) -> None:
-    """Remove what a harness of this machine that was killed left on a server that outlived it."""
+    """Remove the proxies that a killed harness of this machine left on a server that outlived it."""
     ours = f"{_FAMILY}-{socket.gethostname()}-"
     for name in client.names():
         pid = name.removeprefix(ours).partition("-")[0]

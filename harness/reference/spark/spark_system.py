@@ -1,7 +1,7 @@
 """The reference runtime on a real Spark cluster, as a system under test.
 
-One local standalone cluster and one session serve all trials of a system; executors that trials kill are
-replaced by Spark before the next trial begins.
+One local standalone cluster and one session serve all trials of a system. Spark replaces executors that a trial
+killed before the next trial begins.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
 HEARTBEAT_TIMEOUT_MS = 4_000
-"""In trials in which processes are paused or out of reach: bounds what such a fault costs."""
+"""Used in trials in which processes are paused or out of reach; it bounds the time that such a fault costs."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _LOOK_AGAIN_MS = 20.0
@@ -79,7 +79,7 @@ _RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.it
 
 
 class _Watcher(RunRecorder, SparkJobObserver):
-    """Records the trial in its own time, and passes on what the nemesis and the network must know."""
+    """Records the trial in the trial's own time, and tells the nemesis and the network what they must know."""
 
     def __init__(self, opener: CheckpointOpener, reads: ReadsDirectory) -> None:
         super().__init__(opener)
@@ -125,7 +125,7 @@ class _Watcher(RunRecorder, SparkJobObserver):
             self.nemesis.point_reached(_FAULT_POINTS[point], name, attempt)
 
     def kill_to_first_record_ms(self) -> list[float]:
-        """Per kill: the time until a later attempt had processed its first batch."""
+        """Return, for each kill, the time until a later attempt had processed its first batch."""
         ended = {record.attempt: record.ended_at_ms for record in self.attempts()}
         found = []
         for kill_ms in self.kills_ms:
@@ -182,9 +182,10 @@ class ReferenceSpark:
         config: LocalClusterConfig | None = None,
         state_backend: Callable[[], StateBackend] | None = None,
     ) -> None:
-        """Take the shape of the cluster; nothing is started yet.
+        """Take the shape of the cluster; this starts nothing.
 
-        ``state_backend`` makes a candidate's backend and must be importable on executors; None: as the plan says.
+        ``state_backend`` makes a candidate's backend and must be importable on executors; None means the plan's
+        backend.
         """
         self._state_backend = state_backend
         self._config = config or LocalClusterConfig(
@@ -200,7 +201,7 @@ class ReferenceSpark:
     def use_cluster(
         self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
     ) -> None:
-        """Give the cluster another shape, before the first trial; raises UsageError if none can have it."""
+        """Give the cluster another shape, before the first trial; raises UsageError if the shape is impossible."""
         self._config = LocalClusterConfig(
             workers=workers,
             cores_per_worker=cores_per_worker,
@@ -215,20 +216,20 @@ class ReferenceSpark:
         return barrier_view(plan, PARQUET_BATCH_ROWS)
 
     def prepare(self) -> None:
-        """Start cluster, session and judge now; raises EnvironmentProblem if this machine cannot run them.
+        """Start the cluster, the session and the judge now; raises EnvironmentProblem if this machine cannot run them.
 
-        So it does if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
+        It also raises if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
         """
         self._proxies.check()
         self._prepared = True
         self.session()
 
     def session(self) -> SparkSession:
-        """Return the session on the cluster; both are started when first asked for."""
+        """Return the session on the cluster; the first call starts both."""
         if self._spark is None:
             with contextlib.ExitStack() as started:  # all of it, or nothing
                 cluster = started.enter_context(LocalCluster(self._config))
-                # If a campaign is to come, its judge gets warm, and its Spark starts beside the cluster's.
+                # For a whole campaign the judge may warm up, and its Spark starts at the same time as the cluster's.
                 judge = SparkJudge(cluster.directory) if self._prepared else None
                 if judge is not None:
                     started.enter_context(contextlib.closing(judge))
@@ -239,7 +240,7 @@ class ReferenceSpark:
 
     def _start_judge(self, cluster: LocalCluster, quick_start: bool) -> None:
         if self._judge is not None:
-            self._judge.close()  # it may still be computing what nobody waits for
+            self._judge.close()  # it may still be computing something that nobody waits for
         self._judge = SparkJudge(cluster.directory, quick_start)
         self._stack.enter_context(contextlib.closing(self._judge))
 
@@ -254,7 +255,7 @@ class ReferenceSpark:
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial on the cluster.
 
-        Raises RuntimeFailure if the cluster is not whole again in time: no verdict is possible then.
+        Raises RuntimeFailure if the cluster is not complete again in time: then no verdict is possible.
         """
         plan = filled(plan)
         spark = self.session()
@@ -262,7 +263,7 @@ class ReferenceSpark:
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         workload = workload_named(plan.workload.name)
         if self._judge is None or not self._judge.usable:
-            # Its Spark starts while the trial runs. A generated input is small.
+            # The judge's Spark starts while the trial runs. A generated input is small.
             self._start_judge(self._cluster, quick_start=workload.input_directory is None)
         hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
@@ -335,7 +336,7 @@ class ReferenceSpark:
             try:
                 end, detail, pending = _wait(runner, watcher, nemesis, plan)
             finally:
-                nemesis.heal_all()  # before the runner closes: what is stopped cannot leave
+                nemesis.heal_all()  # before the runner closes: a stopped process cannot leave
         disks.wipe_all()
         duration_ms = watcher.now_ms()
         if end is End.STUCK:
@@ -366,10 +367,10 @@ class ReferenceSpark:
     def _output(
         self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
     ) -> tuple[tuple[Row, ...] | None, OutputComparison | None]:
-        """Return the committed rows, or what a Spark batch query says of them.
+        """Return the committed rows, or what a Spark batch query says about them.
 
-        Exact running totals are judged by Spark. Duplicates can only be explained row by row, with what was
-        restored (ALO-2), and rows without keys are few.
+        Spark judges exact running totals. Other rows are returned: duplicates can only be explained row by row, by
+        what was restored (ALO-2), and rows without keys are few.
         """
         if workload.spec is not None and workload.spec.stateful and is_exact(plan):
             assert self._judge is not None
@@ -380,7 +381,7 @@ class ReferenceSpark:
         return tuple(row for file in files for row in _rows_of(file.read_bytes())), None
 
     def keep_logs(self, directory: Path) -> None:
-        """Copy the logs of every process so far into a directory; none if the cluster never ran."""
+        """Copy the logs that every process has written so far into a directory; none if the cluster never ran."""
         for number, log in enumerate(self._cluster.log_files() if self._cluster is not None else ()):
             target = directory / f"{number:02d}-{log.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -394,7 +395,8 @@ def _rows_of(content: bytes) -> list[Row]:
 
 
 def _options(plan: TrialPlan) -> SparkOptions:
-    """Return the runtime's options: where processes fall silent on purpose, that is noticed sooner."""
+    """Return the runtime's options: if faults silence processes, the timeouts are shorter, so that this is noticed
+    sooner."""
     if any(planned.fault.heals_after_ms is not None for planned in plan.faults):
         return SparkOptions(
             heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS, isolation_timeout_ms=2 * HEARTBEAT_TIMEOUT_MS
@@ -404,7 +406,7 @@ def _options(plan: TrialPlan) -> SparkOptions:
 
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
-    """A directory for one trial's input, checkpoints and output, below the cluster's, removed after it."""
+    """Yield a directory for one trial's input, checkpoints and output, below the cluster's; it is removed at exit."""
     directory = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
     try:
         yield directory
@@ -413,7 +415,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
 
 
 def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
-    """Return the directory of Parquet splits, prepared or written now."""
+    """Return the directory of Parquet splits, which were prepared before or are written now."""
     if workload.input_directory is None:
         directory = scratch / "input"
         write_splits(read_splits(workload, plan), directory, workload.schemas(plan.job))
@@ -427,11 +429,11 @@ def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, s
 def _wait(
     runner: SparkJobRunner, watcher: _Watcher, nemesis: NemesisHooks, plan: TrialPlan
 ) -> tuple[End, str, tuple[str, ...]]:
-    """Wait for the job's end or the trial's bound; meanwhile timed faults strike, and others are healed."""
+    """Wait for the job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
     bound_ms = plan.limits.wall_s * 1_000.0
     while True:
         due_ms = nemesis.next_time_ms()
-        # A fault that fires at a point meanwhile makes a healing due: look again soon.
+        # A fault that fires at a point meanwhile may have to be healed: look again soon.
         next_ms = min(bound_ms, watcher.now_ms() + _LOOK_AGAIN_MS, due_ms if due_ms is not None else bound_ms)
         ended = runner.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
         if ended is not None:

@@ -1,4 +1,4 @@
-"""What can be hit on a real cluster: executors and Python workers by signals, hosts, and connections by proxies."""
+"""What faults can hit on a real cluster: executors and Python workers by signals, hosts, and connections by proxies."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _POLL_S = 0.002
 
 
 class SignalledProcess:
-    """A process of this machine as a fault target; implements ``barrier_tck.faults.targets.PausableTarget``."""
+    """A process on this machine as a fault target; implements ``barrier_tck.faults.targets.PausableTarget``."""
 
     def __init__(
         self, pid: int, description: str, on_kill: Callable[[], None], with_children: bool = False
     ) -> None:
-        """Take hold of a process; ``on_kill`` is called right after the signal was sent.
+        """Take hold of a process; ``on_kill`` is called right after the signal is sent.
 
-        ``with_children`` also hits what it started: Python workers outlive their executor's JVM for up to a
-        quarter of a second, but not the container or host that an executor dies with.
+        ``with_children`` also hits the processes that it started. After the death of an executor's JVM alone, its
+        Python workers would live on for up to a quarter of a second; when a container or host dies, they die with it.
         """
         self._paused: list[psutil.Process] = []
         self._description = description
@@ -47,7 +47,7 @@ class SignalledProcess:
         return self._description
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        """Send SIGKILL and wait for the death; a machine's unsynced writes cannot be lost here.
+        """Send SIGKILL and wait for the death; unsynced writes cannot be lost on a real machine.
 
         Raises TargetGone if the process was dead already.
         """
@@ -60,7 +60,7 @@ class SignalledProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._on_kill()
-        # Not children of ours, so there is no exit status to wait for: look until they are gone.
+        # They are not our children, so there is no exit status to wait for: look until they are gone.
         _look_until(lambda: all(_is_dead(process) for process in doomed))
 
     def is_dead(self) -> bool:
@@ -68,24 +68,25 @@ class SignalledProcess:
         return self._process is None or _is_dead(self._process)
 
     def pause(self) -> None:
-        """Send SIGSTOP and wait until it stands; raises TargetGone if it is dead."""
+        """Send SIGSTOP and wait until it is stopped; raises TargetGone if it is dead."""
         if self._process is None or self.is_dead():
             raise TargetGone(self._description)
-        # The parent first: it starts nothing more then, and its children are all of them.
+        # The parent first: then it can start no further children, so the list of them is complete.
         self._stop(self._process)
         for child in self._family(self._process)[1:]:
             self._stop(child)
         _look_until(self.is_paused)
 
     def resume(self) -> None:
-        """Send SIGCONT to all that was stopped. Harmless if it is dead or was not paused."""
+        """Send SIGCONT to every process that was stopped. Harmless if it is dead or was not paused."""
         paused, self._paused = self._paused, []
         for process in paused:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.resume()
 
     def is_paused(self) -> bool:
-        """Tell whether the system shows all of it as stopped (state T); what died while it stood does not count."""
+        """Tell whether the system shows all of it as stopped (state T); processes that died while stopped do not
+        count."""
         alive = [process for process in self._paused if not _is_dead(process)]
         return bool(alive) and all(_status(process) == psutil.STATUS_STOPPED for process in alive)
 
@@ -119,7 +120,7 @@ class LostHost:
     """An executor together with the local disk of its host; implements ``barrier_tck.faults.targets.ProcessTarget``."""
 
     def __init__(self, executor: SignalledProcess, local_directory: Path) -> None:
-        """Take the executor, and the directory for local files of its Spark worker."""
+        """Take the executor, and its Spark worker's directory for local files."""
         self._executor = executor
         self._directory = local_directory
         self._wiped: list[Path] = []
@@ -130,9 +131,10 @@ class LostHost:
         return f"{self._executor.description}, with the local files in {self._directory.parent.name}"
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        """Kill the executor, then remove what it left on its disk; raises TargetGone if it was dead already."""
+        """Kill the executor, then remove the files that it left on its disk; raises TargetGone if it was already
+        dead."""
         self._executor.kill(lose_unsynced)
-        # The directories themselves are those of the Spark worker, which lives on and hands them to the next executor.
+        # The directories themselves belong to the Spark worker, which lives on and gives them to the next executor.
         kept = set(self._directory.glob("spark-*")) | set(self._directory.glob("spark-*/executor-*"))
         places = [self._directory, *sorted(kept)]
         self._wiped = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
@@ -143,7 +145,7 @@ class LostHost:
                 entry.unlink(missing_ok=True)
 
     def is_dead(self) -> bool:
-        """Tell whether the executor is gone, and nothing of what it had left is there."""
+        """Tell whether the executor is gone, and none of its files is left."""
         return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
 
 
@@ -167,9 +169,9 @@ class SparkTargets(NoTargets):
         local_directory: Callable[[str], Path | None],
         network: ProxyNetwork | None = None,
     ) -> None:
-        """Look subtasks up in what ``processes()`` says at that moment; ``disks`` are the workers' own.
+        """Look up subtasks in what ``processes()`` returns at that moment; ``disks`` are the workers' own disks.
 
-        ``local_directory`` gives a host's directory for local files, None for a host of nobody's. Without a
+        ``local_directory`` returns a host's directory for local files, None for a host that is no worker's. Without a
         ``network`` no connection is exposed.
         """
         self._processes = processes
@@ -181,7 +183,7 @@ class SparkTargets(NoTargets):
         self._network = network
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
-        """Return the copies of a subtask on the workers' disks, with local recovery on."""
+        """Return the copies of a subtask on the workers' disks; None without local recovery."""
         return self._disks.copies_of(subtask) if self._local_recovery else None
 
     def primary_of(self, subtask: str) -> PrimaryCopies:
@@ -227,7 +229,7 @@ class SparkTargets(NoTargets):
     def links_between_halves(
         self, subtasks: Sequence[str], peers: Peers = Peers.EVERYONE
     ) -> tuple[ProxiedLink, ...] | None:
-        """Return the connections between the hosts of some subtasks and everybody else, or these peers."""
+        """Return the connections between the hosts of some subtasks and everybody else, or only these peers."""
         hosts = [host for subtask in subtasks if (host := self._host(subtask)) is not None]
         if self._network is None or len(hosts) < len(subtasks):
             return None
