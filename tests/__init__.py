@@ -1,1 +1,1 @@
-"""The project's own tests, mirroring the five folders."""
+"""The project's own tests; they mirror the five folders."""

@@ -1,7 +1,7 @@
-"""Documents are compared with the code, so that they cannot rot; grain: text.
+"""Documents are compared with the code, so that they cannot become outdated; grain: text.
 
-That a linked file exists, that a document has one title, and that the tox environments it names exist is in
-``test_tidy.py``.
+``test_tidy.py`` checks that linked files exist, that a document has one title, and that the tox environments that it
+names exist.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CODE = re.compile(r"(```|~~~).*?\1", re.DOTALL)
 
 
 def headings(document: Path) -> set[str]:
-    """Return the anchors of a document's headings, as forges make them."""
+    """Return the anchors of a document's headings, as code-hosting sites make them."""
     lines = _CODE.sub("", document.read_text()).splitlines()
     titles = [line.lstrip("#").strip() for line in lines if re.match(r"#+ \S", line)]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -76,7 +76,7 @@ def test_commands_in_documents_exist(document: Path) -> None:
 
 
 def _shell_text(text: str) -> str:
-    """Return what a reader would type: inline code, and the lines of code blocks that begin with a prompt."""
+    """Return what a reader would type: inline code, and the lines in code blocks that begin with a prompt."""
     blocks = "\n".join(block[2] for block in re.finditer(r"```(sh|console)\n(.*?)```", text, re.DOTALL))
     inline = re.findall(r"`([^`\n]+)`", _CODE.sub("", text))
     return "\n".join([*re.findall(r"^\$? ?(barrier-tck .*)$", blocks, re.MULTILINE), *inline])
@@ -104,7 +104,7 @@ def test_readme_tells_the_exit_codes_of_the_verdicts() -> None:
 
 
 def readme_block(command: str) -> list[str]:
-    """Return what the README shows below a command, without the lines that it leaves out."""
+    """Return the output that the README shows below a command, except the mark for lines that it leaves out."""
     (block,) = re.findall(rf"```console\n\$ {command}\n(.*?)```", README, re.DOTALL)
     return [line for line in block.splitlines() if line.strip() not in ("", "…")]
 

@@ -1,7 +1,7 @@
-"""The package as others install it, in a project that has packages of all five names of its own (decision 0017).
+"""The package as others install it, in a project that has its own packages with all five names (decision 0017).
 
-Grain: real installs into fresh environments, offline. Their own packages come under their bare names, ours below
-``barrier_tck``, for Python, for the command, for pytest and for a type checker.
+Grain: real installs into fresh environments, offline. Python, the command, pytest and a type checker find the
+project's packages under their bare names, and ours below ``barrier_tck``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import pytest
 
 from tests.test_tidy import FOLDERS, ROOT
 
-#: As tox and pip install it, by way of the source distribution; and as whoever works on it does.
+#: As tox and pip install it, through the source distribution, and as developers install it.
 INSTALLS = ("wheel", "editable")
-#: What a wheel needs besides modules.
+#: Files that a wheel needs besides modules.
 DATA = (
     "barrier_tck/py.typed",
     "barrier_tck/reports/templates/page.html.j2",
@@ -62,7 +62,7 @@ reveal_type(TrialPlan().seed)
 
 
 def run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """Run a program that knows nothing of this checkout; returns what it printed."""
+    """Run a program that knows nothing about this checkout, and return its output."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
     done = subprocess.run(
         [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
@@ -72,7 +72,7 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
 
 
 def built(target: str, directory: Path) -> Path:
-    """Build a distribution of this checkout with what is installed here."""
+    """Build a distribution of this checkout with the build tools that are installed here."""
     run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", directory, cwd=ROOT)
     (found,) = directory.iterdir()
     return found
@@ -80,7 +80,7 @@ def built(target: str, directory: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a project with five packages of our names, and a test of its own."""
+    """Return a project with five packages that have our names, and with its own test."""
     directory = tmp_path_factory.mktemp("project")
     for name in FOLDERS:
         (directory / name).mkdir()
@@ -93,13 +93,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment with the package in it."""
+    """An environment in which the package is installed."""
 
     python: Path
     home: Path
-    """Below it our modules are."""
+    """The directory below which our modules lie."""
     cache: Path
-    """Of the type checker, shared: most of what it reads is the same."""
+    """The type checker's cache, shared because most of what it reads is the same."""
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def installed(
     venv.create(directory / "venv", with_pip=False)
     interpreter = directory / "venv" / "bin" / "python"
     site = next((directory / "venv" / "lib").glob("python*/site-packages"))
-    # What we need of others is found where it is installed; behind what is installed in the environment itself.
+    # Our dependencies are found where they are installed, after everything that the environment itself contains.
     needed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (site / "zzz_needed.pth").write_text("\n".join(sorted(needed)) + "\n")
     editable = request.param == "editable"

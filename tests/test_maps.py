@@ -1,6 +1,6 @@
 """The maps of the project show what is there: folders, imports, seams, counts and lists are compared with the code.
 
-Each comparison goes both ways, so that neither the document nor the code can change alone; grain: text.
+Each comparison works in both directions, so neither the document nor the code can change alone; grain: text.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 
 
 def table(document: str, header: str) -> list[list[str]]:
-    """Return the rows of the one table whose header line begins with the given cells."""
+    """Return the rows of the only table whose header line begins with the given cells."""
     (text,) = re.findall(rf"^{re.escape(header)}.*\n\|[-|]+\|\n((?:\|.*\n)+)", document, re.MULTILINE)
     return rows(text, ".*")
 
 
 def codes(cell: str) -> list[str]:
-    """Return what stands in code marks, comma by comma."""
+    """Return the texts in code marks, split at commas."""
     return [word.strip() for code in re.findall(r"`([^`]+)`", cell) for word in code.split(",")]
 
 
@@ -99,7 +99,7 @@ def folder_header(folder: str) -> str:
 
 
 def floors(folder: str) -> list[str]:
-    """Return the floors of a folder from the top down, as import-linter holds them."""
+    """Return the floors of a folder from the top down, as import-linter enforces them."""
     (layers,) = [
         contract["layers"]
         for contract in CONTRACTS
@@ -113,7 +113,7 @@ def test_floors_on_the_maps_are_those_of_the_contract_in_their_order() -> None:
     assert of_architecture == floors("harness")
     readme = (ROOT / "harness" / "README.md").read_text()
     of_readme = [codes(row[0])[0].removesuffix("/").removesuffix(".py") for row in table(readme, "| floor |")]
-    # The two at the top stand side by side.
+    # The two at the top are on the same floor.
     assert [*sorted(of_readme[:2]), *of_readme[2:]] == floors("harness")
 
 
@@ -126,7 +126,7 @@ def test_layers_of_the_reference_implementation_are_those_of_the_contract_in_the
 # --- imports ------------------------------------------------------------------------------------------------
 
 Arrow = tuple[str, str]
-"""From whom, to whom: dotted names below ``barrier_tck``."""
+"""(importer, imported): dotted names below ``barrier_tck``."""
 
 
 def allowed_by_contracts(folder: str) -> set[Arrow]:
@@ -164,7 +164,7 @@ def told_by_the_map(cell: str, folder: str) -> set[Arrow]:
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_who_may_import_whom_is_what_the_contracts_hold(folder: str) -> None:
+def test_the_import_rules_on_the_map_are_those_of_the_contracts(folder: str) -> None:
     (row,) = rows(ARCHITECTURE, re.escape(f"`{folder}/`"))
     assert told_by_the_map(row[1], folder) == allowed_by_contracts(folder)
 
@@ -205,18 +205,18 @@ def test_ports_on_the_map_are_the_runtimes() -> None:
 def test_paths_in_documents_exist(document: Path) -> None:
     roots = "|".join((*FOLDERS, "tests", "docs", "campaigns", "examples", "benchmarks"))
     named = re.findall(rf"`((?:{roots})/[\w/.]*)`", document.read_text())
-    # The file that CONTRIBUTING shows how to write.
+    # CONTRIBUTING shows how to write this file.
     missing = [
         path for path in named if not (ROOT / path).exists() and path != "faults/kinds/kill_workers.py"
     ]
-    assert not missing, f"{name(document)} names what is not there: {missing}"
+    assert not missing, f"{name(document)} names paths that do not exist: {missing}"
 
 
 # --- counts and lists ---------------------------------------------------------------------------------------
 
 
 def checkers() -> list[str]:
-    """Return the names of all checkers, as their classes say."""
+    """Return the names of all checkers, as their classes state them."""
     found = []
     for path in python_files("harness/oracle"):
         text = path.read_text()
@@ -227,7 +227,7 @@ def checkers() -> list[str]:
 
 
 def shipped_workloads() -> list[str]:
-    """Return the workloads of the project: other tests of the same process may have registered their own."""
+    """Return the project's own workloads; other tests in the same process may have registered theirs."""
     return [
         each for each in workload_names() if type(workload_named(each)).__module__.startswith("barrier_tck.")
     ]
@@ -256,7 +256,7 @@ def test_packages_of_faults_are_listed() -> None:
     assert sorted(codes(row[0])[0] for row in table(CAMPAIGNS, "| package |")) == sorted(PACKAGES)
 
 
-def test_profiles_are_listed_with_what_they_say_of_themselves() -> None:
+def test_profiles_are_listed_with_their_descriptions() -> None:
     listed = [(codes(row[0])[0], row[1]) for row in table(CAMPAIGNS, "| profile |")]
     assert listed == [(profile.name, profile.description) for profile in PROFILES]
 

@@ -1,7 +1,7 @@
 """House rules about the tree itself; grain: text and syntax trees, nothing is imported.
 
-What import-linter's contracts in `pyproject.toml` can hold is held there; this file holds the rest. A test
-that has nothing to look at yet passes.
+The import-linter contracts in `pyproject.toml` enforce what they can; this file enforces the rest. A test that has
+nothing to look at yet passes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BANNED_BELOW_THE_LINE = {
     "time": "times in events, in milliseconds of the world's clock",
     "uuid": "ids in events",
 }
-#: Builtins with the same problem.
+#: Builtins that it may not use for the same reason.
 BANNED_CALLS_BELOW_THE_LINE = {
     "open": "commands; files are the storage layer's",
     "input": "events",
@@ -54,10 +54,10 @@ BANNED_CALLS_BELOW_THE_LINE = {
 }
 
 LONGEST_MODULE = 500
-#: Modules that may be longer, each with its reason and a limit of its own.
+#: Modules that may be longer, each with its reason and its own limit.
 LONGER_MODULES: dict[str, tuple[int, str]] = {}
 
-#: Modules that nothing imports because something else starts them.
+#: Modules that nothing imports because something else starts them, and what starts them.
 STARTED_BY_OTHERS = {
     "barrier_tck.conformance.conftest": "pytest",
     "barrier_tck.faults.toxiproxy.leash": "barrier_tck.faults.toxiproxy.server, as a process",
@@ -71,7 +71,7 @@ STARTED_BY_OTHERS = {
     "barrier_tck.harness.reference.simulated.simulated_system": "barrier_tck.harness.system.system_names, by name",
     "barrier_tck.reference_impl.spark.daemon": "Spark's executors, by the setting spark.python.daemon.module",
 }
-#: Places and people that the tree must not know about.
+#: Places and people that the tree must not mention.
 _PRIVATE_PATH = re.compile(r"(?<![\w.$}/-])/(?:work|home|root|Users)/\w")
 # Spelled apart, so that this file does not find itself.
 _UNFINISHED = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|XX" + r"X)\b")
@@ -109,7 +109,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imported_modules(path: Path) -> Iterator[str]:
-    """Every module that may be meant by an import in `path`, at any depth of nesting."""
+    """Yield every module that an import in `path`, at any depth of nesting, may mean."""
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -161,7 +161,7 @@ def test_every_exception_is_still_needed() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     missing = [name(path) for path in python_files(*SOURCES) if not ast.get_docstring(tree_of(path))]
-    assert not missing, f"these say nothing about themselves: {missing}"
+    assert not missing, f"modules without a docstring: {missing}"
 
 
 def test_nothing_is_left_unfinished() -> None:
@@ -207,11 +207,11 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         and not target.startswith("mailto:")
         and not (document.parent / target).exists()
     ]
-    assert not dead, f"{name(document)} links to what is not there: {dead}"
+    assert not dead, f"{name(document)} links to files that do not exist: {dead}"
 
 
 def imports_within(paths: list[Path]) -> dict[str, list[str]]:
-    """Module -> which of the others it imports: anywhere, also for types only and within functions."""
+    """Return module -> the others that it imports anywhere, even for types only or within functions."""
     modules = {module_name(path): path for path in paths}
     return {
         module: sorted({other for other in imported_modules(path) if other in modules} - {module})
@@ -220,7 +220,7 @@ def imports_within(paths: list[Path]) -> dict[str, list[str]]:
 
 
 def circle_in(graph: dict[str, list[str]]) -> list[str]:
-    """Return one circle of imports, its first module at both ends; empty if there is none."""
+    """Return one circle of imports, with its first module at both ends; empty if there is none."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:
@@ -229,9 +229,9 @@ def circle_in(graph: dict[str, list[str]]) -> list[str]:
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    """What two modules both need stands in a third one, or is handed in; a late import would only hide it."""
+    """What two modules both need belongs in a third one, or is passed in; a late import would only hide the circle."""
     circle = circle_in(imports_within(python_files(*FOLDERS)))
-    assert not circle, "each is imported by the next: " + ", ".join(circle)
+    assert not circle, "each is imported by the next one: " + ", ".join(circle)
 
 
 def test_a_circle_is_found_however_it_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_a_circle_is_found_however_it_is_hidden(tmp_path: Path, monkeypatch: pyt
 
 
 def public_classes(paths: list[Path]) -> dict[str, list[str]]:
-    """Name of a public class of a module -> every module that defines it."""
+    """Return the name of each public class -> every module that defines it."""
     found: dict[str, list[str]] = {}
     for path in paths:
         for node in tree_of(path).body:
@@ -265,7 +265,7 @@ def test_different_classes_have_different_names() -> None:
     shared = {
         shown: paths for shown, paths in public_classes(python_files(*FOLDERS)).items() if len(paths) > 1
     }
-    assert not shared, f"find a noun of its own for each: {shared}"
+    assert not shared, f"give each class its own noun: {shared}"
 
 
 def test_different_modules_have_different_names() -> None:
@@ -274,7 +274,7 @@ def test_different_modules_have_different_names() -> None:
         if path.name not in ("__init__.py", "__main__.py", "conftest.py"):
             named.setdefault(path.stem, []).append(name(path))
     shared = {stem: paths for stem, paths in named.items() if len(paths) > 1}
-    assert not shared, f"find a name of its own for each: {shared}"
+    assert not shared, f"give each module its own name: {shared}"
 
 
 def test_a_name_that_is_given_twice_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,11 +307,13 @@ def test_no_module_is_unused() -> None:
         entry_points += group.values()
     started = {entry.partition(":")[0] for entry in entry_points} | set(STARTED_BY_OTHERS)
     for module in started:
-        assert (ROOT / "src" / Path(*module.split(".")).with_suffix(".py")).exists(), f"{module} is not there"
+        assert (ROOT / "src" / Path(*module.split(".")).with_suffix(".py")).exists(), (
+            f"{module} does not exist"
+        )
     unused = []
     for path in python_files(*FOLDERS):
         module = module_name(path)
-        # A package is used through its modules, a test by pytest.
+        # A package is used through its modules; a test is used by pytest.
         if path.name in ("__init__.py", "__main__.py", "conftest.py") or path.name.startswith("test_"):
             continue
         if module not in imported | started:
@@ -348,7 +350,7 @@ def test_tox_runs_what_the_project_has() -> None:
 
 
 def test_the_one_package_is_the_five_folders() -> None:
-    """In a checkout by links, in a wheel by what is put into it; ``tests/test_installing.py`` installs both."""
+    """In a checkout they are links, and a wheel includes them; ``tests/test_installing.py`` installs both."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     wheel = config["hatch"]["build"]["targets"]["wheel"]
     assert set(FOLDERS) <= set(wheel["only-include"])

@@ -1,4 +1,4 @@
-"""What the workflows run exists: tox environments, campaign files, reports, actions; grain: text."""
+"""Everything that the workflows run exists: tox environments, campaign files, reports, actions; grain: text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def steps() -> list[dict[str, Any]]:
 
 
 def spelled_out(job: dict[str, Any], text: str) -> list[str]:
-    """Return a text for every combination of the job's matrix."""
+    """Return the text once for every combination of the job's matrix."""
     matrix: dict[str, list[str]] = job.get("strategy", {}).get("matrix", {})
     texts = []
     for values in product(*matrix.values()):
@@ -74,7 +74,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
             read_configuration(ROOT / file)
 
 
-def test_reports_are_kept_also_of_a_campaign_that_failed() -> None:
+def test_reports_are_kept_even_if_the_campaign_failed() -> None:
     uploads = [step for step in steps() if str(step.get("uses", "")).startswith("actions/upload-artifact")]
     assert uploads
     for step in uploads:
@@ -84,7 +84,7 @@ def test_reports_are_kept_also_of_a_campaign_that_failed() -> None:
         assert len(ReportPaths.__dataclass_fields__) == 3
 
 
-def test_what_github_tells_a_step_reaches_the_campaign_inside_tox() -> None:
+def test_githubs_variables_reach_the_campaign_inside_tox() -> None:
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
     passed = tox.get("testenv", "pass_env").split()
@@ -103,7 +103,7 @@ def test_actions_have_a_version_or_are_ours(path: Path) -> None:
             assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", used), used
 
 
-def test_a_job_may_read_only_and_ends_some_time() -> None:
+def test_a_job_may_only_read_and_has_a_time_limit() -> None:
     for path in WORKFLOWS:
         assert load(path)["permissions"] == {"contents": "read"}
     for name, job in jobs().items():

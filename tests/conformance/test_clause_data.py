@@ -1,4 +1,4 @@
-"""The clauses as data and as a page say the same, and every id leads to its clause."""
+"""The clauses say the same as data and as a page, and every id leads to its clause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's "Add a fault", followed to the letter in a copy of the tree: one file, its line, and a campaign."""
+"""CONTRIBUTING's "Add a fault" is followed to the letter in a copy of the tree: one file, its line, and a campaign."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def block(language: str) -> str:
 
 @pytest.fixture(name="tree")
 def _tree(tmp_path: Path) -> Path:
-    """Copy what the section changes, and link to the rest."""
+    """Copy the files that the section changes, and link to the rest."""
     package = tmp_path / "src" / "barrier_tck"
     package.mkdir(parents=True)
     for entry in (ROOT / "src" / "barrier_tck").iterdir():

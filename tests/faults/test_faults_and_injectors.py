@@ -1,4 +1,4 @@
-"""Injectors prove what they did and say how it heals; every fault says all that belongs to it."""
+"""Injectors prove what they did and say how it heals; every fault says everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_kill_is_proved_by_a_dead_target_and_does_not_heal(fault: Fault) -> No
     assert process.dead and found.fired and found.target == "the victim" and found.heal is None
 
 
-def test_storage_is_hidden_only_from_who_can_be_kept_from_it() -> None:
+def test_storage_is_hidden_only_from_a_process_that_can_be_kept_from_it() -> None:
     plain, user = FakeProcess("the victim"), FakeStorageUser("the victim")
     fault = CrashCoordinator(unreadable_ms=20)
     found = fault.inject(OneTarget(plain))
@@ -159,7 +159,7 @@ def test_a_pause_is_proved_by_a_target_that_stands_still_and_heals_by_going_on(f
     assert not process.paused
 
 
-def test_a_target_that_goes_on_under_a_pause_did_not_fire_and_is_let_go() -> None:
+def test_a_pause_under_which_the_target_goes_on_did_not_fire_and_is_undone() -> None:
     process = FakePausable("the victim", restless=True)
     found = PAUSES[0].inject(OneTarget(process), lambda seconds: None)
     assert found.outcome == "not_fired" and "still ran" in found.reason and process.resumed == 1
@@ -191,7 +191,7 @@ def test_a_partition_swallows_what_passes_on_every_connection(fault: Fault) -> N
     assert {link.impairment for link in links} == {BlackHole()}
 
 
-def test_a_partition_of_which_one_connection_is_gone_did_not_fire_and_leaves_nothing() -> None:
+def test_a_partition_with_one_connection_gone_did_not_fire_and_leaves_nothing() -> None:
     links = [FakeLink("a to b"), FakeLink("a to c", gone=True)]
     found = PARTITIONS[0].inject(OneTarget(links=links))
     assert found.outcome == "not_fired" and [link.impairment for link in links] == [None, None]
@@ -260,7 +260,7 @@ def test_copies_that_stay_intact_did_not_fire_after_a_bounded_wait(fault: Fault)
     assert found.outcome == "not_fired" and "still" in found.reason
 
 
-def test_where_there_is_no_copy_nothing_fired() -> None:
+def test_damage_did_not_fire_if_there_is_no_copy() -> None:
     found = COPIES[0].inject(OneCopy(FakeCopies("the copies", there=False)))
     assert found.outcome == "not_fired" and "there is none" in found.reason
 
@@ -274,7 +274,7 @@ def test_every_fault_of_the_catalogue_is_tried_here() -> None:
     assert {type(fault) for fault in FAULTS} == set(catalogue.FAULTS)
 
 
-def test_kinds_have_names_of_their_own_and_draw_what_they_are_kinds_of() -> None:
+def test_kinds_have_distinct_names_and_draw_their_own_fault() -> None:
     assert len(KINDS) == sum(len(fault.drawn_as) for fault in catalogue.FAULTS)
     assert sum(len(kinds) for kinds in PACKAGES.values()) == len(KINDS)
     for kind in KINDS.values():
@@ -296,7 +296,7 @@ def test_no_two_faults_look_alike_or_share_a_label() -> None:
         assert len(set(looks)) == len(looks)
 
 
-def test_only_what_ends_a_process_at_once_is_drawn_to_lead_to_a_restore() -> None:
+def test_only_faults_that_end_a_process_at_once_are_drawn_to_cause_a_restore() -> None:
     ending = [fault for fault in FAULTS if fault.ends is not None]
     assert ending == list(KILLS)
     assert [fault for fault in FAULTS if fault.ends is Ends.COORDINATOR] == [CrashCoordinator()]
@@ -309,7 +309,7 @@ def test_every_fault_names_its_subtasks_and_can_be_aimed_at_others() -> None:
         assert type(other) is type(fault) and other.heals_after_ms == fault.heals_after_ms and other.told()
 
 
-def test_the_two_ends_of_a_partition_that_are_renamed_to_one_are_named_once() -> None:
+def test_a_partition_whose_subtasks_get_one_name_names_it_once() -> None:
     assert PartitionHalves(("a[0]", "b[0]"), 20).renamed(lambda name: "c[0]").subtasks == ("c[0]",)
 
 
@@ -329,11 +329,11 @@ def test_simpler_faults_are_of_their_kind_and_do_less(fault: Fault) -> None:
         assert simpler.magnitudes() < fault.magnitudes()
 
 
-def test_simpler_is_to_lose_nothing_to_last_less_and_to_come_less_often() -> None:
+def test_a_simpler_fault_loses_nothing_lasts_less_or_comes_less_often() -> None:
     crash = CrashCoordinator(lose_unsynced=True, unreadable_ms=4)
     assert CrashCoordinator(unreadable_ms=4) in list(crash.simpler())
     assert [fault.unreadable_ms for fault in crash.simpler()] == [4, 0, 2, 3]
     assert [fault.checkpoints for fault in FailPrimaryWrites("a[0]", 3).simpler()] == [1, 2]
     assert list(KillWorker("a[0]").simpler()) == []
-    # Fewer bytes a second are no less of a fault.
+    # Fewer bytes per second do not make the fault smaller.
     assert {fault.bytes_per_second for fault in ThrottleChannel("a[0]", "b[0]", 9, 3).simpler()} == {9}

@@ -1,4 +1,4 @@
-"""A fault is one file and its line: nobody else knows one by name, but for plans, which use it as data."""
+"""A fault is one file and its line: nothing else knows a fault by name, except plans, which use it as data."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.test_tidy import FOLDERS, module_name, name, python_files, tree_of
 CATALOGUE = "faults/catalogue.py"
 PLANS = (
     "conformance/",  # tests, and the plans that they run
-    "harness/reference/mutants/",  # plans that show planted bugs
+    "harness/reference/mutants/",  # plans in which planted bugs show
     "harness/certify/chaos.py",  # one plan
-    "harness/__init__.py",  # hands out what the plans of third parties are written with
+    "harness/__init__.py",  # offers the names with which third parties write plans
 )
-"""Where plans are written out, with the faults that they are about."""
+"""Places in which plans are written out, with their faults."""
 
 
 def known_in(tree: ast.AST) -> list[str]:
-    """Return the faults that a module knows by their class, their file or their tag."""
+    """Return the faults that a module knows by class, file or tag."""
     names: set[str] = set()
     texts: set[str] = set()
     for node in ast.walk(tree):
@@ -68,15 +68,15 @@ def test_every_fault_has_a_file_of_its_own_named_as_its_tag() -> None:
         assert fault.__module__.rpartition(".")[2] == tag_of(fault)
 
 
-def test_faults_of_a_connection_are_told_from_others_by_what_they_need_not_by_their_base() -> None:
+def test_faults_of_a_connection_are_recognised_by_what_they_need_not_by_their_base() -> None:
     outside = [path for path in python_files(*FOLDERS) if not name(path).startswith("faults/")]
     knowing = [path for path in outside if ChannelFault.__name__ in path.read_text()]
     assert knowing == []
 
 
-def test_what_a_fault_leaves_unsaid_is_asked_of_it() -> None:
+def test_a_fault_must_define_what_its_base_leaves_open() -> None:
     class Unfinished(Fault, frozen=True, tag="unfinished"):
-        """Says nothing."""
+        """Defines nothing."""
 
     with pytest.raises(NotImplementedError):
         Unfinished().told()

@@ -92,13 +92,13 @@ def test_a_schedule_that_aims_at_nothing_is_refused_with_path_and_value(
         ),
     ],
 )
-def test_a_fault_that_cannot_be_meant_cannot_be_made(make: Callable[[], Fault], words: list[str]) -> None:
+def test_an_impossible_fault_cannot_be_made(make: Callable[[], Fault], words: list[str]) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the words are what is tested
         make()
     assert all(word in str(caught.value) for word in words)
 
 
-def test_a_fault_that_cannot_be_meant_cannot_be_read_either() -> None:
+def test_an_impossible_fault_cannot_be_read_either() -> None:
     fault = b'{"type": "pause_worker", "subtask": "a[0]", "duration_ms": 0}'
     line = b'{"fault": %s, "trigger": {"type": "at", "time_ms": 1}}' % fault
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""The same claims on the real Toxiproxy, where it is on the PATH, and on the embedded server."""
+"""The same claims about the real Toxiproxy, if it is on the PATH, and about the embedded server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[ToxiproxyClient]:
 
 
 class Echo:
-    """A server that sends back what it gets, byte by byte in the same order."""
+    """A server that sends back every byte that it gets, in the same order."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +70,7 @@ def _echo() -> Iterator[Echo]:
 
 @pytest.fixture(name="proxied")
 def _proxied(client: ToxiproxyClient, echo: Echo) -> Iterator[Callable[[], socket.socket]]:
-    """A function that connects to the echo server through the proxy ``p``."""
+    """Yield a function that connects to the echo server through the proxy ``p``."""
     address = client.create("p", echo.address)
 
     def connect() -> socket.socket:
@@ -83,7 +83,7 @@ def _proxied(client: ToxiproxyClient, echo: Echo) -> Iterator[Callable[[], socke
 
 
 def _exchange(connection: socket.socket, data: bytes) -> float:
-    """Send, wait for the whole echo, compare; return the seconds it took."""
+    """Send, wait for the whole echo and compare; return how many seconds it took."""
     start = time.monotonic()
     got = bytearray()
     sender = threading.Thread(target=connection.sendall, args=(data,))
@@ -111,7 +111,7 @@ def _ended(connection: socket.socket) -> bool:
 
 
 def _quickest(connection: socket.socket) -> float:
-    """Return the shortest of three exchanges: what a busy machine adds, it does not add to all of them."""
+    """Return the time of the shortest of three exchanges: a busy machine does not slow down all of them."""
     return min(_exchange(connection, b"there and back") for _ in range(3))
 
 
@@ -193,7 +193,7 @@ def test_a_black_hole_in_one_direction_lets_the_other_pass(client: ToxiproxyClie
             client.delete("one-way")
 
 
-def test_a_limit_lets_so_many_bytes_of_each_connection_through_and_closes_it(
+def test_a_limit_lets_its_bytes_of_each_connection_through_and_closes_it(
     client: ToxiproxyClient, proxied: Callable[[], socket.socket]
 ) -> None:
     with proxied() as connection:
@@ -204,7 +204,7 @@ def test_a_limit_lets_so_many_bytes_of_each_connection_through_and_closes_it(
         assert _all_of(connection) == b"789"
     with proxied() as later:
         later.sendall(b"abcdefghijklmnop")
-        assert _all_of(later) == b"abcdefghij", "each connection has the whole limit"
+        assert _all_of(later) == b"abcdefghij", "each connection has the full limit"
     client.remove_toxic("p", "limit_data_downstream")
     with proxied() as connection:
         _exchange(connection, b"healed, and as long as one likes")
@@ -222,7 +222,7 @@ def test_a_limit_that_is_removed_in_time_closes_nothing_and_begins_anew(
 
 
 def _all_of(connection: socket.socket) -> bytes:
-    """Return what comes until the connection ends."""
+    """Return everything that arrives until the connection ends."""
     got = b""
     connection.settimeout(5)
     with contextlib.suppress(ConnectionError):
@@ -318,7 +318,7 @@ def test_reset_heals_every_proxy(client: ToxiproxyClient, proxied: Callable[[], 
         _exchange(connection, b"healed")
 
 
-def test_what_a_server_refuses_is_said_with_its_words(client: ToxiproxyClient, echo: Echo) -> None:
+def test_a_servers_refusal_is_reported_in_its_words(client: ToxiproxyClient, echo: Echo) -> None:
     client.create("twice", echo.address)
     try:
         with pytest.raises(ToxiproxyProblem, match="proxy already exists"):
@@ -364,7 +364,7 @@ def test_the_http_interface_answers_with_toxiproxys_status_codes(client: Toxipro
 
 
 def test_a_server_ends_with_the_process_that_started_it(client: ToxiproxyClient) -> None:
-    """Even if that is killed without a word."""
+    """Even if that process is killed without warning."""
     kind = ServerKind.EMBEDDED if client.version().startswith("embedded") else ServerKind.PROGRAM
     code = (
         "import sys, time\n"
@@ -402,13 +402,13 @@ def test_the_url_comes_first_then_the_path_then_the_embedded_server() -> None:
 @pytest.mark.parametrize(
     "url", ["", "8474", "127.0.0.1:8474", "http://127.0.0.1", "https://h:1", "http://h:1/x", "http://h:99999"]
 )
-def test_what_is_no_url_of_a_server_is_refused_with_the_value(url: str) -> None:
+def test_a_value_that_is_no_server_url_is_refused_and_shown(url: str) -> None:
     with pytest.raises(ToxiproxyProblem, match=r"of the form http://127\.0\.0\.1:8474") as refused:
         parse_url(url)
     assert repr(url) in str(refused.value)
 
 
-def test_a_url_at_which_nobody_answers_is_said_with_what_to_do() -> None:
+def test_a_url_at_which_nobody_answers_is_reported_with_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     choice = ServerChoice(ServerKind.URL, f"http://127.0.0.1:{port}")
@@ -416,14 +416,14 @@ def test_a_url_at_which_nobody_answers_is_said_with_what_to_do() -> None:
         pass
 
 
-def test_a_server_that_accepts_and_says_nothing_is_not_waited_for_forever() -> None:
+def test_a_server_that_accepts_but_never_answers_is_not_waited_for_forever() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = ToxiproxyClient(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.2)
         with pytest.raises(ToxiproxyProblem, match="no Toxiproxy server answers"):
             client.version()
 
 
-def test_proxies_of_the_environment_are_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_of_the_environment_are_bypassed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     server = EmbeddedServer()
@@ -434,7 +434,7 @@ def test_proxies_of_the_environment_are_passed_by(monkeypatch: pytest.MonkeyPatc
         server.close()
 
 
-def test_a_program_that_is_no_server_is_said(tmp_path: os.PathLike[str]) -> None:
+def test_a_program_that_is_no_server_is_reported(tmp_path: os.PathLike[str]) -> None:
     program = os.path.join(tmp_path, "toxiproxy-server")
     with open(program, "w") as file:
         file.write("#!/bin/sh\nexit 7\n")
@@ -446,7 +446,7 @@ def test_a_program_that_is_no_server_is_said(tmp_path: os.PathLike[str]) -> None
         pass
 
 
-def test_an_embedded_server_that_ends_at_once_is_said_with_its_reason(
+def test_an_embedded_server_that_ends_at_once_is_reported_with_its_reason(
     tmp_path: os.PathLike[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = os.path.join(tmp_path, "python")

@@ -1,1 +1,1 @@
-"""The project's own tests, mirroring the five folders."""
+"""Tests of the harness."""

@@ -1,4 +1,4 @@
-"""Backends for the suite's own tests: each breaks one sentence of the interface, and works otherwise."""
+"""Backends for the suite's own tests: each breaks one sentence of the interface, and otherwise works."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _ShortNamesStore(HeapStateStore):
 
 
 class Lazy(HeapStateBackend):
-    """A scan shows what is written while it is read."""
+    """A scan shows entries that are written while it is being read."""
 
     store: type[HeapStateStore] = _LazyStore
 
@@ -76,37 +76,37 @@ class Lazy(HeapStateBackend):
 
 
 class Paged(Lazy):
-    """A scan ends after a page."""
+    """A scan ends after one page."""
 
     store = _PagedStore
 
 
 class Forgetful(Lazy):
-    """Confirming what it never saw is an error."""
+    """Confirming a checkpoint that it never saw is an error."""
 
     store = _ForgetfulStore
 
 
 class Hospitable(Lazy):
-    """A key group of another store is an empty one."""
+    """A key group of another store is treated as empty."""
 
     store = _HospitableStore
 
 
 class OneGroup(Lazy):
-    """Several keys are read from the key group of the first."""
+    """Several keys are all read from the key group of the first one."""
 
     store = _OneGroupStore
 
 
 class ShortNames(Lazy):
-    """Names of states are cut."""
+    """Names of states are cut off."""
 
     store = _ShortNamesStore
 
 
 class Leaking(HeapStateBackend):
-    """What is opened for a restore stays open."""
+    """A file that is opened for a restore stays open."""
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         if restore:
@@ -123,7 +123,7 @@ class _SortedStore(HeapStateStore):
 
 
 class SortedOnce(HeapStateBackend):
-    """Scans are in order, but for those of a store that was restored."""
+    """Scans are in order, except those of a store that was restored."""
 
     @property
     def capabilities(self) -> frozenset[StateCapability]:

@@ -31,7 +31,7 @@ class _DeafStore(HeapStateStore):
 
 
 class Deaf(HeapStateBackend):
-    """Hears no cancel."""
+    """Ignores every cancel."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
         return _DeafStore(scope)

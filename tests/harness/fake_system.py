@@ -1,4 +1,4 @@
-"""A system under test that does what a table says, so that the harness is tested without a simulator."""
+"""A system under test that does what a table says, so that the harness can be tested without a simulator."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeProcess:
 
 
 class FakePausable(FakeProcess):
-    """A process that can be stopped, unless told to be restless; remembers that it was let go."""
+    """A process that can be paused, unless told to be restless; remembers that it was resumed."""
 
     def __init__(self, description: str, immortal: bool = False, restless: bool = False) -> None:
         super().__init__(description, immortal)
@@ -69,7 +69,7 @@ class FakePausable(FakeProcess):
 
 
 class FakeStorageUser(FakeProcess):
-    """A process that remembers for how long its successor is kept from its storage."""
+    """A process that remembers for how long storage is hidden from its successor."""
 
     hidden_ms = 0
 
@@ -78,7 +78,7 @@ class FakeStorageUser(FakeProcess):
 
 
 class FakeLink:
-    """A connection that is disturbed as asked, unless it is gone, or told to be unimpressed."""
+    """A connection that is disturbed as asked, unless it is gone or told to be unimpressed."""
 
     def __init__(self, description: str, gone: bool = False, unimpressed: bool = False) -> None:
         self.description = description
@@ -101,7 +101,7 @@ class FakeLink:
 
 
 class FakeCopies:
-    """Copies of state that take what is done to them."""
+    """Copies of state to which every fault can be done."""
 
     def __init__(self, description: str, there: bool = True, stubborn: bool = False) -> None:
         self.description = description
@@ -129,7 +129,7 @@ class FakeCopies:
 
 
 class FakeTargets(NoTargets):
-    """Hands out one fresh process or link per role and subtask; ``missing`` roles are not exposed."""
+    """Hands out one new process or link for each role and subtask; ``missing`` roles are not exposed."""
 
     def __init__(self, missing: tuple[str, ...] = ()) -> None:
         self.missing = missing
@@ -236,7 +236,7 @@ class FakeSystem:
 
 
 class TableChecker:
-    """Says what the fake system's output says."""
+    """Gives the verdict that the fake system's output names."""
 
     name = "table"
     clauses = ("ALN-2",)
@@ -261,7 +261,7 @@ TABLE: tuple[Checker, ...] = (TableChecker(),)
 
 
 def interrupting(after: int) -> Behaviour:
-    """Return a behaviour that is like Ctrl-C in the middle of the trial after so many."""
+    """Return a behaviour that acts like Ctrl-C in the middle of a trial, once ``after`` trials are finished."""
     seen = 0
 
     def behave(plan: TrialPlan) -> Verdict:
@@ -275,7 +275,7 @@ def interrupting(after: int) -> Behaviour:
 
 
 def slowly(seconds: float) -> Behaviour:
-    """Return a behaviour that takes its time, for budgets of time."""
+    """Return a behaviour that takes some time, for time budgets."""
 
     def behave(plan: TrialPlan) -> Verdict:
         time.sleep(seconds)

@@ -1,7 +1,7 @@
-"""A system that is not ours, played from a script: other names, another topology, no barriers, no executors.
+"""A system that is not ours, played from a script: it has other names, another topology, no barriers and no executors.
 
-It takes micro-batches, numbered from 0: a batch is committed, and then noted as complete. Nobody acknowledges anything.
-What it is called, and what it says, is a ``Wording``; the scripts know neither.
+It processes micro-batches, numbered from 0: a batch is committed, and then noted as complete. Nobody acknowledges
+anything. A ``Wording`` gives its names and messages; the scripts know neither.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.harness.fake_system import FakeProcess
 READERS = 3
 WRITERS = ("a", "b")
 BATCH = 6
-"""Records of one batch: two of each reader."""
+"""Records of one batch: two from each reader."""
 
 
 @dataclass(frozen=True)
 class Wording:
-    """What everything is called, and what is said when something goes wrong."""
+    """The names of everything, and the message when something goes wrong."""
 
     workload: str
     """How a plan names the workload: ``package.module:Factory``."""
@@ -42,13 +42,13 @@ class Wording:
     worker: str
     writer: str
     numbered: str
-    """How a subtask is named after its vertex, with ``{vertex}`` and ``{number}``."""
+    """How a subtask is named, with ``{vertex}`` and ``{number}``."""
     warden: str
-    """The process that tells most of it."""
+    """The process that reports most operations."""
     columns: tuple[str, str, str, str, str]
-    """Id, key, value, count, sum."""
+    """The columns for id, key, value, count and sum."""
     says: Callable[[str], str]
-    """What it says of a thing that went wrong."""
+    """Returns its message about something that went wrong."""
 
     def subtask(self, vertex: str, number: int | str) -> str:
         """Return the name of one subtask."""
@@ -79,7 +79,7 @@ LIKE_OURS = Wording(
     numbered="{vertex}[{number}]",
     warden="coordinator",
     columns=("id", "key", "value", "count", "sum"),
-    # Whoever reads words finds in them all that the reference runtime ever says.
+    # A reader of words finds everything in them that the reference runtime ever says.
     says=lambda what: (
         "no checkpoint can be restored, and nothing was deleted. Tried: checkpoint 1: totals[0] declined: "
         "checkpoints/job/chk-1/totals-0: it has 3 bytes, expected 9; all 20 restarts are used up; its host was lost"
@@ -101,7 +101,7 @@ WORDINGS = {"salt": SALT, "like ours": LIKE_OURS, "silent": SILENT}
 
 
 class Heap:
-    """Records of three readers, counted and weighed by key."""
+    """The records of three readers, counted and weighed by key."""
 
     description = "Count and weigh the pieces of each key; write one row per record."
     shapes = ("funnel",)
@@ -170,7 +170,7 @@ def silent() -> Heap:
 
 
 class _Processes(NoTargets):
-    """There are worker processes, and nothing else can be hit."""
+    """Only worker processes can be hit."""
 
     def __init__(self) -> None:
         self.worker = FakeProcess("a process")
@@ -181,7 +181,7 @@ class _Processes(NoTargets):
 
 @dataclass
 class Stage:
-    """Where a script is played: the clock, what was told, and what came out."""
+    """The stage on which a script is played: the clock, the operations told, and the output."""
 
     plan: TrialPlan
     words: Wording
@@ -197,11 +197,11 @@ class Stage:
         splits = heap.splits(self.plan)
         rows = [row for offset in zip(*(split.rows for split in splits), strict=True) for row in offset]
         self.right: list[Row] = heap.spec.running(rows)
-        """All rows of a right output, batch after batch."""
+        """All rows of a right output, batch by batch."""
         self.nemesis.bind(self.processes, lambda: self.now_ms)
 
     def tell(self, operation: Operation) -> None:
-        """Note an operation, a millisecond after the one before."""
+        """Note an operation, one millisecond after the previous one."""
         self.now_ms += 1
         self.lines.append(Recorded(len(self.lines), self.now_ms, self.words.warden, operation))
 
@@ -237,7 +237,7 @@ class Stage:
             self.tell(told.Committed(self.words.subtask(self.words.writer, writer), batch))
 
     def batch(self, number: int, complete: bool = True) -> None:
-        """Show, commit and complete a batch."""
+        """Show and commit a batch and, if ``complete``, note it as complete."""
         self.shows(number)
         self.commits(number)
         if complete:
@@ -252,7 +252,7 @@ class Stage:
         self.end = (End.FAILED, reason, detail)
 
     def is_cut_off(self) -> None:
-        """Let the trial's bound come."""
+        """Let the trial reach its time limit."""
         detail = self.words.says("too late")
         self.tell(told.JobCut(Reason.OUT_OF_TIME, detail))
         self.end = (End.STUCK, Reason.OUT_OF_TIME, detail)
@@ -282,7 +282,7 @@ class ForeignSystem:
         self._script(stage)
         end, reason, detail = stage.end
         history = History(tuple(stage.lines), end, reason, detail, output=tuple(stage.output))
-        # What is on a disk is what is judged: the lines are read back as a reader of the run directory would.
+        # Files on a disk are what is judged, so the lines are read back as a reader of the run directory would do.
         lines = tuple(
             msgspec.json.decode(msgspec.json.encode(line), type=Recorded[Operation])
             for line in history.operations

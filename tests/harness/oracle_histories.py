@@ -1,4 +1,4 @@
-"""Tiny helpers that write literal histories for the oracle's tests."""
+"""Small helpers that write literal histories for the oracle's tests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def input_of(plan: TrialPlan) -> TrialInput:
 
 
 class Book:
-    """Writes operations, one a millisecond."""
+    """Writes operations, one per millisecond."""
 
     def __init__(self) -> None:
         self.operations: list[Recorded[Operation]] = []
@@ -96,7 +96,7 @@ class Book:
         return self.tell(told.Committed(subtask, checkpoint))
 
     def checkpoint(self, checkpoint: int, attempt: int = 1) -> Book:
-        """A whole checkpoint, from trigger to commit."""
+        """Write a whole checkpoint, from trigger to commit."""
         self.triggered(checkpoint, attempt).acknowledged(checkpoint, attempt).completed(checkpoint, attempt)
         return self.committed(checkpoint)
 
@@ -134,12 +134,12 @@ def a_context(
 
 
 def right_output(plan: TrialPlan) -> list[dict[str, Any]]:
-    """The output of one sequential run over all splits, one after the other."""
+    """Return the output of one sequential run over all splits, one after the other."""
     return KeyedTotals.spec.running([row for split in KeyedTotals().splits(plan) for row in split.input])
 
 
 def right_view(plan: TrialPlan, checkpoint: int, at: dict[str, int], **changes: Any) -> SnapshotView:
-    """The snapshot that a correct system takes at these positions."""
+    """Return the snapshot that a correct system takes at these positions."""
     rows = [
         row for split in KeyedTotals().splits(plan) for row in split.rows[split.start_offset : at[split.name]]
     ]
@@ -153,7 +153,7 @@ def right_view(plan: TrialPlan, checkpoint: int, at: dict[str, int], **changes: 
 
 
 def positions_at(plan: TrialPlan, share: float) -> dict[str, int]:
-    """The same share of every split."""
+    """Return positions at the same share of every split."""
     return {
         split.name: split.start_offset + int(share * len(split.input)) for split in KeyedTotals().splits(plan)
     }

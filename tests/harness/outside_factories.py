@@ -1,4 +1,4 @@
-"""Factories that a stranger might name: each is wrong in its own way."""
+"""Factories that a third party might name; each is wrong in its own way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def exits() -> FakeSystem:
 
 
 def hangs() -> FakeSystem:
-    """Wait for what never comes, and catch whatever an ordinary handler can."""
+    """Wait for something that never comes, and catch everything that an ordinary handler can catch."""
     while True:
         with contextlib.suppress(Exception):
             threading.Event().wait()
@@ -31,7 +31,7 @@ def makes_a_class() -> type[FakeSystem]:
 
 
 class Halfway:
-    """Has a name and a world, and cannot run anything."""
+    """Has a name and a world, but cannot run anything."""
 
     name = "halfway"
     world = "simulated"

@@ -1,4 +1,4 @@
-"""A module of a stranger who has not installed what it needs."""
+"""A third party's module that imports a library which is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A system with much of its own: settings, a profile, checkers, a workload, and little that it uses of a plan."""
+"""A system that brings settings, profiles, checkers and a workload, and uses few fields of a plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.fake_system import FakeSystem
 
 
 class BriefLoad(KeyedTotals):
-    """Keyed totals under another name, with a profile and a checker of its own."""
+    """Keyed totals under another name, with its own profile and its own checker."""
 
     name = "brief-load"
     profiles = (Profile("brief", "One batch for everybody.", workloads=("brief-load",), batches=(1, 1)),)
@@ -29,7 +29,7 @@ if BriefLoad.name not in workload_names():
 
 
 class Says:
-    """Always comes to the same verdict."""
+    """Always gives the same verdict."""
 
     clauses = ("PEC-1",)
 
@@ -42,21 +42,21 @@ class Says:
 
 
 class Stumbles(Says):
-    """Cannot judge anything, and says so in the rudest way."""
+    """Cannot judge anything, and ends the program instead."""
 
     def check(self, context: TrialContext) -> Finding:
         raise SystemExit(0)
 
 
 class Mumbles(Says):
-    """Gives what is no finding."""
+    """Returns a value that is no finding."""
 
     def check(self, context: TrialContext) -> Finding:
         return "fine"  # type: ignore[return-value]
 
 
 class Peculiar(FakeSystem):
-    """See the head of this file. Its checkers are given by name, so that each test chooses its own."""
+    """See the head of this file. Each test chooses its checkers with ``brings``."""
 
     name = "peculiar"
     uses: tuple[str, ...] = ("restart", "checkpoints.interval_ms", "workload.start_offset")
@@ -78,13 +78,13 @@ class Peculiar(FakeSystem):
 
 
 class Choosy(Peculiar):
-    """Brings a checker that cannot be had."""
+    """Fails when it is asked for its checkers."""
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
         raise ZeroDivisionError("no checkers today")
 
 
 class Boastful(Peculiar):
-    """Uses what there is not."""
+    """Claims to use a field that does not exist."""
 
     uses = ("checkpoint.interval_ms",)

@@ -1,4 +1,4 @@
-"""The benchmark of proxies: every row arrives by every way, and the numbers are what their names say."""
+"""The benchmark of proxies: every row arrives on every path, and the numbers are what their names say."""
 
 from __future__ import annotations
 

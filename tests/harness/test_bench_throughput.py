@@ -1,4 +1,4 @@
-"""The throughput benchmark's pure parts: its input and ground truth, the checks, the arithmetic of its result."""
+"""The throughput benchmark's pure parts: its input and ground truth, its checks, and the arithmetic of its result."""
 
 from __future__ import annotations
 
@@ -191,12 +191,12 @@ def test_a_micro_batch_has_the_files_of_about_a_second_and_one_for_each_core(rat
 
 
 class PacedSide:
-    """Takes so many seconds per pass."""
+    """Takes a given number of seconds per pass."""
 
     name = "paced"
 
     def __init__(self, seconds_per_pass: Callable[[int], float]) -> None:
-        """Take seconds per pass, by number of runs before."""
+        """Take a function from the number of earlier runs to the seconds per pass."""
         self.seconds_per_pass = seconds_per_pass
         self.passes: list[int] = []
 
@@ -253,7 +253,7 @@ def test_the_result_is_made_of_medians() -> None:
     assert result["structured_streaming_sparse_keys_rows_per_second"] == 20
     assert result["ratio_sparse_keys"] == pytest.approx(3.0)
     assert result["reference_rocksdb_rows_per_second"] == 40
-    # 10, 50 and 20 percent: of the pairs' costs the median is taken, not the cost of the medians.
+    # 10, 50 and 20 percent: the result is the median of the pairs' costs, not the cost of the medians.
     assert result["checkpoint_cost_percent_of_pairs"] == pytest.approx([10.0, 50.0, 20.0])
     assert result["checkpoint_cost_percent"] == pytest.approx(20.0)
     assert (result["cores"], result["rows"], result["keys"]) == ([0, 1], 600, 17)

@@ -1,4 +1,4 @@
-"""What a system or a workload brings of its own, and what it leaves unused; grain: campaigns on a fake system."""
+"""What a system or a workload brings along, and what it leaves unused; grain: campaigns on a fake system."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PECULIAR = "tests.harness.peculiar_system:Peculiar"
 
 @pytest.fixture(autouse=True)
 def _table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the table be the standard checkers."""
+    """Make the table the standard checkers."""
     monkeypatch.setattr(
         barrier_tck.harness.trial.trial_run, "standard_checkers", lambda plan, deployed: TABLE
     )
@@ -103,7 +103,7 @@ def test_checkers_from_outside_judge_beside_the_standard_ones_and_a_crash_is_unk
     assert words in record.findings[1].summary
 
 
-def test_checkers_that_cannot_be_had_leave_the_trial_unknown(tmp_path: Path) -> None:
+def test_a_system_that_fails_to_bring_its_checkers_leaves_the_trial_unknown(tmp_path: Path) -> None:
     record = run_trial(TrialPlan(), Choosy(), tmp_path)
     assert record.verdict is Verdict.UNKNOWN
     assert record.findings[1].checker == "checkers of peculiar"
@@ -190,7 +190,7 @@ def test_a_listed_trial_chooses_no_other_system() -> None:
 # --- fields of a plan that a system does not use -------------------------------------------------------------
 
 
-def test_what_a_system_does_not_use_is_not_drawn() -> None:
+def test_fields_that_a_system_does_not_use_are_not_drawn() -> None:
     default, unused = TrialPlan(), unused_by(Peculiar())
     assert {"network.slow_channel", "checkpoints.timeout_ms", "job", "state_backend"} <= set(unused)
     drawn = plans_of(profile="standard")
@@ -217,7 +217,7 @@ def test_what_a_system_does_not_use_is_not_drawn() -> None:
         ({"mix": {"local_recovery": {"on": 1}}}, ["mix.local_recovery"]),
     ],
 )
-def test_what_a_system_does_not_use_is_refused_where_somebody_asks_for_it(
+def test_fields_that_a_system_does_not_use_are_refused_where_somebody_sets_them(
     values: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(UsageProblem) as caught:
@@ -225,7 +225,7 @@ def test_what_a_system_does_not_use_is_refused_where_somebody_asks_for_it(
     assert all(word in str(caught.value) for word in ["c.toml", *words]), str(caught.value)
 
 
-def test_what_a_system_uses_may_be_set() -> None:
+def test_fields_that_a_system_uses_may_be_set() -> None:
     configured(checkpoints={"interval_ms": 99}, restart={"delay_ms": 3}, workload={"start_offset": 2})
     configured(network={"slow_factor": TrialPlan().network.slow_factor})
 
@@ -240,7 +240,7 @@ def test_a_plan_for_another_system_is_refused_by_the_name_of_the_field() -> None
     check_plan(TrialPlan(mutant=None, job=JobPlan()), Peculiar())
 
 
-def test_a_system_that_says_that_it_uses_what_there_is_not_is_told_the_nearest() -> None:
+def test_a_system_that_claims_to_use_an_unknown_field_is_told_the_nearest() -> None:
     with pytest.raises(
         UsageError, match=r"'checkpoint\.interval_ms', .* did you mean 'checkpoints\.interval_ms'"
     ):
@@ -320,7 +320,7 @@ def test_what_a_system_registers_when_it_is_imported_is_known_to_the_checks(
         ("[system]\nspeed = 4\n", "reference-simulated takes no settings"),
     ],
 )
-def test_what_cannot_be_meant_exits_with_3_before_anything_is_written(
+def test_impossible_settings_exit_with_3_before_anything_is_written(
     text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "c.toml"

@@ -1,4 +1,4 @@
-"""The campaign files of the project: meant for their system, and using what they say; grain: text and plans."""
+"""The project's campaign files: they fit their system, and use what they claim to use; grain: text and plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = sorted((ROOT / "campaigns").glob("*.toml"))
 
 
 def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
-    """Return the plans of a campaign file, or those of them in one mode."""
+    """Return the plans of a campaign file, or only those in one mode."""
     configuration = read_configuration(ROOT / path)
     system = open_system(configuration.system.name)
     plans = islice(campaign_plans(configuration, system), configuration.listed or 50)
@@ -31,7 +31,7 @@ def plans_of(path: str, mode: str | None = None) -> list[TrialPlan]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_plan_of_a_campaign_file_can_be_run_as_it_is_meant(file: Path) -> None:
+def test_every_plan_of_a_campaign_file_can_be_run_on_its_system(file: Path) -> None:
     configuration = read_configuration(file)
     system = open_system(configuration.system.name)
     for plan in islice(campaign_plans(configuration, system), configuration.listed or 50):

@@ -1,4 +1,4 @@
-"""The mix of a campaign: its weights are kept, exactly and for ever; grain: tables and drawn plans."""
+"""The mix of a campaign: its weights are kept exactly, however many plans are drawn; grain: tables and drawn plans."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_listed_trials_come_first_and_drawn_ones_fill_the_budget() -> None:
 
 
 class OnlyExecutors(FakeSystem):
-    """A system of which nothing but executors can be hit."""
+    """A system in which only executors can be hit."""
 
     capabilities = frozenset({Capability.EXECUTOR_KILL})
 
@@ -115,7 +115,7 @@ def test_a_package_that_the_system_cannot_suffer_is_refused_before_anything_runs
         campaign_plans(configuration, OnlyExecutors())
 
 
-def test_of_a_package_only_kinds_that_the_system_can_suffer_are_dealt() -> None:
+def test_only_kinds_of_a_package_that_the_system_can_suffer_are_dealt() -> None:
     faults = FaultsSection(per_trial=(1, 1), packages={"kill": 1})
     hands = islice(deal(MixSection(), faults, 3, exposed=("executor", "worker")), 6)
     assert Counter(hand.kinds for hand in hands) == {("executor",): 3, ("worker",): 3}

@@ -1,4 +1,4 @@
-"""Campaigns on a fake system: what is kept, counted, shrunk, and what survives an interruption."""
+"""Campaigns on a fake system: what is kept, counted and shrunk, and what survives an interruption."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_trial_that_could_not_run_is_unknown_and_the_campaign_goes_on(tmp_path
 
 
 class Logging(FakeSystem):
-    """Has logs; or, on a full disk, none that could be kept."""
+    """Has logs which, on a full disk, cannot be kept."""
 
     full = False
 
@@ -205,7 +205,7 @@ def test_a_campaign_in_exactly_once_mode_owes_no_duplicates(tmp_path: Path) -> N
     assert record.findings == ()
 
 
-def test_a_drawn_fault_whose_moment_never_came_is_dropped_from_its_plan_and_a_written_one_never() -> None:
+def test_a_drawn_fault_whose_moment_never_came_is_dropped_from_its_plan_but_a_written_one_is_not() -> None:
     fault = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.RESTORED, "totals[0]"))
     plan = TrialPlan(faults=(fault,))
     record = run_trial(plan, ReferenceSimulated(), Path())

@@ -88,8 +88,8 @@ def test_a_process_that_left_the_session_is_found_and_killed() -> None:
         candidate.load()
         candidate.call(wire.OpenRequest(0, 0, 4, 0, 1))
         deadline = time.monotonic() + 10.0
-        while len(marked_processes()) < 2:  # its environment cannot be read while it is being executed
-            assert time.monotonic() < deadline, "the candidate was to start a process"
+        while len(marked_processes()) < 2:  # its environment cannot be read during exec
+            assert time.monotonic() < deadline, "the candidate should have started a process"
             time.sleep(0.01)
     finally:
         candidate.kill()
@@ -97,7 +97,7 @@ def test_a_process_that_left_the_session_is_found_and_killed() -> None:
 
 
 def marked_processes() -> list[psutil.Process]:
-    """Candidates of this very test: others may certify at the same time, or on another branch."""
+    """Return the candidates of this very test; others may certify at the same time, or on another branch."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -153,7 +153,7 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
         ("not a target", "use MODULE:NAME"),
     ],
 )
-def test_a_target_that_is_no_backend_is_a_mistake_of_usage(
+def test_a_target_that_is_no_backend_is_a_usage_error(
     target: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["certify", target, "--out", str(tmp_path)]) == 3
@@ -161,7 +161,7 @@ def test_a_target_that_is_no_backend_is_a_mistake_of_usage(
     assert not list(tmp_path.glob("certify-*"))
 
 
-def test_a_capability_that_is_not_declared_is_a_mistake_of_usage() -> None:
+def test_a_capability_that_is_not_declared_is_a_usage_error() -> None:
     with pytest.raises(
         UsageProblem, match="does not declare the capabilities local-files; it declares async"
     ):
@@ -213,7 +213,7 @@ def test_a_planted_backend_bug_is_caught_and_its_sequence_replays(
         ("NotDeterministic", "deterministic-files", "wrote different files"),
     ],
 )
-def test_a_capability_that_is_declared_and_not_there_fails_and_undeclared_it_is_not_asked_for(
+def test_a_capability_that_is_declared_but_missing_fails_and_an_undeclared_one_is_not_tested(
     name: str, capability: str, said: str
 ) -> None:
     one = next(one for one in PROPERTIES if one.capability == capability)
@@ -231,8 +231,8 @@ def test_a_capability_that_is_declared_and_not_there_fails_and_undeclared_it_is_
     assert capability in undeclared.reason
 
 
-def test_who_declares_no_concurrent_snapshots_has_one_unfinished_at_a_time() -> None:
-    """The store cancels the older snapshot: only with several at once that shows."""
+def test_a_backend_without_concurrent_snapshots_has_one_unfinished_at_a_time() -> None:
+    """The store cancels the older snapshot, which only shows with several snapshots at once."""
     pool = Pool(f"{BAD}:NotConcurrent", QUICK)
     try:
         assert check(one_property("snapshots-are-isolated"), pool, 1, 0.4)[0].status == "passed"
@@ -242,7 +242,7 @@ def test_who_declares_no_concurrent_snapshots_has_one_unfinished_at_a_time() -> 
 
 
 def test_a_purely_synchronous_backend_passes() -> None:
-    """Its storage fails inside of snapshot(), and its files are there before the asynchronous part."""
+    """Its storage fails inside snapshot(), and its files exist before the asynchronous part."""
     target = "examples.minimal_backend.backend:SortedDictBackend"
     names = ("nothing-is-left-behind", "a-failed-write-fails-the-snapshot", "scans-are-ordered")
     declared = tuple(probe(target)["capabilities"])
@@ -297,7 +297,7 @@ _STATUS = st.sampled_from(["passed", "failed", "unknown", "skipped"])
 
 
 @given(st.lists(st.tuples(st.sampled_from(LEVELS), _STATUS), max_size=12), st.sampled_from(LEVELS))
-def test_a_level_is_never_given_unless_all_it_requires_passed(
+def test_a_level_is_only_given_if_everything_that_it_requires_passed(
     drawn: list[tuple[str, str]], asked: str
 ) -> None:
     outcomes = [outcome(f"p{number}", level, status) for number, (level, status) in enumerate(drawn)]
@@ -322,7 +322,7 @@ def test_chaos_without_a_cluster_is_no_chaos() -> None:
     assert verdict_of([*below, simulated, outcome(spark, "chaos", "skipped")], "chaos") == "unknown"
 
 
-def test_what_a_backend_does_not_declare_does_not_cost_its_level() -> None:
+def test_an_undeclared_capability_does_not_cost_a_backend_its_level() -> None:
     left_out = msgspec.structs.replace(outcome("b", "contract", "skipped"), optional=True)
     assert achieved([outcome("a", "contract", "passed"), left_out]) == "contract"
     assert achieved([outcome("a", "contract", "passed"), outcome("b", "contract", "skipped")]) is None
@@ -404,7 +404,7 @@ def test_the_heap_backend_plays_a_life_with_a_kill_and_a_failed_write() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"target": "heap"}'])
-def test_a_replay_file_that_is_none_is_a_mistake_of_usage(content: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_no_replay_file_is_a_usage_error(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "failure.json"
     file.write_bytes(content)
     with pytest.raises(UsageProblem, match="no replay file"):
@@ -415,7 +415,7 @@ def test_a_replay_file_that_is_none_is_a_mistake_of_usage(content: bytes, tmp_pa
 
 
 def certified_by_the_command(out: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """Run the command, which must end well; returns what it prints, and looks into what it wrote."""
+    """Run the command, which must succeed; check the files that it wrote and return what it prints."""
     code = run(["certify", *words, "--out", str(out), "--json"])
     printed: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (code, printed["verdict"]) == (0, "certified"), printed
@@ -436,7 +436,7 @@ def test_heap_is_certified_in_one_command(tmp_path: Path, capsys: pytest.Capture
 def test_chaos_in_the_simulator_alone_is_run_and_does_not_give_the_level() -> None:
     certificate = certify("heap", "chaos", spark=False, scale=0.2)
     statuses = {outcome.name: outcome.status for outcome in certificate.outcomes}
-    if "unknown" not in statuses.values():  # with few examples a kind of step may not be drawn
+    if "unknown" not in statuses.values():  # with few examples, some kinds of steps may not be drawn
         assert (certificate.verdict, certificate.level) == ("unknown", "crash")
         assert statuses["exactly-once-in-the-simulator"] == "passed"
     assert statuses["exactly-once-on-spark"] == "skipped"

@@ -1,4 +1,4 @@
-"""What the suite makes of cancelling: of the backend's snapshots, and of itself by Ctrl-C."""
+"""How the suite treats cancelling: of the backend's snapshots, and of the suite itself with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barrier_tck.harness.certify.properties import PROPERTIES, check
 
 
 def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reply to the request that was cut off must not be taken for the reply to the next."""
+    """The reply to the interrupted request must not be taken for the reply to the next one."""
     one = next(entry for entry in PROPERTIES if entry.name == "reads-see-the-writes")
     calls, send = [0], Session.call
 
@@ -21,7 +21,7 @@ def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch
         calls[0] += 1
         if calls[0] == 40:
             assert session.candidate is not None
-            session.candidate.post(request)  # and then the reply is never read
+            session.candidate.post(request)  # then the reply is never read
             raise KeyboardInterrupt
         return send(session, request)
 
@@ -32,7 +32,7 @@ def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch
             check(one, pool, 1)
     finally:
         pool.close()
-    assert calls == [40], "nothing was asked of the process any more"
+    assert calls == [40], "the process was asked nothing more"
 
 
 def test_a_snapshot_that_was_cancelled_before_it_began_does_not_run() -> None:

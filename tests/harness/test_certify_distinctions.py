@@ -1,4 +1,4 @@
-"""What is easily confused: the suite sees each confusion, and none in a backend that has none."""
+"""Things that are easily confused: the suite finds each confusion, and finds none in a right backend."""
 
 from __future__ import annotations
 

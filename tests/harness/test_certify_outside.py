@@ -1,4 +1,5 @@
-"""Outside packages, installed as a stranger would, and the suite run with pytest: each gets what it deserves."""
+"""Outside packages, installed as by a third party, and the suite run with pytest: right ones pass, wrong ones
+fail."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ BAD = "barrier_tck.harness.certify.candidate.misbehaving"
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Install both packages as a stranger would, and return an environment that finds them."""
+    """Install both packages as a third party would, and return an environment that finds them."""
     directory = tmp_path_factory.mktemp("site")
     examples = [str(ROOT / "examples" / name) for name in ("lmdb_backend", "naive_backend")]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]

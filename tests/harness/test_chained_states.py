@@ -1,4 +1,4 @@
-"""Two stateful operators with several named states in one chain: the same job, exact in both worlds under kills."""
+"""Two stateful operators with several named states in one chain: the same job is exact in both worlds under kills."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BACKENDS = ("heap", "rocksdb")
 
 
 class Numbers:
-    """Numbers the records of a key, and gives the value of the one before: two states."""
+    """Numbers the records of a key, and adds the previous record's value: two states."""
 
     def open(self, states: KeyedStates) -> None:
         self.count = states.reducing("count", int, lambda first, second: first + second)
@@ -64,7 +64,7 @@ class Numbers:
 
 
 class Sums:
-    """Sums up, and remembers how often each value came: states with the names of the other operator's."""
+    """Sums up, and counts how often each value came; its states have the same names as the other operator's."""
 
     def open(self, states: KeyedStates) -> None:
         self.sum = states.value("count", int)
@@ -86,7 +86,7 @@ def job(source: Source, parallelism: int = 2) -> JobGraph:
 
 
 def require_exact(found: list[Row], values: range) -> None:
-    """Every record once, and what both operators say of it is what the records before it on its key give."""
+    """Every record is there once, and both operators' values follow from the earlier records of its key."""
     assert sorted(row["v"] for row in found) == list(values)
     for key in range(KEYS):
         rows = sorted((row for row in found if row["k"] == key), key=lambda row: row["n"])
@@ -165,7 +165,7 @@ def spark() -> Iterator[Any]:
 
 
 class Killer(SparkJobObserver):
-    """Kills an executor, once, when a subtask stands at the watched point and a checkpoint is complete."""
+    """Kills an executor once, when a subtask stands at the watched point and a checkpoint is complete."""
 
     def __init__(self) -> None:
         self.runner: SparkJobRunner | None = None

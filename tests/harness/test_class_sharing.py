@@ -1,4 +1,4 @@
-"""The archive of Spark's classes; grain: files and processes in the place of Java (a real one: test_local_cluster)."""
+"""The archive of Spark's classes; grain: files, and processes instead of Java (test_local_cluster makes a real one)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Let archives be made of nothing, and note each."""
+    """Make empty archives, and note each."""
     archives: list[Path] = []
 
     def build(classes: SharedClasses) -> None:
@@ -70,7 +70,7 @@ def test_the_class_path_begins_as_sparks_own_does_behind_its_configuration() -> 
     assert rest == f"{Path(first).parent}/*"
 
 
-def test_those_that_were_not_used_for_longest_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_that_were_not_used_for_longest_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     archives = made(monkeypatch)
     for update in range(5):
         classes = shared_classes(Java(JAVA.executable, 17, f"17.0.{update}"))

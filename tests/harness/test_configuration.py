@@ -41,7 +41,7 @@ batches = 3
 
 
 def checked(value: dict[str, Any]) -> CampaignConfiguration:
-    """Return a campaign that is checked as a command does it, with its own system."""
+    """Return a campaign, checked with its own system as a command does."""
     configuration = configuration_from(value, "c.toml")
     import_system(configuration, "c.toml")
     check_configuration(configuration, open_system(configuration.system.name), "c.toml")

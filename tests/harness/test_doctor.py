@@ -1,4 +1,4 @@
-"""The doctor's findings, grain: tables without a machine (every probe is faked)."""
+"""The doctor's findings; grain: tables without a machine (every probe is faked)."""
 
 from __future__ import annotations
 

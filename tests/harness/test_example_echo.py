@@ -1,4 +1,4 @@
-"""The example system and the guide about it; grain: whole trials of a system in one file."""
+"""The example system and its guide; grain: whole trials of a system in one file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that are not ours: what is drawn for them can strike them, what cannot be meant is refused; grain: views."""
+"""Jobs that are not ours: drawn faults can strike them, and impossible ones are refused; grain: views."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ VIEWS: dict[str, JobView] = {
 
 @dataclass(frozen=True)
 class Everything:
-    """Names of subtasks and ends that a fault hits."""
+    """Names of the subtasks and of the connections' ends that a fault may hit."""
 
     view: JobView
 
@@ -65,7 +65,7 @@ class Everything:
 
 
 class Foreign(FakeSystem):
-    """A system with the job of a view, which passes each point as often as it is sure to."""
+    """A system with the job of a view; it passes each point exactly as often as the view promises."""
 
     capabilities = frozenset(Capability) - {Capability.STORAGE_OUTAGE, Capability.UNSYNCED_LOSS}
 
@@ -91,7 +91,7 @@ class Foreign(FakeSystem):
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("profile", ["standard", "heavy"])
 def test_every_fault_that_is_drawn_strikes(name: str, profile: str, tmp_path: Path) -> None:
-    """Of 100 plans for a system that passed other points 72 once aimed at what it never passes."""
+    """Once, 72 of 100 plans for a system with other points aimed at points that it never passes."""
     system = Foreign(VIEWS[name])
     drawn = 0
     for plan in draw_plans(7, 100, profile_named(profile), Circumstances(system.job, system.capabilities)):
@@ -158,7 +158,7 @@ def test_only_what_the_system_exposes_is_drawn() -> None:
         ("one point", KillWorker("motor"), At(1), ["no subtask of this job", "engine"]),
     ],
 )
-def test_an_aim_that_cannot_be_meant_is_refused_before_anything_runs(
+def test_an_impossible_aim_is_refused_before_anything_runs(
     view: str, fault: Fault, trigger: At | After, words: list[str]
 ) -> None:
     plan = TrialPlan(faults=(ScheduledFault(CrashCoordinator(), At(1)), ScheduledFault(fault, trigger)))

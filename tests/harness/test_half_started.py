@@ -1,4 +1,4 @@
-"""A cluster of which a part did not start: nothing of it stays, and the next trial starts another."""
+"""A cluster of which one part failed to start: no part stays, and the next trial starts a new cluster."""
 
 from __future__ import annotations
 

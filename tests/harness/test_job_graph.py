@@ -82,7 +82,7 @@ def with_edge(number: int, **fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_no_dataflow_is_refused_by_the_part_that_is_wrong(job: dict[str, Any], words: str) -> None:
+def test_a_graph_that_is_no_dataflow_is_refused_by_its_wrong_part(job: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageProblem, match="job: ") as refused:
         plan_from({"job": job}, "a plan")
     assert words in str(refused.value)
@@ -95,7 +95,7 @@ def test_a_value_out_of_bounds_cannot_exist() -> None:
         TrialPlan(job=DIAMOND, deployment=DeploymentPlan(max_parallelism=2))
 
 
-def test_a_workload_refuses_a_graph_that_is_none_of_its_shapes() -> None:
+def test_a_workload_refuses_a_graph_that_is_not_one_of_its_shapes() -> None:
     with pytest.raises(UsageProblem, match=r"cannot run on this job: it has the vertices read \(source\)"):
         filled(TrialPlan(job=DIAMOND))
     with pytest.raises(UsageProblem, match="no vertex 'total'; it has source, totals, sink"):

@@ -1,4 +1,4 @@
-"""Lineage on any graph: right runs are VALID, and each way to be wrong is found with its record; grain: simulation."""
+"""Lineage on any graph: right runs are VALID, and each kind of mistake is found with its record; grain: simulation."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def with_kept(part: StateView, kept: Any) -> StateView:
     ],
     ids=["lost", "doubled", "on the wrong input", "by the wrong way", "reordered"],
 )
-def test_what_is_wrong_in_a_state_is_told_with_record_and_vertex(
+def test_a_mistake_in_a_state_is_reported_with_record_and_vertex(
     seen: tuple[TrialPlan, History], kept: Any, words: str
 ) -> None:
     plan, history = seen
@@ -149,7 +149,9 @@ def moved_to_the_other(part: StateView) -> StateView:
     return msgspec.structs.replace(part, subtask="both[0]" if "1" in part.subtask else "both[1]")
 
 
-def test_state_in_a_subtask_that_does_not_own_its_key_group_is_told(seen: tuple[TrialPlan, History]) -> None:
+def test_state_in_a_subtask_that_does_not_own_its_key_group_is_reported(
+    seen: tuple[TrialPlan, History],
+) -> None:
     plan, history = seen
     moved = changed_state(
         history,
@@ -173,7 +175,7 @@ def test_output_and_prepared_transactions_are_judged_too(seen: tuple[TrialPlan, 
     assert any("missing from what sinks committed or prepared" in one for one in finding.examples)
 
 
-def test_at_least_once_mode_allows_what_came_early_or_again_and_nothing_else(
+def test_at_least_once_mode_allows_records_that_came_early_or_again_and_nothing_else(
     seen: tuple[TrialPlan, History],
 ) -> None:
     plan, history = seen
@@ -185,7 +187,7 @@ def test_at_least_once_mode_allows_what_came_early_or_again_and_nothing_else(
 
 @pytest.mark.parametrize("bug", ["AL-01", "SO-02"])
 def test_planted_bugs_of_the_protocol_are_caught_on_a_graph_as_well(bug: str, tmp_path: Path) -> None:
-    """Those whose plan says nothing of the graph are run on a diamond, judged by lineage alone."""
+    """Those whose plan does not name a graph are run on a diamond, judged by lineage alone."""
     caught = 0
     for seed in range(12):
         base = next(MUTANTS[bug].plans("simulated"))

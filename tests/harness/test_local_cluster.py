@@ -1,4 +1,4 @@
-"""The local Spark cluster; grain: configuration by tables, then real processes (marked `spark`)."""
+"""The local Spark cluster; grain: configuration in tables, then real processes (marked `spark`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL = LocalClusterConfig(
 
 
 def eventually(what: str, condition: Callable[[], Any], within_s: float = 60.0) -> Any:
-    """Poll until `condition` gives something true, and give that."""
+    """Poll until `condition` returns something true, and return that."""
     deadline = time.monotonic() + within_s
     while not (result := condition()):
         assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
@@ -118,7 +118,7 @@ def test_import_path_holds_the_source_tree_and_no_site_packages() -> None:
 
 @pytest.fixture(scope="module")
 def temporary_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A TMPDIR of this module's own, so that leftovers can be seen."""
+    """A TMPDIR only for this module, so that leftovers can be seen."""
     root = tmp_path_factory.mktemp("tmp")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(root))
@@ -146,7 +146,7 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
         from pyspark import BarrierTaskContext
 
         (flags / str(BarrierTaskContext.get().partitionId())).touch()
-        # Held until it is killed: its own end would be a failure of the test.
+        # It is held until it is killed; if it ended by itself, the test would fail.
         time.sleep(120)
         yield 0
 
@@ -171,14 +171,14 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
             for pid in (*marked_pids(identity), *driver_jvms()):
                 process = psutil.Process(pid)
                 if "java" in process.name():
-                    # A JVM that cannot use the archive says nothing and starts in twice the time.
+                    # A JVM that cannot use the archive does not say so, and takes twice as long to start.
                     mapped = [region.path for region in process.memory_maps()]
                     assert str(cluster.classes.archive) in mapped, command_line(process)
             for pid in marked_pids(identity):
                 arguments = command_line(psutil.Process(pid))
                 assert secret not in " ".join(arguments)
                 if any(argument.startswith("org.apache.spark") for argument in arguments):
-                    # What a killed JVM leaves lies in the cluster's directory, which goes away.
+                    # The files that a killed JVM leaves are in the cluster's directory, which is removed.
                     assert f"-Djava.io.tmpdir={directory / 'tmp'}" in arguments
                     assert "-XX:-UsePerfData" in arguments
 
@@ -201,7 +201,7 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
             pids |= marked_pids(identity)
         assert not driver_jvms(), f"the driver's JVM {driver} outlived its session"
 
-        # Again, with settings that are read only when the driver's JVM starts.
+        # Once more, with settings that are only read when the driver's JVM starts.
         with spark_session(cluster, "again", {"spark.driver.memory": "600m"}) as spark:
             assert spark.range(10).count() == 10
             assert spark.sparkContext._jvm is not None
@@ -213,11 +213,11 @@ def test_killed_executor_fails_the_stage_and_is_replaced_and_nothing_is_left(tem
     assert not directory.exists()
     assert bind_problem("127.0.0.1", port) is None
     assert not list(temporary_root.glob("barrier-tck-*"))
-    cluster.stop()  # twice is once
+    cluster.stop()  # closing twice is harmless
 
 
 def job_beside(job: Callable[[], Any]) -> Callable[[float], str]:
-    """Run `job` beside the test; gives a function that waits for its failure and gives the text."""
+    """Run `job` on another thread; return a function that waits for its failure and returns the text."""
     pool = concurrent.futures.ThreadPoolExecutor(1)
     future = pool.submit(job)
     pool.shutdown(wait=False)
@@ -231,7 +231,7 @@ def job_beside(job: Callable[[], Any]) -> Callable[[float], str]:
 
 
 def driver_jvms() -> list[int]:
-    """The pids of this process's JVM children."""
+    """Return the pids of this process's JVM children."""
     children = psutil.Process().children(recursive=True)
     return [child.pid for child in children if "org.apache.spark.deploy.SparkSubmit" in command_line(child)]
 
@@ -262,7 +262,7 @@ def test_cluster_of_a_killed_harness_goes_away(temporary_root: Path, guard_dies_
             assert child.stdout is not None
             state = json.loads(child.stdout.readline())
             directory = Path(child.stdout.readline().strip())
-            # The owner lives: nothing of its cluster is an orphan.
+            # The owner is alive, so nothing in its cluster is an orphan.
             assert not set(LocalCluster.reap_orphans()) & marked_pids(state["cluster"])
             assert directory.exists()
             family = {process.pid for process in psutil.Process(child.pid).children(recursive=True)}

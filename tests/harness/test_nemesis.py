@@ -134,7 +134,7 @@ def test_many_threads_at_one_point_fire_a_fault_once() -> None:
 
 
 class Clock:
-    """A deployment's clock that a test moves."""
+    """A deployment's clock; the test moves it."""
 
     now = 7.0
 
@@ -151,7 +151,7 @@ def lasting(*schedule: ScheduledFault) -> tuple[Nemesis, FakeTargets, Clock]:
 CUT = ScheduledFault(CutChannel("a[0]", "b[0]", duration_ms=50), After(TAKEN, "a[0]"))
 
 
-def test_a_fault_that_lasts_is_healed_so_long_after_it_fired_even_if_no_attempt_ever_ran() -> None:
+def test_a_lasting_fault_is_healed_after_its_duration_even_if_no_attempt_ever_ran() -> None:
     nemesis, targets, clock = lasting(CUT)
     assert nemesis.next_time_ms() is None
     nemesis.point_reached(TAKEN, "a[0]", 1)
@@ -174,7 +174,7 @@ def test_a_fault_that_lasts_is_healed_so_long_after_it_fired_even_if_no_attempt_
     ]
 
 
-def test_whatever_still_lasts_at_the_end_is_healed_then_and_only_once() -> None:
+def test_a_fault_that_still_lasts_at_the_end_is_healed_then_and_only_once() -> None:
     nemesis, targets, clock = lasting(CUT, ScheduledFault(KillWorker("a[0]"), After(TAKEN)))
     nemesis.point_reached(TAKEN, "a[0]", 1)
     clock.now = 20.0

@@ -1,4 +1,4 @@
-"""Restores are observed at their file systems: which ones, what is noted, and how it gets to the driver."""
+"""Restores are observed at their file systems: which restores, what is noted, and how the notes get to the driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RESTORE = SubtaskSnapshot(WHO, AttemptNumber(1), (OperatorSnapshot("totals", han
 
 
 class Sent:
-    """A way to the coordinator that keeps what it is given."""
+    """A connection to the coordinator that keeps what is sent."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -45,7 +45,7 @@ class Sent:
 
 
 class Driver:
-    """Stands for a subtask driver: remembers its ports."""
+    """Replaces a subtask driver; it remembers its ports."""
 
     def __init__(self, deployment: Any, graph: Any, plane: Any, ports: SubtaskPorts, components: Any) -> None:
         self.ports = ports
@@ -127,7 +127,7 @@ def test_other_subtasks_get_the_file_systems_themselves(tmp_path: Path, changes:
 
 def test_what_an_executor_saw_reaches_the_driver_by_a_file(tmp_path: Path) -> None:
     reads = ReadsDirectory(str(tmp_path))
-    # Executors get the components by value, as Spark sends them.
+    # Executors get copies of the components, as Spark sends them.
     components = observed(Components(subtask_driver=Driver), reads)
     sent: Components = cloudpickle.loads(cloudpickle.dumps(components))  # type: ignore[no-untyped-call]
     driver, _ = deployed(tmp_path / "world", sent)

@@ -1,4 +1,4 @@
-"""What is said of a job that falls back to an older checkpoint, as its plan allows (REC-4): no false alarm, no pass."""
+"""The verdict on a job that falls back to an older checkpoint, as its plan allows (REC-4): no false alarm, no pass."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SEEDS = 4
 def fell_back(
     mode: CheckpointingMode, moment: After, directory: Path, network: NetworkPlan | None = None
 ) -> list[TrialRecord]:
-    """Run jobs whose sink dies at a moment, and whose latest checkpoint nobody can read then."""
+    """Run jobs whose sink dies at a given moment, and whose latest checkpoint cannot be read afterwards."""
     base = TrialPlan(
         workload=WorkloadPlan(batches=30, records_per_second=600, keys=20),
         checkpoints=CheckpointPlan(mode=mode, retained=3),
@@ -57,14 +57,14 @@ def fell_back(
 
 @pytest.mark.parametrize("network", [None, SLOW], ids=["even", "slow channel"])
 @pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
-def test_what_was_not_committed_is_made_again_and_right(
+def test_output_that_was_not_committed_is_made_again_and_is_right(
     mode: CheckpointingMode, network: NetworkPlan | None, tmp_path: Path
 ) -> None:
     for record in fell_back(mode, COMPLETED, tmp_path, network):
         assert record.verdict is Verdict.VALID, record.findings
 
 
-def test_what_was_committed_comes_twice_and_that_is_neither_right_nor_the_systems_fault(
+def test_output_that_was_committed_comes_twice_and_the_verdict_is_unknown(
     tmp_path: Path,
 ) -> None:
     for record in fell_back("exactly_once", COMMITTED, tmp_path):
@@ -75,7 +75,7 @@ def test_what_was_committed_comes_twice_and_that_is_neither_right_nor_the_system
 
 
 @pytest.mark.parametrize("network", [None, SLOW], ids=["even", "slow channel"])
-def test_in_at_least_once_mode_it_is_no_false_alarm_either(
+def test_there_is_no_false_alarm_in_at_least_once_mode_either(
     network: NetworkPlan | None, tmp_path: Path
 ) -> None:
     for record in fell_back("at_least_once", COMMITTED, tmp_path, network):

@@ -1,6 +1,6 @@
-"""At-least-once output and snapshots: a real run with duplicates is valid, and every planted wrong one is flagged.
+"""At-least-once output and snapshots: a real run with duplicates is valid, and every planted mistake is flagged.
 
-The histories are those of a simulated run with two recoveries, changed in one place each (ALO-1, ALO-2).
+Each history is that of a simulated run with two recoveries, changed in one place (ALO-1, ALO-2).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ INPUT = TrialInput(KeyedTotals(), PLAN)
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> History:
-    """A run in which two checkpoints were restored and duplicates came of both."""
+    """A run in which two checkpoints were restored, and both restores caused duplicates."""
     history = execute(PLAN, ReferenceSimulated(), tmp_path_factory.mktemp("trial")).history
     assert history is not None and history.output is not None
     return history
@@ -174,7 +174,7 @@ def test_any_damage_to_any_row_is_invalid(run: History, damage: Callable[[dict[s
 
 
 def test_deleting_or_repeating_a_row_is_nearly_always_invalid(run: History) -> None:
-    """Not always: the last row that a sink took early may be missing or there, and both are right."""
+    """Not always: the last row that a sink took early may be there or be missing, and both are right."""
     output = rows(run)
     deleted = [judge(run, output[:i] + output[i + 1 :]).verdict for i in range(len(output))]
     repeated = [judge(run, [*output, row]).verdict for row in output]
@@ -246,7 +246,7 @@ def test_every_snapshot_of_a_run_is_accounted_for_and_some_hold_a_surplus(run: H
 @pytest.mark.parametrize(
     "change", [one_less, far_less, a_sum_without_a_record, records_that_do_not_exist, an_invented_key]
 )
-def test_a_snapshot_that_lacks_or_holds_what_no_records_explain_is_invalid(
+def test_a_snapshot_whose_content_no_records_explain_is_invalid(
     run: History, change: Callable[[dict[str, list[int]]], None]
 ) -> None:
     last = len(run.checkpoints) - 1

@@ -1,4 +1,5 @@
-"""Order within a split: what is out of order is found, what lies between splits is free, what cannot be told is not."""
+"""Order within a split: records out of order are found, order between splits is free, unclear cases are not
+judged."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def judge(output: list[dict[str, Any]] | None) -> Finding:
 
 
 def renumbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the running totals of records that take effect in this order."""
+    """Return the running totals for records that take effect in this order."""
     return KeyedTotals.spec.running(rows)
 
 
@@ -53,7 +54,7 @@ def test_rows_that_were_judged_elsewhere_say_nothing_of_their_order() -> None:
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
 
 
-def test_records_that_came_twice_have_no_order_and_another_checker_tells() -> None:
+def test_records_that_came_twice_have_no_order_and_are_left_to_another_checker() -> None:
     rows = right_output(PLAN)
     finding = judge([*rows, rows[0] | {"count": 99}])
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
@@ -63,7 +64,7 @@ def test_rows_of_no_record_are_left_to_another_checker() -> None:
     assert judge([{}, {"id": 99, "count": 1}, {"id": [1], "count": "x"}]).verdict is Verdict.VALID
 
 
-def test_order_is_judged_where_channels_promise_it_and_nothing_comes_twice() -> None:
+def test_order_is_judged_only_where_channels_promise_it_and_nothing_comes_twice() -> None:
     def judged(mode: CheckpointingMode, *capabilities: Capability) -> bool:
         plan = msgspec.structs.replace(PLAN, checkpoints=CheckpointPlan(mode=mode))
         return "channel-order" in [checker.name for checker in checkers_for(plan, capabilities)]

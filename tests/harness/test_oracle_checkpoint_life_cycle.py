@@ -1,4 +1,4 @@
-"""The checkpoint life cycle: histories that each break one rule, and right ones with failures in them."""
+"""The checkpoint life cycle: histories that each break one rule, and right histories that contain failures."""
 
 from __future__ import annotations
 

@@ -47,15 +47,15 @@ def test_anything_else_is_invalid(transaction: tuple[int | None, int | None], wh
     assert why in finding.examples[0]
 
 
-def test_an_attempt_that_began_anew_leaves_none_of_the_one_before() -> None:
+def test_after_a_start_from_the_beginning_no_earlier_transaction_may_be_visible() -> None:
     anew = Book().attempt(1).attempt_failed(1).attempt(2).checkpoint(1, 2)
     assert judge((1, 2), book=anew).verdict is Verdict.VALID
     assert judge((1, 1), book=anew).verdict is Verdict.INVALID
 
 
 @pytest.mark.parametrize("sinks", [1, 2])
-def test_a_leak_among_duplicates_that_may_be_is_found(sinks: int, tmp_path: Path) -> None:
-    """AO-02 with kills after completed checkpoints: there extra rows alone prove nothing."""
+def test_a_leak_among_allowed_duplicates_is_found(sinks: int, tmp_path: Path) -> None:
+    """AO-02 with kills after completed checkpoints, where extra rows alone prove nothing."""
     base = next(MUTANTS["AO-02"].plans("simulated"))
     caught = 0
     for seed in range(4):

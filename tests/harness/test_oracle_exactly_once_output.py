@@ -52,7 +52,7 @@ def change_a_key(output: Output) -> None:
 
 
 def count_twice(output: Output) -> None:
-    """One record counted twice: the rows of its key from then on are one too high."""
+    """Count one record twice: from there on, the rows of its key are one too high."""
     row = output[3]
     for other in output:
         if other["key"] == row["key"] and other["count"] >= row["count"]:

@@ -1,4 +1,4 @@
-"""Every planned fault is shown to have fired and, if it lasts, to have been healed."""
+"""Every planned fault must be shown to have fired and, if it lasts, to have been healed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRED = FaultRecord(0, "a fault", "", "", None, "fired", fired_at_ms=10.0)
         (PAUSE, msgspec.structs.replace(FIRED, outcome="skipped"), Verdict.UNKNOWN),
     ],
 )
-def test_a_fault_that_lasts_must_have_been_healed_too(
+def test_a_lasting_fault_must_have_been_healed_too(
     planned: ScheduledFault, record: FaultRecord, verdict: Verdict
 ) -> None:
     context = replace(a_context(a_plan(faults=(planned,))), faults=(record,))

@@ -1,4 +1,4 @@
-"""A system that is not ours is judged right, whatever it calls things and whatever it says: scripts and verdicts."""
+"""A system that is not ours gets the right verdicts, whatever its names and words are: scripts and verdicts."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ AGAIN, ONCE = RestartPlan(), RestartPlan("none", attempts_max=0)
 
 @dataclass(frozen=True)
 class Scenario:
-    """A script, and what must be said of it."""
+    """A script, and the verdict that it must get."""
 
     script: Callable[[Stage], None]
     verdict: Verdict
     checker: str
-    """Who says so."""
+    """The checker that gives the verdict."""
     clause: str
     """One of the clauses that its finding names."""
     kills_ms: tuple[int, ...] = ()
-    """When the one worker is killed, after the first attempt ran."""
+    """When the only worker is killed, in milliseconds after the first attempt ran."""
     capabilities: frozenset[Capability] = MICRO_BATCHES
     batches: int = 4
     restart: RestartPlan = AGAIN
     own_checker: bool = False
-    """Whether one more checker is asked, which crashes."""
+    """Whether one more checker, which crashes, is asked."""
 
 
 # --- the scripts --------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def duplicating(stage: Stage) -> None:
 
 
 def reordering(stage: Stage) -> None:
-    """Two records of one reader and one key change places: counts and sums are right for the order they came in."""
+    """Two records of one reader and one key change places; counts and sums are right for that order."""
     good(stage)
     identifier, key, _, count, total = stage.words.columns
     mine = [row for row in stage.output if row[key] == "k0" and row[identifier] < 100]
@@ -125,7 +125,7 @@ def good_without_checkpoints(stage: Stage) -> None:
 
 
 def taciturn(stage: Stage) -> None:
-    """Says only that it begins and that all is done."""
+    """Says only that it begins and that everything is done."""
     stage.attempt(1)
     for number in range(4):
         stage.shows(number)
@@ -143,7 +143,7 @@ def killed_without_checkpoints(stage: Stage) -> None:
 
 
 def in_circles(stage: Stage) -> None:
-    """Commits the same batch once more after each restart."""
+    """Commits the same batch again after each restart."""
     stage.attempt(1)
     stage.batch(0)
     for number in range(2, 20):
@@ -160,7 +160,7 @@ def empty(stage: Stage) -> None:
 
 
 def dead_after_the_last_commit(stage: Stage) -> None:
-    """The driver dies when all is committed; who takes its place finds nothing to do."""
+    """The driver dies when everything is committed; its successor finds nothing to do."""
     stage.attempt(1)
     for number in range(4):
         stage.batch(number)
@@ -171,7 +171,7 @@ def dead_after_the_last_commit(stage: Stage) -> None:
 
 
 def dead_before_the_last_commit_was_noted(stage: Stage) -> None:
-    """The last batch is committed and not noted; it is committed once more, which shows nothing new."""
+    """The last batch is committed but not noted as complete; it is committed again, which shows nothing new."""
     stage.attempt(1)
     for number in range(3):
         stage.batch(number)
@@ -185,7 +185,7 @@ def dead_before_the_last_commit_was_noted(stage: Stage) -> None:
 
 
 def gives_up_silently(stage: Stage) -> None:
-    """The driver dies in the middle; who takes its place reads nothing more and says that all is done."""
+    """The driver dies in the middle; its successor reads nothing more and says that everything is done."""
     stage.attempt(1)
     for number in range(2):
         stage.batch(number)
@@ -220,7 +220,7 @@ def killed_when_all_was_done(stage: Stage) -> None:
 
 
 def restored_from_an_older_checkpoint(stage: Stage) -> None:
-    """Batch 1 had completed; its rows are not shown twice, because the writers know them."""
+    """Batch 1 was complete; its rows are not shown twice, because the writers know them."""
     stage.attempt(1)
     for number in range(2):
         stage.batch(number)
@@ -233,7 +233,7 @@ def restored_from_an_older_checkpoint(stage: Stage) -> None:
 
 
 def restored_from_the_first(stage: Stage) -> None:
-    """Batches are numbered from 0, and 0 is not nothing."""
+    """Batches are numbered from 0, and a restore from 0 is not a restore from nothing."""
     stage.attempt(1)
     stage.batch(0)
     stage.strike()
@@ -334,7 +334,7 @@ SCENARIOS = {
 }
 
 
-# --- what is said of them -----------------------------------------------------------------------------------
+# --- their verdicts -----------------------------------------------------------------------------------------
 
 
 def played(scenario: Scenario, words: Wording, directory: Path) -> TrialRecord:
@@ -380,7 +380,7 @@ SEVERAL = {
     "gave up for nothing": "likewise",
     "gave up over what nobody damaged": "likewise",
 }
-"""Histories of which more than one checker has to say something."""
+"""Histories to which more than one checker must object."""
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -393,7 +393,7 @@ def test_names_and_words_change_no_verdict(name: str, tmp_path: Path) -> None:
     assert said["salt"] == said["like ours"] == said["silent"]
 
 
-def test_nothing_is_said_of_an_alignment_that_the_system_does_not_have(tmp_path: Path) -> None:
+def test_no_alignment_is_reported_for_a_system_without_one(tmp_path: Path) -> None:
     for name, scenario in SCENARIOS.items():
         record = played(scenario, SALT, tmp_path)
         spoken = {clause for finding in record.findings for clause in finding.clauses}

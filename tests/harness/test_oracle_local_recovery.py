@@ -1,4 +1,4 @@
-"""The judge of local recovery on literal histories: what it accepts, and each thing that it does not."""
+"""The judge of local recovery on literal histories: what it accepts, and everything that it refuses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def judged(
     reads: list[FileRead] | None = None,
     others_seen: bool = False,
 ) -> Finding:
-    """Judge one checkpoint, one failure, and one restore of it by one subtask."""
+    """Judge one checkpoint, one failure, and one subtask's restore of this checkpoint."""
     book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
     report = LocalCopyTold(kept, confirmed, held, HOME)
@@ -132,7 +132,7 @@ def test_a_copy_on_a_lost_host_must_not_serve() -> None:
     assert "its host was lost" in judged(BOTH, fault=LoseHost(WHO), homes=()).summary
 
 
-def test_a_copy_elsewhere_or_never_kept_must_not_serve() -> None:
+def test_a_copy_on_another_host_or_never_kept_must_not_serve() -> None:
     assert "its copy was on host-0" in judged(BOTH, placed=AWAY, homes=()).summary
     assert judged(NEITHER, placed=AWAY, homes=()).verdict is Verdict.VALID
     assert "no copy was kept" in judged(BOTH, kept=False).summary
@@ -143,7 +143,7 @@ def test_a_subtask_that_could_return_must() -> None:
     assert found.verdict is Verdict.INVALID and "LOC-9" in found.summary
 
 
-def test_every_file_is_restored_exactly_once_and_told_once() -> None:
+def test_every_file_is_restored_exactly_once_and_reported_once() -> None:
     assert "read" in judged(BOTH[:1]).summary
     assert "read" in judged([*BOTH, BOTH[0]]).summary
     assert "told 0 times" in judged(None).summary
@@ -154,7 +154,7 @@ def test_foreign_key_groups_are_not_restored() -> None:
     assert "outside of its own (0, 8)" in judged(foreign).summary
 
 
-# --- what was read, beside what is told ---------------------------------------------------------------------
+# --- what was read, compared with what is reported ----------------------------------------------------------
 
 MANIFEST = FileRead(ServedFrom.SECONDARY, "totals-0/chk-1-a1/_manifest", 50, "crc32:m")
 LOCAL = [
@@ -163,11 +163,11 @@ LOCAL = [
 DURABLE = [FileRead(ServedFrom.PRIMARY, file.path, file.size, file.checksum) for file in NAMED]
 
 
-def test_a_restore_that_read_what_it_tells_is_right() -> None:
+def test_a_restore_that_read_what_it_reports_is_right() -> None:
     found = judged(BOTH, reads=[MANIFEST, *LOCAL])
     assert found.verdict is Verdict.VALID and found.counts["observed"] == 1
     assert judged(NEITHER, fault=LOST, reads=DURABLE).verdict is Verdict.VALID
-    # A copy that was read, and then proved to be another one's, did not serve.
+    # A copy that was read but turned out to belong elsewhere did not serve.
     flipped = [msgspec.structs.replace(read, checksum="crc32:other") for read in LOCAL]
     assert judged(NEITHER, fault=LOST, reads=[MANIFEST, *flipped, *DURABLE]).verdict is Verdict.VALID
 
@@ -194,7 +194,7 @@ def test_a_restore_that_read_what_it_tells_is_right() -> None:
     ],
     ids=["claims the copy", "claims the primary", "read nothing", "does not tell"],
 )
-def test_a_restore_that_tells_what_it_did_not_read_is_wrong(
+def test_a_restore_that_reports_what_it_did_not_read_is_wrong(
     files: list[ServedFile], reads: list[FileRead], words: str
 ) -> None:
     found = judged(files, reads=reads)
@@ -203,7 +203,7 @@ def test_a_restore_that_tells_what_it_did_not_read_is_wrong(
     )
 
 
-def test_a_restore_that_nobody_saw_while_others_were_seen_shows_nothing() -> None:
+def test_a_restore_that_nobody_observed_while_others_were_observed_shows_nothing() -> None:
     found = judged(BOTH, others_seen=True)
     assert found.verdict is Verdict.UNKNOWN and "was not seen" in found.summary
 

@@ -1,4 +1,4 @@
-"""Progress: what counts as going on after faults, and which declines are clean."""
+"""Progress: what counts as progress after faults, and when a job may give up."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def test_a_stuck_job_is_invalid_and_names_what_is_pending() -> None:
 
 
 def test_checkpointing_that_never_worked_is_invalid_under_a_healed_fault_too() -> None:
-    """A fault after which nothing had to recover excuses a missing checkpoint, but not that there never was one."""
+    """A fault after which nothing had to recover excuses a missing checkpoint, but not a run without any checkpoint."""
     book = Book().attempt(1).fault().healing()
     assert judge(book, faults=(KILL,)).verdict is Verdict.INVALID
     assert judge(book.checkpoint(1), faults=(KILL,)).verdict is Verdict.VALID
-    # The coordinator may die over a checkpoint that is durable, and nobody saw it complete.
+    # The coordinator may die when a checkpoint is durable, before anybody sees it complete.
     restored = Book().attempt(1).fault().attempt_failed(1).attempt(2, restored=1)
     plan = a_plan(faults=(KILL,))
     context = a_context(plan, restored, views=(right_view(plan, 1, positions_at(plan, 1)),))
@@ -187,7 +187,7 @@ def test_a_job_that_ended_before_the_healing_has_nothing_to_prove() -> None:
     assert judge(book, faults=(PAUSE,), limits=LimitsPlan(progress_ms=1)).verdict is Verdict.VALID
 
 
-def test_every_attempt_that_ran_while_a_fault_lasted_is_explained_by_it_and_none_after() -> None:
+def test_a_lasting_fault_explains_every_attempt_that_ran_meanwhile_and_no_later_one() -> None:
     book = Book().attempt(1).fault().attempt_failed(1).attempt(2).attempt_failed(2).attempt(3)
     during = Book()
     during.operations = list(book.operations)
@@ -200,7 +200,7 @@ def test_every_attempt_that_ran_while_a_fault_lasted_is_explained_by_it_and_none
 
 
 @pytest.mark.parametrize(("fault", "verdict"), [(CUT, Verdict.UNKNOWN), (PAUSE, Verdict.INVALID)])
-def test_a_job_stuck_under_a_fault_is_excused_only_if_that_may_cut_off_all_of_it(
+def test_a_job_stuck_under_a_fault_is_excused_only_if_the_fault_may_cut_off_the_whole_job(
     fault: ScheduledFault, verdict: Verdict
 ) -> None:
     plan = a_plan(faults=(fault,))

@@ -1,4 +1,4 @@
-"""No oracle reads words: with every text for people blanked out or replaced, each trial is judged as before."""
+"""No oracle reads words: with every text for people removed or replaced, each trial gets the same verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.runtime_errors import StorageCause
 
 WORDS = frozenset({"detail", "target", "label", "trigger"})
-"""Fields that hold text for people; of fault records ``reason`` too."""
+"""Fields that hold text for people; in fault records ``reason`` does too."""
 
 VICTIM = "totals[0]"
 KILL = ScheduledFault(KillWorker(VICTIM), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", 2))
@@ -103,7 +103,7 @@ def test_words_change_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_the_plans_are_worth_their_words(tmp_path: Path) -> None:
-    """Each reason that an oracle asks for comes up in one of them, with words beside it."""
+    """Each reason that an oracle asks for occurs in one of them, with words beside it."""
     history = execute(PLANS["both copies damaged"], ReferenceSimulated(), tmp_path).history
     assert history is not None and history.reason is Reason.CHECKPOINT_UNREADABLE and history.detail
     blanked = without_words(history, "")

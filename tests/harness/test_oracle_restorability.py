@@ -1,4 +1,4 @@
-"""Restorability: which failed attempts are a checkpoint's fault, and which a fault's."""
+"""Restorability: which failed attempts a checkpoint is to blame for, and which an injected fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def judge(book: Book, **plan: Any) -> Finding:
 
 
 def failing(book: Book, *numbers: int, restored: int | None = 1) -> Book:
-    """Attempts that end before they run."""
+    """Add attempts that end before they run."""
     for number in numbers:
         book.started(number, restored)
         book.tell(AttemptEnded(number, Reason.SUBTASK_FAILED, "the transaction is lost"))
@@ -43,13 +43,13 @@ def test_an_accident_or_two_are_forgiven() -> None:
     assert judge(failing(book, 5, 6).attempt(7, 1), faults=(KILL,)).verdict is Verdict.VALID
 
 
-def test_attempts_from_different_checkpoints_or_from_none_are_no_row() -> None:
+def test_attempts_from_different_checkpoints_or_from_none_are_not_in_a_row() -> None:
     book = failing(failing(started(), 2, 3), 4, 5, restored=2)
     assert judge(book, faults=(KILL,)).verdict is Verdict.VALID
     assert judge(failing(Book(), 1, 2, 3, 4, restored=None)).verdict is Verdict.VALID
 
 
-def test_attempts_that_fail_while_a_fault_lasts_are_the_faults() -> None:
+def test_attempts_that_fail_while_a_fault_lasts_are_blamed_on_the_fault() -> None:
     book = failing(started(), 2, 3, 4, 5)
     assert judge(book, faults=(PAUSE,)).verdict is Verdict.VALID
     healed = started().healing()

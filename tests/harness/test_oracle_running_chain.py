@@ -1,4 +1,4 @@
-"""Running totals of one key: found among rows that fit one another, or said where they break off."""
+"""Running totals of one key: a chain of rows that fit one another is found, or the place where it ends is named."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_rows_are_ordered_by_what_they_add() -> None:
 
 
 def test_a_wrong_turn_is_taken_back() -> None:
-    """Ids 0 and 7 both lead from zero to (1, 5), but only without 7 is there a row for each record."""
+    """Ids 0 and 7 both lead from zero to (1, 5), but there is a row for each record only without 7."""
     rows = [row(7, 5, (1, 5)), row(0, 5, (1, 5)), row(1, 4, (2, 9))]
     chain, problem = chain_of(rows, ZERO, (2, 9), None, cut(2), 0)
     assert [found.identifier for found in chain] == [0, 1] and not problem
@@ -53,7 +53,7 @@ def test_totals_that_go_back_are_refused() -> None:
     assert "go back" in chain_of([], (2, 9), (1, 5), None, None, 0)[1]
 
 
-def test_a_chain_that_is_not_found_in_time_is_said_to_be_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_that_is_not_found_in_time_is_called_ambiguous(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running_chain, "STEPS_MAX", 3)
     rows = [row(offset, 0, (offset + 1, 0)) for offset in range(6)]
     with pytest.raises(ChainTooAmbiguous):

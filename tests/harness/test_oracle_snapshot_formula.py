@@ -1,4 +1,4 @@
-"""The snapshot formula: right snapshots at any positions are valid, each planted error is flagged."""
+"""The snapshot formula: right snapshots at any positions are valid, and each planted error is flagged."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_snapshots_at_any_positions_in_any_order_are_valid(data: st.DataObject) 
             plan,
             number,
             {s.name: data.draw(st.integers(s.start_offset, len(s.rows)), label=s.name) for s in splits},
-            attempt=number,  # within one attempt positions never go back
+            attempt=number,  # positions never go back within one attempt
         )
         for number in range(1, data.draw(st.integers(1, 4)) + 1)
     ]

@@ -94,7 +94,7 @@ def test_only_the_files_that_a_trial_damaged_may_be_unreadable(
     assert Reachability().check(replace(context, faults=(record,))).verdict is verdict
 
 
-def test_what_an_unfinished_job_left_is_not_judged_as_garbage() -> None:
+def test_files_that_an_unfinished_job_left_are_not_judged_as_garbage() -> None:
     assert garbage(StorageView(orphans=("x",)), End.STUCK) is Verdict.VALID
 
 

@@ -1,4 +1,4 @@
-"""Stored checkpoints: the reader reads what the page documents, and each thing that is wrong in storage is found."""
+"""Stored checkpoints: the reader reads what the page documents, and everything wrong in storage is found."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read(files: dict[str, bytes]) -> tuple[StoredCheckpoint, ...]:
 
 
 def with_body(change: Callable[[dict[str, Any]], None]) -> dict[str, bytes]:
-    """Return the example with another body, under a header that fits it."""
+    """Return the example with another body and a matching header."""
     header, body = (json.loads(line) for line in METADATA.splitlines())
     change(body)
     line = json.dumps(body).encode()
@@ -84,7 +84,7 @@ def test_the_example_of_the_page_is_read_in_full() -> None:
     )
 
 
-def test_what_is_there_is_told_beside_what_the_metadata_says() -> None:
+def test_the_size_and_checksum_found_are_reported_beside_those_of_the_metadata() -> None:
     (flipped,) = read(FILES | {STATE: b"123456780"})
     file = flipped.parts[1].files[0]
     assert (file.found_size, file.size) == (9, 9) and file.found_checksum != file.checksum
@@ -141,7 +141,7 @@ def a_file(subtask: str, **changes: Any) -> StoredFile:
 
 
 def parts() -> dict[str, StoredPart]:
-    """A right checkpoint, by subtask."""
+    """Return the parts of a right checkpoint, by subtask."""
     splits = list(HALF)
     own = {
         f"source[{n}]": {split: HALF[split] for split in splits if split.split("-")[1] == str(n)}
@@ -179,7 +179,7 @@ def judge(
 
 
 def changed(subtask: str, part: StoredPart | None) -> tuple[StoredPart, ...]:
-    """The right parts with another one for a subtask, or without one."""
+    """Return the right parts, but replace or remove one subtask's part."""
     return tuple(found for found in (parts() | {subtask: part}).values() if found is not None)
 
 
@@ -247,7 +247,7 @@ def test_widths_that_do_not_fit_the_parts_are_invalid() -> None:
     assert "it says that totals had 3 subtasks, and has parts of 2" in finding.examples[0]
 
 
-def test_what_the_system_says_is_retained_is_what_is_there() -> None:
+def test_the_retained_checkpoints_that_the_system_reports_are_those_in_storage() -> None:
     for retained in ((), (1, 2), (2,)):
         assert judge(tuple(parts().values()), retained=retained).verdict is Verdict.INVALID
 
@@ -262,12 +262,12 @@ def test_a_file_that_the_trial_damaged_proves_nothing() -> None:
     assert judge(stored, faults=(other,)).verdict is Verdict.INVALID
 
 
-def test_where_nobody_looked_nothing_is_said() -> None:
+def test_nothing_is_said_where_nobody_looked() -> None:
     finding = StoredCheckpoints(input_of(PLAN)).check(a_context(PLAN, storage=StorageView(retained=(1,))))
     assert (finding.verdict, finding.clauses) == (Verdict.VALID, ())
 
 
-def test_a_mistake_that_writer_and_reader_have_in_common_shows_to_nobody_else(tmp_path: Path) -> None:
+def test_only_this_reader_finds_a_mistake_that_the_systems_writer_and_reader_share(tmp_path: Path) -> None:
     record = run_trial(next(MUTANTS["MD-03"].plans("simulated")), ReferenceSimulated(), tmp_path)
     assert [finding.checker for finding in record.findings if finding.verdict is not Verdict.VALID] == [
         "stored-checkpoints"

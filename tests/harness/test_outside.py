@@ -1,4 +1,4 @@
-"""Code from outside: whatever it does instead of what it should is told, and never read as a verdict."""
+"""Code from outside: whatever it does wrong is reported, and never read as a verdict."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_trial_that_ends_the_program_is_unknown_and_the_campaign_goes_on(
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["unknown"] == 2
 
 
-def test_what_ends_the_program_elsewhere_is_no_verdict_either(
+def test_an_exit_outside_a_trial_is_no_verdict_either(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def leave(arguments: list[str], standalone_mode: bool) -> None:

@@ -1,4 +1,4 @@
-"""In which phase a fault fired is told from the record; grain: tables."""
+"""The record shows in which phase a fault fired; grain: tables."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def fired(at_ms: float | None, point: ProtocolPoint | None = None) -> FaultRecor
         (450.0, Phase.PROCESSING),
     ],
 )
-def test_a_fault_by_the_clock_struck_what_the_job_was_doing(at_ms: float, phase: Phase) -> None:
+def test_a_timed_fault_struck_what_the_job_was_doing(at_ms: float, phase: Phase) -> None:
     assert phase_of(fired(at_ms), ("totals[0]",), COURSE) is phase
 
 
-def test_what_the_struck_subtask_did_goes_before_what_another_did() -> None:
+def test_the_activity_of_the_struck_subtask_counts_before_that_of_others() -> None:
     assert phase_of(fired(130.0), ("source[0]",), COURSE) is Phase.ASYNCHRONOUS_PART
     assert phase_of(fired(130.0), ("totals[0]",), COURSE) is Phase.ALIGNMENT
 
 
-def test_an_aimed_fault_struck_in_the_phase_of_its_point_and_one_that_stayed_away_in_none() -> None:
+def test_an_aimed_fault_struck_in_the_phase_of_its_point_and_one_that_did_not_fire_in_none() -> None:
     assert phase_of(fired(50.0, ProtocolPoint.RESTORED), (), COURSE) is Phase.RESTORING
     assert phase_of(fired(None, ProtocolPoint.RESTORED), (), COURSE) is None
 

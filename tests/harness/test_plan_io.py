@@ -1,4 +1,4 @@
-"""Reading plans: every mistake is named with its key path and the nearest right key."""
+"""Reading plans: every mistake is reported with its key path and the nearest right key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.harness.fake_system import FakeSystem
 
 @settings(max_examples=25, deadline=None)
 @given(trial_plans(profile_named("standard")))
-def test_every_plan_survives_the_way_through_json(plan: TrialPlan) -> None:
+def test_every_plan_survives_json(plan: TrialPlan) -> None:
     assert plan_from(json.loads(json.dumps(to_builtins(plan))), "memory") == plan
 
 

@@ -1,4 +1,4 @@
-"""The one door for third parties; grain: the names of ``barrier_tck.harness``, and who imports what."""
+"""The only door for third parties; grain: the names of ``barrier_tck.harness``, and who imports what."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCREEN_LINES = 100
 
 
 def homes() -> dict[str, str]:
-    """Return name -> module of everything that the door imports for type checkers."""
+    """Return name -> module for everything that the door imports for type checkers."""
     return {
         alias.name: node.module
         for node in ast.walk(ast.parse(DOOR.read_text()))
@@ -30,12 +30,12 @@ def homes() -> dict[str, str]:
 
 
 def imported_from(text: str) -> list[str]:
-    """Return our modules from which a piece of Python imports; it may begin in the middle of a class."""
+    """Return our modules from which a piece of Python imports; the piece may begin in the middle of a class."""
     return re.findall(r"^\s*(?:from|import) +(barrier_tck[\w.]*)", text, flags=re.MULTILINE)
 
 
 def what_readers_copy() -> list[tuple[str, str]]:
-    """Return (where, Python) of every example and every piece of Python on a page."""
+    """Return (place, Python) for every example and every piece of Python on a page."""
     examples = [
         (path.relative_to(ROOT).as_posix(), path.read_text())
         for path in sorted((ROOT / "examples").rglob("*.py"))
@@ -78,11 +78,13 @@ def test_the_door_costs_nothing_until_a_name_is_asked_for() -> None:
 @pytest.mark.parametrize(("where", "text"), what_readers_copy(), ids=lambda value: str(value)[:40])
 def test_examples_and_pages_import_through_the_door_alone(where: str, text: str) -> None:
     inside = [module for module in imported_from(text) if module != "barrier_tck.harness"]
-    assert not inside, f"{where} imports {inside}; whoever copies it is tied to where things stand inside"
+    assert not inside, (
+        f"{where} imports {inside}; a reader who copies it would depend on our internal modules"
+    )
 
 
 def test_the_examples_use_the_door() -> None:
-    """So that the test above looks at something."""
+    """This shows that the test above has something to look at."""
     users = {where for where, text in what_readers_copy() if imported_from(text)}
     assert {"examples/echo_system/echo.py", "docs/guide/state-backend.md"} <= users
     assert len(users) >= 5

@@ -1,4 +1,4 @@
-"""The pytest plugin as a third party uses it: marks are added up, and what cannot be shown is skipped with why."""
+"""The pytest plugin as a third party uses it: marks add up, and tests that cannot run are skipped with a reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_the_module_needs_is_not_there():
 
 @pytest.fixture(scope="module")
 def skipped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return name -> why it was skipped, empty if it ran, of a small suite on a system that is not ours."""
+    """Return test name -> why it was skipped (empty if it ran), for a small suite on a system that is not ours."""
     directory = tmp_path_factory.mktemp("suite")
     (directory / "test_suite.py").write_text(SUITE)
     (directory / "test_module.py").write_text(MODULE)

@@ -1,4 +1,4 @@
-"""Jobs of many shapes in the simulator, killed at protocol points: they commit what a sequential computation gives."""
+"""Jobs of many shapes in the simulator, killed at protocol points, commit what a sequential computation gives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GROUPS = 16
 
 
 def source(rows: Sequence[Row], splits: int, rate: float | None = 400) -> CollectionSource:
-    """The rows, dealt to splits in turn."""
+    """Return a source of the rows, dealt to the splits in turn."""
     return CollectionSource(
         tuple((f"split-{number}", tuple(rows[number::splits])) for number in range(splits)), 3, rate
     )
@@ -50,7 +50,7 @@ def out(path: str = "output", uid: str = "sink") -> FileSink:
     return FileSink(path, uid)
 
 
-# --- the shapes, each with what it must commit ----------------------------------------------------------------
+# --- the shapes, each with the output that it must commit ----------------------------------------------------
 
 
 @dataclass
@@ -90,7 +90,7 @@ def totals(rows: Iterable[Row], key: str) -> list[Row]:
 
 
 class Numbered:
-    """Numbers the records of each key, and says in which vertex."""
+    """Numbers the records of each key, and adds the vertex's name."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -106,7 +106,7 @@ class Numbered:
 
 
 class Meets:
-    """Waits for the two ways of one id, and passes what both said of it on."""
+    """Waits for one id on both paths, and passes on what both added to it."""
 
     def open(self, states: KeyedStates) -> None:
         self.seen = states.map("seen", int, int)
@@ -119,7 +119,7 @@ class Meets:
 
 
 def diamond() -> Shape:
-    """One stream goes on in two ways, through states on one of them, and meets again by another key."""
+    """One stream splits into two paths, one of them stateful, which meet again by another key."""
     rows = numbers(0, 90)
     common = StreamJob("diamond", GROUPS).source(source(rows, 2), 2, "flights").map(dict)
     left = common.key_by("k").process(PerSubtask(Numbered), parallelism=3, name="numbered")
@@ -131,7 +131,7 @@ def diamond() -> Shape:
 
 
 def join() -> Shape:
-    """Two streams of different rows, joined by two columns of different names."""
+    """Two streams of different rows, joined by two columns with different names."""
     job = StreamJob("join", GROUPS)
     flights = numbers(0, 60)
     weather = [{"station": k, "at": j, "t": 10 * k + j + 0.5} for k, j in product(range(7), range(4))]
@@ -148,7 +148,7 @@ def join() -> Shape:
 
 
 def broadcast() -> Shape:
-    """Every rule reaches every subtask, every record one."""
+    """Every rule reaches every subtask; every record reaches one."""
     job = StreamJob("broadcast", GROUPS)
     rows, rules = numbers(0, 60), [{"rule": number} for number in range(5)]
 
@@ -169,7 +169,7 @@ def broadcast() -> Shape:
 
 
 def two_shuffles() -> Shape:
-    """Three stateful vertices one behind another, each behind a shuffle by another key."""
+    """Three stateful vertices in a row, each after a shuffle by another key."""
     rows = numbers(0, 120)
     job = StreamJob("shuffles", GROUPS)
     first = (
@@ -192,7 +192,7 @@ def two_shuffles() -> Shape:
 
 
 def twelve_subtasks() -> Shape:
-    """Subtask numbers past ten, more subtasks than splits, and three hash edges."""
+    """More than ten subtasks, more subtasks than splits, and three hash edges."""
     rows = numbers(0, 150)
     stream = StreamJob("wide", GROUPS).source(source(rows, 11), 12, "source")
     counted = stream.key_by("k").aggregate(
@@ -202,7 +202,7 @@ def twelve_subtasks() -> Shape:
 
 
 def parallel_edges() -> Shape:
-    """Two edges of one union, and one of another input, between the same two vertices."""
+    """Two edges of one union, and one edge of another input, between the same two vertices."""
     rows = numbers(0, 40)
     stream = StreamJob("parallel", GROUPS).source(source(rows, 2), 2, "source")
     both = stream.union(stream.rebalance()).connect(stream.broadcast())
@@ -247,7 +247,7 @@ SHAPES = [
 
 
 class Attempts(JobObserver):
-    """Notes what each attempt starts from."""
+    """Notes from which checkpoint each attempt starts."""
 
     def __init__(self) -> None:
         self.restored: list[int | None] = []
@@ -259,7 +259,7 @@ class Attempts(JobObserver):
 def run(
     graph: JobGraph, fault: ScheduledFault | None, seed: int
 ) -> tuple[SimulatedFileSystem, list[int | None]]:
-    """Run a job to its end and return what is on the disk, and what the attempts started from."""
+    """Run a job to its end; return the files on the disk, and the checkpoints from which attempts started."""
     plan = TrialPlan(
         seed=seed,
         deployment=DeploymentPlan(executors=3),

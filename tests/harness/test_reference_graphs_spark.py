@@ -1,4 +1,4 @@
-"""A job with a union, a join, a broadcast and parallel edges on a real cluster: exact while an executor is killed."""
+"""A job with a union, a join, a broadcast and parallel edges on a real cluster is exact under a kill."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIG = JobConfig(CheckpointConfig(200, tolerated_failures=100), RestartConfig(
 
 
 def _told(place: Place) -> Callable[[Row, int], list[Row]]:
-    """Records of three inputs as rows with the same columns; the second and the third reach every subtask."""
+    """Turns records of three inputs into rows with the same columns; the second and third input reach every subtask."""
 
     def told(row: Row, number: int) -> list[Row]:
         at = str(place.subtask) if number else ""
@@ -59,7 +59,7 @@ def _told(place: Place) -> Callable[[Row, int], list[Row]]:
 
 
 def job(directory: Path, joined: int = JOINED) -> JobGraph:
-    """Two sources of flights, one with an idle subtask, joined with the weather; rules and flights for everyone."""
+    """Two sources of flights, one with an idle subtask, joined with the weather; rules and flights are broadcast."""
     begin = StreamJob("flights-and-weather", max_parallelism=16)
 
     def source(name: str, parallelism: int, rate: float | None = None) -> Stream:
@@ -90,7 +90,7 @@ def write_inputs(directory: Path) -> None:
 
 
 def expected() -> list[Row]:
-    """What is committed, by nested loops."""
+    """Return what must be committed, computed by nested loops."""
     pairs = [
         {"id": one["id"], "degrees": other["degrees"]}
         for one in FLIGHTS
@@ -113,7 +113,7 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 class Killer(SparkJobObserver):
-    """Kills the executor of a subtask, once, when it stands at the watched point and a checkpoint is complete."""
+    """Kills the executor of a subtask once, when it stands at the watched point and a checkpoint is complete."""
 
     def __init__(self) -> None:
         self.runner: SparkJobRunner | None = None

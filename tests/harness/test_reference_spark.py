@@ -1,4 +1,4 @@
-"""The reference runtime on a real cluster: planted bugs are caught there too, and a bound ends in STUCK."""
+"""The reference runtime on a real cluster: planted bugs are caught there too, and a time limit ends in STUCK."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
     plan = msgspec.structs.replace(next(MUTANTS["AL-01"].plans("spark")), mutant=None, faults=())
 
     class Killer(ReferenceSpark):
-        """Kills the judge of the system that it stands for, as its trial begins."""
+        """Kills its own judge when the trial begins."""
 
         def run(self, *arguments: Any) -> TrialOutcome:
             system.session()
@@ -159,7 +159,7 @@ def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of
 
 
 @pytest.mark.spark
-def test_what_lasts_longer_than_its_trial_is_undone_at_the_end_of_it(
+def test_a_fault_that_would_outlast_its_trial_is_undone_at_the_trials_end(
     system: ReferenceSpark, tmp_path: Path
 ) -> None:
     hour_ms = 3_600_000
@@ -176,7 +176,7 @@ def test_what_lasts_longer_than_its_trial_is_undone_at_the_end_of_it(
     )
     record = run_trial(plan, system, tmp_path)
     assert record.verdict is Verdict.VALID, record.findings
-    assert len(record.attempts) == 2, "who stands still is replaced"
+    assert len(record.attempts) == 2, "a paused process is replaced"
     assert all(fault.healed_at_ms is not None for fault in record.faults)
     assert not [process for process in _children() if process.status() == psutil.STATUS_STOPPED]
     client = system._proxies._client

@@ -88,7 +88,7 @@ def test_missing_directories_and_records_are_named(run: Path, tmp_path: Path) ->
         sources_of(run)
 
 
-def test_half_a_last_line_is_borne_and_a_broken_one_before_it_is_not(run: Path) -> None:
+def test_a_half_written_last_line_is_accepted_and_a_broken_one_before_it_is_not(run: Path) -> None:
     lines = (run / "trials.jsonl").read_text().splitlines()
     (run / "trials.jsonl").write_text("\n".join([*lines, lines[0][:20]]))
     assert len(open_run(run).trials) == 2

@@ -106,7 +106,7 @@ def test_faults_of_a_vanished_subtask_are_aimed_at_one_that_is_left() -> None:
 
 def test_faults_of_a_system_with_names_of_its_own_are_aimed_by_role() -> None:
     def foreign(plan: TrialPlan) -> JobView:
-        """Return one reader and writers as many as the sinks; the first has a name like any other."""
+        """Return one reader, and as many writers as there are sinks; the writers' names show no order."""
         writers = ["zoe", "anna", "bob"][: plan.job.vertex("sink").parallelism]
         return JobView(
             (SubtaskView("reader", (Role.SOURCE,)), *(SubtaskView(name, (Role.SINK,)) for name in writers))

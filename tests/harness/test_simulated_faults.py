@@ -1,4 +1,4 @@
-"""Faults of the simulated world that last: what stands still, what arrives late, what breaks, who notices."""
+"""Lasting faults in the simulated world: what stands still, what arrives late, what breaks, and who notices."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def judged(plan: TrialPlan, directory: Path) -> TrialRecord:
 
 
 def steps(outcome: TrialOutcome, actor: str) -> list[tuple[float, str]]:
-    """Time and kind of every step of an actor."""
+    """Return the time and kind of every step of an actor."""
     lines = [line.split(maxsplit=3) for line in outcome.trace]
     return [(float(time), step) for time, name, step, *_ in lines if name == actor]
 
@@ -78,7 +78,7 @@ def steps(outcome: TrialOutcome, actor: str) -> list[tuple[float, str]]:
 # --- pauses -------------------------------------------------------------------------------------------------
 
 
-def test_a_paused_process_takes_no_step_and_goes_on_in_the_middle_of_the_one_it_stood_in(
+def test_a_paused_process_takes_no_step_and_then_goes_on_in_the_middle_of_its_step(
     tmp_path: Path,
 ) -> None:
     outcome = run(planned(PauseWorker("totals[0]", 60)), tmp_path)
@@ -144,7 +144,7 @@ def test_a_process_that_is_killed_while_it_stands_in_a_step_is_gone(tmp_path: Pa
     assert [step for _, step in zombie[killed + 1 :]] in ([], ["resumed"])
 
 
-def test_what_is_deployed_on_a_paused_executor_waits_there(tmp_path: Path) -> None:
+def test_a_deployment_on_a_paused_executor_waits_there(tmp_path: Path) -> None:
     plan = planned(
         PauseExecutor("totals[0]", 400), deployment=msgspec.structs.replace(PLAN.deployment, executors=1)
     )
@@ -169,7 +169,7 @@ def test_a_plan_with_faults_that_last_replays_step_by_step(tmp_path: Path) -> No
 
 
 class Deaf(FailureDetector):
-    """Takes nobody for lost."""
+    """Never declares a process lost."""
 
     def is_lost(self, silent_ms: float) -> bool:
         return False
@@ -187,7 +187,7 @@ def test_without_failure_detection_a_job_is_stuck_behind_a_process_that_stands_s
 
 
 class Broken(FailureDetector):
-    """Cannot decide anything."""
+    """Raises whenever it is asked."""
 
     def is_lost(self, silent_ms: float) -> bool:
         raise ZeroDivisionError("no idea")
@@ -211,7 +211,7 @@ def disturbed(*impairments: Impairment) -> Disturbance:
 
 
 def arrivals(channel: Link | DataChannel, scheduler: Scheduler, count: int = 20) -> list[tuple[float, int]]:
-    """Send numbers at once, on a channel as batches of two rows, and return when each arrived."""
+    """Send all numbers at once, on a channel as batches of two rows; return when each arrived."""
     seen: list[tuple[float, int]] = []
     if isinstance(channel, Link):
         for number in range(count):
@@ -259,7 +259,7 @@ def test_a_black_hole_swallows_and_remembers_that_it_did(make: Any) -> None:
     connection.disturbance = disturbed(BlackHole())
     assert arrivals(connection, scheduler) == [] and connection.swallowed
     if isinstance(connection, DataChannel):
-        assert connection.occupied == 0, "who reads and drops exerts no backpressure"
+        assert connection.occupied == 0, "a reader that drops everything exerts no backpressure"
 
 
 @pytest.mark.parametrize(("make", "size"), [(channel_on, 2 * MESSAGE_BYTES), (link_on, MESSAGE_BYTES)])
@@ -278,10 +278,12 @@ def test_a_limited_connection_lets_its_bytes_through_and_closes_behind_them(make
     with contextlib.suppress(ChannelBroken):
         arrivals(connection, scheduler)
     scheduler.run(100_000.0)
-    assert closed == [connection.last_arrival_ms], "half of the fourth message was let through, which is none"
+    assert closed == [connection.last_arrival_ms], (
+        "half of the fourth message was let through, which does not count as a message"
+    )
 
 
-def test_a_limit_counts_from_when_it_began_and_on_when_something_else_begins() -> None:
+def test_a_limit_counts_from_its_beginning_and_continues_when_something_else_begins() -> None:
     scheduler = Scheduler()
     channel = channel_on(scheduler)
     limit = ByteLimit(bytes_max=3 * MESSAGE_BYTES)
@@ -305,7 +307,7 @@ def test_a_limited_channel_fails_attempt_after_attempt_until_it_heals(tmp_path: 
     assert all("the connection is broken" in attempt.reason for attempt in record.attempts[:-1])
 
 
-def test_a_limited_connection_ends_once_what_it_carried_has_arrived_however_late(tmp_path: Path) -> None:
+def test_a_limited_connection_ends_once_its_last_bytes_have_arrived_however_late(tmp_path: Path) -> None:
     faults = (
         ScheduledFault(DelayChannel("totals[0]", COORDINATOR, 40, 100), TAKEN),
         ScheduledFault(LimitChannel("totals[0]", COORDINATOR, 2 * MESSAGE_BYTES, 60), TAKEN),
@@ -386,7 +388,7 @@ def test_two_disturbances_of_one_connection_heal_one_by_one(tmp_path: Path) -> N
     assert second.healed_at_ms - first.healed_at_ms == pytest.approx(40)
 
 
-def test_an_impairment_seen_from_the_receiving_end_is_turned_round() -> None:
+def test_an_impairment_seen_from_the_receiving_end_is_reversed() -> None:
     seen: list[Impairment] = []
 
     class World:
@@ -411,7 +413,7 @@ def test_a_lost_host_takes_its_disk_along_and_a_killed_executor_does_not(tmp_pat
 
 
 def _local_disks(plan: TrialPlan, directory: Path) -> list[list[LocalDisk]]:
-    """Run a plan and return which local disks the executors had before and after."""
+    """Run a plan and return the executors' local disks before and after."""
     seen: list[list[LocalDisk]] = []
 
     class Seen(SimulatedWorld):

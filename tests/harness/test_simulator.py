@@ -1,4 +1,4 @@
-"""The simulated world: virtual time, network, storage, processes, and that a plan decides everything."""
+"""The simulated world: virtual time, network, storage and processes; and a plan decides everything."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_same_plan_gives_the_same_trace_and_another_seed_another(tmp_path: P
 def test_a_backend_on_disk_replays_too_and_leaves_nothing_on_it(
     tmp_path: Path, kill: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A place of its own: other simulators may run on this machine.
+    # Its own temporary directory, because other simulators may run on this machine.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan = msgspec.structs.replace(PLAN, state_backend="rocksdb", faults=(KILL,) if kill else ())
     before = _open_and_temporary()
@@ -145,7 +145,7 @@ def test_a_channel_is_fifo_whatever_the_latencies_and_full_at_its_capacity() -> 
 
 
 class Reader:
-    """The driver of a process that only reads, and notes when it read what."""
+    """The driver of a process that only reads, and notes what it read and when."""
 
     exhausted = True
 
@@ -158,7 +158,7 @@ class Reader:
 
 
 def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
-    """A running process with two channels; what is sent on the first one is 100 ms on its way."""
+    """Return a running process with two channels; a message on the first one takes 100 ms to arrive."""
     scheduler = Scheduler()
     nobody: Any = None
     surroundings = Surroundings(scheduler, Trace(), 1.0, 1.0, nobody, nobody)
@@ -175,7 +175,7 @@ def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
     return process, reader
 
 
-def test_what_is_on_its_way_is_not_read_and_holds_nothing_back() -> None:
+def test_a_message_in_transit_is_not_read_and_holds_nothing_back() -> None:
     process, reader = a_reader_of_two_channels(seed=0)
     process.inputs[0].send(True, "late")
     process.inputs[1].send(True, "soon")
@@ -296,7 +296,7 @@ def test_a_coordinator_that_cannot_read_is_started_again_until_it_can_and_nothin
 
 
 def test_a_world_is_gone_with_its_last_reference_without_the_garbage_collector(tmp_path: Path) -> None:
-    run(PLAN, tmp_path)  # what is made once
+    run(PLAN, tmp_path)  # objects that are only made once
     gc.collect()
     gc.disable()
     try:
@@ -337,6 +337,6 @@ def test_a_bound_that_comes_first_ends_in_stuck_with_what_is_pending(tmp_path: P
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.json")), ids=lambda path: path.stem)
 def test_plans_that_once_failed_are_valid_now(path: Path, tmp_path: Path) -> None:
     plan = read_plan(path)
-    assert plan.note, "a kept plan says what it once showed"
+    assert plan.note, "a stored plan says what it once showed"
     record = run_trial(plan, ReferenceSimulated(), tmp_path)
     assert record.verdict is Verdict.VALID, record.findings

@@ -1,4 +1,4 @@
-"""The judge with a Spark of its own: what it says, and that it neither outlives the harness nor hides its end."""
+"""The judge with its own Spark: what it finds; it does not outlive the harness, and its death is reported."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_trial(
                 judge.judge("keyed-totals", *whole, 0)
         with pytest.raises(OperatingError, match="still owes the answer to an earlier call"):
             judge.judge("keyed-totals", *damaged, 0)
-        psutil.Process(judge.pid).kill()  # it would end its answer first
+        psutil.Process(judge.pid).kill()  # otherwise it would first finish its answer
 
 
-def test_it_goes_with_a_killed_harness(tmp_path: Path) -> None:
+def test_it_ends_with_a_killed_harness(tmp_path: Path) -> None:
     script = f"""
 import pathlib
 from barrier_tck.harness.reference.spark.judge import SparkJudge

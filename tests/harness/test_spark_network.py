@@ -1,4 +1,4 @@
-"""Which proxies a disturbance is about: against an embedded server, without Spark."""
+"""Which proxies a disturbance affects, with an embedded server and without Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _network(client: ToxiproxyClient) -> ProxyNetwork:
 
 
 def place(network: ProxyNetwork, attempt: int, places: dict[SubtaskId, tuple[str, int]]) -> list[Address]:
-    """What the runtime does when an attempt is placed."""
+    """Do what the runtime does when an attempt is placed."""
     network.placed(
         {
             subtask: SubtaskProcess(subtask, attempt, host, 1, 2, "0", slot)
@@ -156,17 +156,19 @@ def test_a_later_attempt_is_disturbed_as_soon_as_its_proxies_exist(
     target = link(network, "source[0]", "totals[0]")
     target.impair(CUT)
     network.attempt_over(1)
-    assert "t-a1-source-0-totals-0" in client.names(), "a zombie must hear of nothing before it heals"
+    assert "t-a1-source-0-totals-0" in client.names(), "a zombie must learn nothing before it heals"
     assert "t-a1-totals-0-sink-0" not in client.names()
     place(network, 2, PLACES)
     assert disturbed(client) == ["t-a1-source-0-totals-0", "t-a2-source-0-totals-0"]
     assert target.is_impaired()
     target.heal()
     assert disturbed(client) == []
-    assert "t-a1-source-0-totals-0" not in client.names(), "what stayed for the fault only goes with it"
+    assert "t-a1-source-0-totals-0" not in client.names(), (
+        "a proxy that stayed only because of the fault is removed with it"
+    )
 
 
-def test_of_two_cuts_of_one_connection_the_last_to_heal_opens_it(
+def test_a_connection_that_was_cut_twice_opens_when_the_last_cut_heals(
     client: ToxiproxyClient, network: ProxyNetwork
 ) -> None:
     first, second = (link(network, "source[0]", "totals[0]") for _ in range(2))
@@ -182,7 +184,7 @@ def test_of_two_cuts_of_one_connection_the_last_to_heal_opens_it(
     ("peers", "controls", "channels"),
     [(Peers.EXECUTORS, 0, 1), (Peers.COORDINATOR, 3, 0), (Peers.EVERYONE, 3, 1)],
 )
-def test_a_partition_leaves_out_what_stays_within_its_side(
+def test_a_partition_leaves_out_connections_within_one_side(
     client: ToxiproxyClient, network: ProxyNetwork, peers: Peers, controls: int, channels: int
 ) -> None:
     for target in network.links_of_hosts([HOSTS[1]], peers):
@@ -196,7 +198,7 @@ def test_a_partition_leaves_out_what_stays_within_its_side(
     assert len(names) == controls + channels
 
 
-def test_a_partition_holds_for_whoever_is_placed_behind_it_later(
+def test_a_partition_also_holds_for_subtasks_that_are_placed_behind_it_later(
     client: ToxiproxyClient, network: ProxyNetwork
 ) -> None:
     (target,) = network.links_of_hosts([HOSTS[1]], Peers.EXECUTORS)
@@ -205,7 +207,7 @@ def test_a_partition_holds_for_whoever_is_placed_behind_it_later(
     assert disturbed(client) == ["t-a1-source-0-totals-0", "t-a2-totals-0-sink-0"]
 
 
-def test_what_is_not_connected_is_no_target(network: ProxyNetwork) -> None:
+def test_subtasks_without_a_connection_are_no_target(network: ProxyNetwork) -> None:
     assert network.link("source[0]", "sink[0]") is None
     assert network.link("source[7]", "coordinator") is None
     assert network.links_of_hosts([HOSTS[2]], Peers.EXECUTORS) == ()
@@ -215,7 +217,7 @@ def test_what_is_not_connected_is_no_target(network: ProxyNetwork) -> None:
         target.impair(CUT)
 
 
-def test_a_throttle_below_the_unit_of_the_server_is_no_hole() -> None:
+def test_a_throttle_below_the_servers_smallest_rate_is_no_black_hole() -> None:
     slow = RateLimit(bytes_per_second=10)
     assert [toxic.attributes for toxic in toxics_of(slow, 1, True)] == [{"rate": 1}, {"rate": 1}]
 

@@ -1,4 +1,4 @@
-"""State backends by name: what makes one, and what is refused; grain: a call."""
+"""State backends by name: which names work, and which are refused; grain: a call."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_shipped_backends_are_found_by_their_names() -> None:
         (f"{HERE}:Boastful", "'fast'"),
     ],
 )
-def test_what_is_no_backend_is_refused_with_a_reason(name: str, message: str) -> None:
+def test_a_target_that_is_no_backend_is_refused_with_a_reason(name: str, message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
         require_state_backend(name)

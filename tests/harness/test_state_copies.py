@@ -1,4 +1,4 @@
-"""Damaging local copies while their owner, which goes on meanwhile, removes the older ones."""
+"""Damaging local copies while their owner, which keeps running, removes the older ones."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Disk(LocalFileSystem):
 
 
 def copies_on(disk: Disk) -> LocalCopies:
-    assert is_intact(disk, OLD) and is_intact(disk, NEW), "a copy that is not whole would show nothing"
+    assert is_intact(disk, OLD) and is_intact(disk, NEW), "an incomplete copy would show nothing"
     return LocalCopies(SUBTASK, {"a": disk}, lambda: None, lambda: False)
 
 
-def test_a_copy_that_its_owner_removes_meanwhile_is_passed_over(tmp_path: Path) -> None:
+def test_a_copy_that_its_owner_removes_meanwhile_is_skipped(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     copies = copies_on(disk)
     disk.removed_on_reading = (OLD,)

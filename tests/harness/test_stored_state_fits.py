@@ -1,4 +1,4 @@
-"""A job that is started from stored state which does not fit it is refused, by name, and nothing stored is touched."""
+"""A job that does not fit its stored state is refused with the names of what differs, and nothing stored is touched."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 KEYS = 8
-"""An even number, so that all records of a key are in one of two splits, in order."""
+"""An even number, so that all records of a key are in the same one of two splits, in order."""
 ROWS = [{"id": number, "k": number % KEYS} for number in range(120)]
 
 
@@ -58,12 +58,12 @@ def job(sources: int = 2, steps: int = 2, keyed: int = 2, sinks: int = 1, groups
 
 
 def expected() -> list[Row]:
-    """The running count of its key for every record, in the order of ids."""
+    """Return, for every record in the order of ids, the running count of its key."""
     return [{**row, "n": row["id"] // KEYS + 1} for row in ROWS]
 
 
 def run(graph: JobGraph, disk: SimulatedDisk, stop_after: int | None = None) -> JobState:
-    """Run the job from what is on the disk; it is stopped by a failure once so many checkpoints are complete."""
+    """Run the job from what is on the disk; a failure stops it once ``stop_after`` checkpoints are complete."""
     kill = ScheduledFault(
         KillWorker("source[0]"), After(FaultPoint.CHECKPOINT_COMPLETED, None, stop_after or 1)
     )
@@ -97,7 +97,7 @@ def committed(disk: SimulatedDisk) -> list[Row]:
 
 @pytest.fixture(name="stopped")
 def _stopped() -> SimulatedDisk:
-    """What a job with two keyed subtasks left that stopped after its third checkpoint."""
+    """Return the disk of a job with two keyed subtasks that stopped after its third checkpoint."""
     disk = SimulatedDisk()
     assert run(job(), disk, stop_after=3) is JobState.FAILED
     storage = FileCheckpointStorage(disk.host(), "totals", CHECKPOINTS)
@@ -122,7 +122,7 @@ MISFITS = [
 @pytest.mark.parametrize(
     ("graph", "match"), MISFITS, ids=lambda value: "" if isinstance(value, str) else None
 )
-def test_another_width_of_what_keeps_state_is_refused_and_nothing_is_changed(
+def test_another_parallelism_of_a_stateful_vertex_is_refused_and_nothing_is_changed(
     stopped: SimulatedDisk, graph: JobGraph, match: str
 ) -> None:
     before = everything_on(stopped)
@@ -138,10 +138,10 @@ def test_a_vertex_without_state_may_have_another_width(stopped: SimulatedDisk) -
     assert sorted(row["id"] for row in committed(stopped)) == list(range(len(ROWS)))
 
 
-def test_what_is_refused_would_have_finished_with_wrong_rows(
+def test_a_refused_job_would_have_finished_with_wrong_rows(
     stopped: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Why it is refused: without the check, a subtask begins without the state of its keys, and nobody notices."""
+    """The reason for the check: without it, a subtask begins without the state of its keys, and nobody notices."""
     monkeypatch.setattr(coordinator_driver, "require_fitting", lambda *_: None)
     assert run(job(keyed=3), stopped) is JobState.FINISHED
     found = [{column: row[column] for column in ("id", "k", "n")} for row in committed(stopped)]

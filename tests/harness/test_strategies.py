@@ -110,7 +110,7 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     assert disturbed > 20
 
 
-def test_a_fault_that_lasts_leaves_restarts_enough_for_all_its_duration() -> None:
+def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
     for plan in STANDARD:
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
         assert plan.restart.attempts_max * max(1, plan.restart.delay_ms) >= lasting_ms
@@ -125,8 +125,10 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
 
 
 @pytest.mark.parametrize("profile", ["standard", "heavy", "at-least-once"])
-def test_drawn_trials_restore_checkpoints_from_inside_the_input(profile: str, tmp_path: Path) -> None:
-    """A checkpoint before or behind all records restores nothing of interest: no record is replayed over it."""
+def test_drawn_trials_restore_checkpoints_taken_in_the_middle_of_the_input(
+    profile: str, tmp_path: Path
+) -> None:
+    """A checkpoint before or after all records tests nothing interesting: no record is replayed over restored state."""
     system = ReferenceSimulated()
     restoring = inside = 0
     for plan in draw_plans(5, 60, profile_named(profile)):

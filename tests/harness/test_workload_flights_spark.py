@@ -38,7 +38,7 @@ Output = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    # In local mode; ends the driver's JVM too, so that the next module can start its own.
+    # In local mode. It also ends the driver's JVM, so that the next module can start its own.
     with spark_session(None, "workload-flights") as session:
         yield session
 
@@ -50,7 +50,7 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def reference() -> pd.DataFrame:
-    """The same data read by pandas: a second opinion on the preparation."""
+    """The same data, read by pandas: a second opinion on the preparation."""
     return pd.read_csv(source_file())
 
 
@@ -142,7 +142,7 @@ def test_the_data_variable_moves_the_default_directory(
 
 @pytest.fixture(scope="module")
 def right_flights(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The output of a run over the splits one after the other, computed by pandas."""
+    """The output of a run over the splits, one after the other, computed by pandas."""
     rows = pd.concat([pq.read_table(file).to_pandas() for file in sorted(prepared.glob("*.parquet"))])
     by_key = rows.assign(one=1, dep_delay=rows["dep_delay"].fillna(0).astype("int64")).groupby(
         ["carrier", "origin"]

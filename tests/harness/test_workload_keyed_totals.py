@@ -1,4 +1,4 @@
-"""The generated workload and its sequential model: deterministic, of the planned size, and right."""
+"""The generated workload and its sequential model are deterministic, have the planned size, and are right."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_splits_are_as_planned(
         own = [split for split in found if split.subtask == subtask]
         assert 1 <= len(own) <= 2
         assert sum(len(split.input) for split in own) == batches * batch_records
-        assert found[subtask::sources] == tuple(own), "dealt out in turn, each subtask gets its own"
+        assert found[subtask::sources] == tuple(own), (
+            "splits are dealt out in turn, so each subtask gets its own"
+        )
     assert all(len(split.rows) == start_offset + len(split.input) for split in found)
 
 
@@ -105,7 +107,7 @@ def test_a_taken_name_cannot_be_registered() -> None:
 NULLS = SequentialSpec("id", ("a", "b"), (Aggregate("n"), Aggregate("total", "x")))
 
 
-def test_the_model_passes_over_nulls_in_sums_and_not_in_counts() -> None:
+def test_the_model_skips_nulls_in_sums_but_not_in_counts() -> None:
     rows = [{"id": 1, "a": "p", "b": None, "x": None}, {"id": 2, "a": "p", "b": None, "x": 5}]
     assert NULLS.fold(rows) == {("p", None): [2, 5]}
     assert NULLS.running(rows)[0] == {"id": 1, "a": "p", "b": None, "n": 1, "total": 0}

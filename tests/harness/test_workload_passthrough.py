@@ -1,4 +1,4 @@
-"""The workload without shuffle: exact output in both modes, whatever is killed (ALO-3)."""
+"""The workload without a shuffle: its output is exact in both modes, whatever is killed (ALO-3)."""
 
 from __future__ import annotations
 

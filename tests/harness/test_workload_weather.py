@@ -1,4 +1,4 @@
-"""Flights and weather: the join of two real tables, judged as a dataflow; grain: simulation."""
+"""Flights and weather: a join of two real tables, judged as a dataflow; grain: simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of one subtask, opened on either plane with state in memory."""
+"""Opens the operators of one subtask on either plane, with state in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLANES: list[DataPlane] = [RowPlane(), ArrowPlane()]
 
 
 class Storage:
-    """Checkpoint storage in memory, and the writers of one subtask."""
+    """Checkpoint storage in memory, which also makes the writers of one subtask."""
 
     def __init__(self) -> None:
         self._storage = FileCheckpointStorage(MemoryFileSystem(), "job")

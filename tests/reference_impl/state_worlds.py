@@ -1,4 +1,4 @@
-"""What tests of state backends share: checkpoint storage in memory, stores in front of it, and a tidy disk."""
+"""What tests of state backends share: checkpoint storage in memory, stores that use it, and a clean disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StateWorld:
         self._written = 0
 
     def store(self, groups: KeyGroupRange = ALL, handles: Iterable[StateHandle] = ()) -> KeyedStateStore:
-        """Open a store as the runtime does; ``close`` closes it."""
+        """Open a store as the runtime does; ``close`` closes it again."""
         working = WorkingDirectory(self.backend, self.root.name)
         scope = StateScope("job", "count", "aggregate", 0, 1, groups, working.of_operator("aggregate"))
         try:
@@ -44,7 +44,7 @@ class StateWorld:
         return store
 
     def held(self, handles: Iterable[StateHandle], groups: KeyGroupRange = ALL) -> Model:
-        """Restore handles into a new store and return what it holds."""
+        """Restore the handles into a new store and return its content."""
         store = self.store(groups, handles)
         try:
             return content(store, groups)
@@ -65,7 +65,7 @@ class StateWorld:
         return sorted(str(path) for path in Path(self.root.name).glob("*/*/checkpoints/*"))
 
     def close(self) -> None:
-        """Close every store and require that the disk is as it was."""
+        """Close every store and require that the disk is as it was before."""
         for store, working in self._opened:
             store.close()
             store.close()
@@ -94,7 +94,7 @@ class FullDisk:
 
 
 class CancelAfterFirstChunk:
-    """Passes chunks on to a writer and has the snapshot cancelled once the first was taken."""
+    """Passes chunks on to a writer, and cancels the snapshot once the first chunk was taken."""
 
     def __init__(self, writer: FileStateWriter) -> None:
         self._writer = writer

@@ -1,5 +1,4 @@
-"""File systems for tests: one in memory that forgets at a crash what was not made durable, and one that
-fails."""
+"""File systems for tests: one in memory that at a crash loses what was not made durable, and one that fails."""
 
 from __future__ import annotations
 
@@ -59,8 +58,8 @@ def _ancestors(path: str) -> list[str]:
 
 
 class MemoryFileSystem:
-    """Exactly the contract of the port: after ``crash`` only what was made durable is there, directories
-    too."""
+    """Exactly the contract of the port: after ``crash`` only files and directories that were made durable are
+    left."""
 
     def __init__(self) -> None:
         self._names: dict[str, _Node] = {}
@@ -131,12 +130,12 @@ class MemoryFileSystem:
             del node.data[node.synced :]
 
     def damage(self, path: str, content: bytes) -> None:
-        """Replace a file's content behind everyone's back."""
+        """Replace a file's content without anybody noticing."""
         self._node(path).data[:] = content
 
 
 class FailingFileSystem:
-    """Fails at the k-th operation (from 1), once: instead of doing it, or (``afterwards``) having done it."""
+    """Fails once, at the k-th operation (from 1): instead of doing it or, with ``afterwards``, after doing it."""
 
     def __init__(self, inner: FileSystem, fail_at: int = 0, afterwards: bool = False) -> None:
         self._inner = inner
@@ -207,7 +206,7 @@ class _FailingStream:
 
 
 def completed_checkpoint(checkpoint: int, handles: Sequence[StateHandle] = ()) -> CompletedCheckpoint:
-    """Return a checkpoint of one source and one keyed subtask, the latter with these state files."""
+    """Return a checkpoint of one source and one keyed subtask, which has these state files."""
     source = OperatorSnapshot("source", positions=(SplitPosition("split-0", 3 * checkpoint),))
     keyed = OperatorSnapshot("aggregate", handles=tuple(handles))
     attempt = AttemptNumber(1)

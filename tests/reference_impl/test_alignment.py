@@ -44,7 +44,7 @@ def test_a_barrier_blocks_its_channel_until_the_snapshot_is_taken() -> None:
     assert arrive(aligner, 0, 1) == (started(1),)
     assert aligner.blocked == [True, False]
     assert arrive(aligner, 1, 1) == (due(1),)
-    assert aligner.blocked == [True, True], "released only when the synchronous part has ended"
+    assert aligner.blocked == [True, True], "it is released only after the synchronous part"
     aligner.handle(SnapshotTaken(barrier(1)))
     assert aligner.blocked == [False, False]
 

@@ -1,4 +1,4 @@
-"""Checkpoint storage: what is durable when, what any failure leaves, and what is never deleted."""
+"""Checkpoint storage: what is durable at which time, what a failure leaves behind, and what is never deleted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def complete(storage: FileCheckpointStorage, checkpoint: int = 1) -> CompletedCh
 
 
 def problems_with(checkpoint: CompletedCheckpoint, storage: FileCheckpointStorage) -> list[str]:
-    """Read every state file of a checkpoint in full; return what is wrong with those that cannot be read."""
+    """Read every state file of a checkpoint in full; return the problems of those that cannot be read."""
     problems = []
     for part in checkpoint.snapshots:
         for operator in part.operators:
@@ -105,7 +105,7 @@ def test_what_was_acknowledged_and_published_survives_a_crash_of_the_host() -> N
 def test_a_state_file_is_durable_with_its_name_before_its_handle_is_given_out() -> None:
     files = MemoryFileSystem()
     storage = FileCheckpointStorage(files, "job")
-    # The directories exist durably: what is at stake is the file.
+    # The directories are durable already, so only the file is tested.
     storage.reserve(CheckpointId(1), AttemptNumber(1))
     write(storage, 1)
     files.sync_directory("checkpoints/job")
@@ -126,7 +126,7 @@ def test_a_failure_at_any_operation_of_a_write_leaves_no_file(afterwards: bool) 
             failures += 1
             assert inner.list_files("checkpoints") == []
         else:
-            assert not files.failed, f"operation {k} failed and the handle was given out (BE-06)"
+            assert not files.failed, f"operation {k} failed, but the handle was given out (BE-06)"
     assert failures == 6, "create, two writes, sync, close, sync_directory"
 
 

@@ -1,4 +1,4 @@
-"""The coordinator machine by tables: events in, commands out (COO-1..4, REC-1, REC-2)."""
+"""The coordinator machine in tables: events in, commands out (COO-1..4, REC-1, REC-2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRIGGER, RESTART = ev.TriggerDue(), ev.RestartDue()
 
 
 class Job:
-    """A coordinator machine with two subtasks, and short forms of its events."""
+    """A coordinator machine with two subtasks, and short methods for its events."""
 
     def __init__(self, restarts: int = 3, **checkpoints: Any) -> None:
         settings: dict[str, Any] = {
@@ -152,7 +152,7 @@ def test_a_failure_aborts_every_pending_checkpoint_and_redeploys_from_the_latest
 
 
 def unreadable(job: Job, checkpoint: int) -> Any:
-    """Fail the attempt because a checkpoint can be restored from no copy, and let it stop."""
+    """Fail the attempt because a checkpoint cannot be restored from any copy, and let the attempt stop."""
     attempt = job.machine.attempt
     job.tell(SubtaskFailed(attempt, COUNT, f"flipped bits in {checkpoint}", CheckpointId(checkpoint)))
     return job.tell(ev.AttemptStopped(attempt))
@@ -212,7 +212,7 @@ def test_a_failure_while_metadata_is_written_waits_for_the_outcome_and_uses_it()
     assert kinds(job.fail()) == ["StopAttempt"]
     assert job.tell(ev.AttemptStopped(AttemptNumber(1))) == ()
     commands = job.tell(ev.MetadataWritten(write.completed))
-    assert kinds(commands) == ["SetTimer"], "nobody is told in an attempt that is over"
+    assert kinds(commands) == ["SetTimer"], "nobody in an attempt that is over is notified"
     (deploy,) = job.tick(7, RESTART)
     assert deploy.restore.checkpoint == 1
 
@@ -308,7 +308,7 @@ def test_a_newer_checkpoint_that_completes_first_subsumes_the_older_one_in_fligh
     commands = job.complete(2)
     [aborted] = [command for command in commands if isinstance(command, do.NotifyAborted)]
     assert (aborted.checkpoint, aborted.reason) == (1, "subsumed by checkpoint 2")
-    assert kinds(job.ack(1, SOURCE)) == ["DiscardSnapshot"], "what comes late of it is removed"
+    assert kinds(job.ack(1, SOURCE)) == ["DiscardSnapshot"], "what arrives late for it is removed"
     assert [completed.checkpoint for completed in job.machine.completed] == [2]
 
 
@@ -322,7 +322,9 @@ def test_metadata_that_becomes_durable_out_of_order_leaves_the_newest_to_be_rest
         writes.extend(job.ack(checkpoint, COUNT))
     job.tell(ev.MetadataWritten(writes[1].completed))
     commands = job.tell(ev.MetadataWritten(writes[0].completed))
-    assert do.DiscardCheckpoint(CheckpointId(1)) in commands, "one is retained, and it is the newest"
+    assert do.DiscardCheckpoint(CheckpointId(1)) in commands, (
+        "one checkpoint is retained, and it is the newest"
+    )
     assert [completed.checkpoint for completed in job.machine.completed] == [2]
 
 
@@ -342,7 +344,7 @@ def test_recovery_with_several_in_flight_starts_from_the_latest_completed() -> N
 
 
 def test_what_a_failed_attempt_had_aborted_is_discarded_once_more_after_it() -> None:
-    """A subtask may have stored its part after the first discard, and died before it heard of the abort."""
+    """A subtask may store its part after the first discard, and die before it learns of the abort."""
     job = running(max_concurrent=2)
     job.tick(10)
     job.tick(10)

@@ -1,4 +1,4 @@
-"""The transactional file sink: each record visible exactly once, whatever fails, and whenever."""
+"""The transactional file sink: each record is visible exactly once, whatever fails and whenever it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSyst
 
 
 class FakeEncoder:
-    """Writes a footer at the end, so that a file without ``finish`` is seen to be cut off."""
+    """Writes a footer at the end, so that a file without ``finish`` can be recognised as cut off."""
 
     def __init__(self, stream: OutputStream) -> None:
         self._stream = stream
@@ -34,7 +34,7 @@ class FakeEncoder:
 
 
 class FakePlane:
-    """As much of a data plane as a sink uses."""
+    """The part of a data plane that a sink uses."""
 
     name = "fake"
     file_suffix = ".txt"
@@ -80,7 +80,7 @@ def opened(
 
 
 def visible(files: FileSystem) -> list[int]:
-    """Return the records that a reader sees: whole files whose names do not begin with ``_``."""
+    """Return the records that a reader sees: those of complete files whose names do not begin with ``_``."""
     records: list[int] = []
     for path in files.list_files("out"):
         if not path.startswith("out/_"):
@@ -278,7 +278,7 @@ def test_the_end_of_input_is_part_of_the_snapshot(files: MemoryFileSystem) -> No
 class Job:
     """A source of numbers, a sink, and a coordinator that survives everything.
 
-    ``script`` is one character a step: ``r`` record, ``b`` barrier, ``c`` completion of the newest checkpoint
+    ``script`` has one character for each step: ``r`` record, ``b`` barrier, ``c`` completion of the newest checkpoint
     and its notification, ``C`` completion whose notification is lost, ``x`` crash of the host.
     """
 
@@ -311,7 +311,7 @@ class Job:
                         taken.append((checkpoint, position, take(sink, checkpoint)))
                     elif step in "cC" and taken:
                         self.latest = taken.pop()
-                        taken.clear()  # older ones are subsumed: a restore never goes back behind the newest
+                        taken.clear()  # older ones are subsumed: no restore goes back behind the newest one
                         if step == "c":
                             completed(sink, self.latest[0])
                     elif step == "x":
@@ -334,14 +334,14 @@ class Job:
 
 
 def check_exactly_once(script: str, fail_at: int = 0, afterwards: bool = False, crash: bool = False) -> bool:
-    """Run a job and compare its output; return whether the planned failure happened."""
+    """Run a job and check its output; return whether the planned failure happened."""
     inner = MemoryFileSystem()
     world = FailingFileSystem(inner, fail_at, afterwards)
     job = Job(script, inner, world, crash)
     job.run()
     story = json.dumps(job.events)
     assert sorted(visible(inner)) == list(range(script.count("r"))), story
-    # A crash may bring the old name of a committed file back, which harms nobody: ``_pending`` is not read.
+    # A crash may bring back the old name of a committed file. This is harmless, because ``_pending`` is not read.
     assert pending(inner) == [], story
     inner.crash()
     assert sorted(visible(inner)) == list(range(script.count("r"))), story
@@ -378,14 +378,14 @@ class _WithoutFlush(TransactionalFileSink):
 
 
 class _NotIdempotent(TransactionalFileSink):
-    """SI-02: takes a transaction that is committed already for an error."""
+    """SI-02: treats a transaction that is already committed as an error."""
 
     def _is_committed(self, file: Any) -> bool:
         return False
 
 
 class _Swallowing(TransactionalFileSink):
-    """SI-02, second form: takes every error of a recovery for 'committed already'."""
+    """SI-02, second form: treats every error of a recovery as 'already committed'."""
 
     def recover_and_commit(self, transactions: Any) -> None:
         try:

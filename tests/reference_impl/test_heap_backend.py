@@ -1,4 +1,4 @@
-"""What is the heap backend's own: copying on write, pins, its file format. The rest: ``test_state_contract``."""
+"""What only the heap backend has: copy-on-write, pins, its file format. For the rest see ``test_state_contract``."""
 
 from __future__ import annotations
 
@@ -119,6 +119,5 @@ def test_every_truncation_and_every_changed_byte_of_the_structure_is_noticed_or_
             found = open_with(bytes(damaged))
         except CorruptStateError:
             continue
-        # Only the bytes of a key or a value can change unnoticed here; the checksum of the handle covers
-        # those.
+        # Only the bytes of a key or a value can change unnoticed here; the checksum in the handle covers these.
         assert len(found) <= 2

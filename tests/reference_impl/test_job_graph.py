@@ -1,4 +1,4 @@
-"""The job graph as a value: what it refuses, which channels follow from its edges, and where batches go."""
+"""The job graph as a value: what it refuses, which channels its edges give, and where batches go."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_subtasks_past_ten_keep_the_order_of_their_numbers() -> None:
 
 
 class Output:
-    """Notes what is sent where."""
+    """Notes what is sent, and where."""
 
     def __init__(self) -> None:
         self.data: list[tuple[int, Any]] = []

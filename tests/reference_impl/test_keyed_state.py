@@ -118,7 +118,7 @@ def test_five_states_of_one_operator_behave_like_five_dicts(
         assert reduced.of(*cell).get() == model["r"].get(cell)
         added = model["a"].get(cell)
         assert folded.of(*cell).get() == (sum(added) / len(added) if added else None)
-    # Nothing but what has something is an entry: an emptied list or map takes no space.
+    # Only non-empty values are entries: an emptied list or map takes no space.
     for name, kept in model.items():
         expected = {cell for cell, content in kept.items() if name in "vr" or content}
         assert {(group, key) for group in ALL for key, _ in store.scan(name, group)} == expected
@@ -155,7 +155,7 @@ def test_a_name_is_given_once(world: StateWorld) -> None:
 
 
 class CountsAndDistances:
-    """Two named states: how many records a key had, and the value of the record before."""
+    """Two named states: how many records a key had, and the value of the previous record."""
 
     def open(self, states: KeyedStates) -> None:
         self.count = states.reducing("count", int, lambda first, second: first + second)
@@ -170,7 +170,7 @@ class CountsAndDistances:
 
 
 class SumsAndNames:
-    """State names that the other operator has too, with other types."""
+    """Its states have the same names as those of the other operator, but other types."""
 
     def open(self, states: KeyedStates) -> None:
         self.sums = states.value("count", float)
@@ -226,7 +226,7 @@ def _merged(uid: str, parts: list[OperatorSnapshot]) -> OperatorSnapshot | None:
 
 
 @pytest.mark.parametrize("plane", [RowPlane(), ArrowPlane()], ids=["rows", "arrow"])
-def test_states_of_two_operators_in_a_chain_do_not_mix_and_both_come_back(
+def test_states_of_two_operators_in_a_chain_do_not_mix_and_both_are_restored(
     world: StateWorld, plane: Any
 ) -> None:
     chain = Chain(world, plane, ALL, [])
@@ -237,7 +237,7 @@ def test_states_of_two_operators_in_a_chain_do_not_mix_and_both_come_back(
     chain.process(("a", 100), ("c", 1))
     snapshots = [future.run() for future in futures]
     assert [snapshot.operator for snapshot in snapshots] == ["distances", "sums"]
-    # The file systems of checkpoint and local disk tell the operators apart as well.
+    # The files in checkpoint storage and on the local disk keep the operators apart as well.
     paths = [[handle.path for handle in snapshot.handles] for snapshot in snapshots]
     assert all(paths) and not set(paths[0]) & set(paths[1])
     chain.close()

@@ -1,4 +1,4 @@
-"""Secondary copies: what is kept, for how long, and what a restore believes of it; grain: one store, real files."""
+"""Secondary copies: what is kept, for how long, and what a restore trusts; grain: one store, real files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Host:
     def write(
         self, store: TaskLocalStateStore, checkpoint: CheckpointId, operators: tuple[str, ...] = ("a", "b")
     ) -> SubtaskSnapshot:
-        """Write two files for each operator, and seal."""
+        """Write two files for each operator, and seal the copy."""
         parts = []
         for operator in operators:
             writer = CopyingWriter(store, checkpoint, operator, self.primary(store, checkpoint, operator))
@@ -130,7 +130,7 @@ def test_whatever_the_local_disk_refuses_the_checkpoint_and_its_restore_succeed(
     snapshot = host.write(host.store(files=failing), ONE)
     reader, found = host.restore(snapshot, ONE, host.store(attempt=2))
     assert found == expected(snapshot, 1)
-    assert len(set(served(reader))) == 1, "a copy is whole, or it is none"
+    assert len(set(served(reader))) == 1, "a copy is complete, or there is none"
 
 
 def test_a_full_disk_is_reported_with_its_reason(host: Host) -> None:
@@ -181,7 +181,7 @@ def test_only_the_newest_copy_is_kept_once_it_is_confirmed(host: Host) -> None:
         host.write(store, checkpoint)
     assert store.report(THREE).held == (1, 2, 3)
     store.confirm(TWO)
-    assert store.report(THREE).held == (2, 3), "what is in flight stays"
+    assert store.report(THREE).held == (2, 3), "a copy of a checkpoint in flight stays"
     store.confirm(THREE)
     report = store.report(THREE)
     assert report.held == (3,) and report.confirmed == 3 and report.kept
@@ -222,7 +222,7 @@ def test_jobs_of_one_name_with_other_storage_have_other_directories() -> None:
     assert local_root("/local", "job", "/one") != local_root("/local", "job", "/two")
 
 
-# --- what a restore believes --------------------------------------------------------------------------------
+# --- what a restore trusts ----------------------------------------------------------------------------------
 
 
 def flip(path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_damaged_manifest_makes_the_copy_worthless(host: Host, damage: Callabl
     assert found == expected(snapshot, 1) and served(reader) == [ServedBy.PRIMARY] * 4
 
 
-def test_what_was_found_damaged_is_not_believed_by_the_next_restore(host: Host) -> None:
+def test_a_file_that_was_found_damaged_is_not_trusted_by_the_next_restore(host: Host) -> None:
     snapshot = host.write(host.store(), ONE)
     path = host.root / "count-0/chk-1-a1/a/state%2D0"
     good = path.read_bytes()
@@ -294,7 +294,7 @@ def test_an_intact_copy_serves_also_where_the_primary_is_gone(host: Host) -> Non
     assert found == expected(snapshot, 1) and reader.unreadable is None
 
 
-def test_what_no_copy_gives_is_an_error_that_names_both(host: Host) -> None:
+def test_a_file_that_no_copy_can_give_is_an_error_that_names_both(host: Host) -> None:
     snapshot = host.write(host.store(), ONE)
     (handle, *_) = snapshot.handles()
     host.durable.damage(f"checkpoints/{handle.path}", b"nonsense")

@@ -1,4 +1,4 @@
-"""The keyed aggregate over a real heap store: emissions, snapshots, restores, on both planes."""
+"""The keyed aggregate over a real heap store: emissions, snapshots and restores, on both planes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIRST = CheckpointId(1)
 
 
 class _Files:
-    """Checkpoint storage in a dict: reader, writer and factory of writers."""
+    """Checkpoint storage in a dict: reader, writer and factory of writers in one."""
 
     def __init__(self) -> None:
         self.content: dict[str, bytes] = {}
@@ -136,7 +136,7 @@ def test_a_job_without_records_emits_nothing(plane: Any) -> None:
 
 @pytest.mark.parametrize("write_through", [False, True])
 def test_a_snapshot_holds_the_records_before_it_and_no_later_ones(plane: Any, write_through: bool) -> None:
-    """ALN-2 and SNP-1: records between the synchronous and the asynchronous part do not show."""
+    """ALN-2 and SNP-1: records between the synchronous and the asynchronous part are not in the snapshot."""
     files = _Files()
     operator = opened(plane, files, Emission.CHANGES, write_through=write_through)
     operator.process(batch(plane, ("a", 1), ("b", 2)))

@@ -82,7 +82,7 @@ def test_keys_spread_evenly_over_groups(key_set: list[tuple[Any, ...]]) -> None:
 
 
 def test_key_groups_never_change() -> None:
-    """They decide where stored state is found: a change of the hash would lose all of it."""
+    """They decide where stored state is found, so a changed hash would lose all of it."""
     found = [key_group_of(key, 128) for key in [(0,), (1,), (-1,), ("AA", "JFK"), (None,), (True, 1.5)]]
     assert found == [113, 72, 114, 84, 0, 122]
 

@@ -1,4 +1,4 @@
-"""The fluent API: which vertices and edges a pipeline becomes, and how mistakes are told."""
+"""The fluent API: into which vertices and edges a pipeline turns, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -197,7 +197,9 @@ def test_pipelines_stand_side_by_side_and_a_stream_has_several_sinks() -> None:
     graph = job.build(other, first, second)
     assert chains(graph) == ["other 1: map-1 other_out", "main 2: map-2", "one 2: one", "two 1: two"]
     assert edges_of(graph) == ["main -> one forward", "main -> two rebalance"]
-    assert chains(main.sink(SINK).build()) == ["main 2: map-1 out"], "what is not built is no part of the job"
+    assert chains(main.sink(SINK).build()) == ["main 2: map-1 out"], (
+        "a stream that is not built is no part of the job"
+    )
 
 
 def test_where_records_go_can_be_said() -> None:

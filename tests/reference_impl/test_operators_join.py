@@ -1,4 +1,4 @@
-"""The inner join: each matching pair once, whatever the interleaving, and on both planes alike."""
+"""The inner join: each matching pair once, whatever the interleaving, and the same on both planes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ batches = st.lists(
 
 
 def nested_loops(given_batches: Sequence[tuple[int, list[Row]]]) -> list[Row]:
-    """The join of everything, as it is written in a textbook."""
+    """The textbook join of all records, by nested loops."""
     sides: list[list[Row]] = [[], []]
     for number, rows in given_batches:
         sides[number].extend(rows)

@@ -1,4 +1,4 @@
-"""Property: the row plane and the Arrow plane do the same to the same rows, down to the bytes of state."""
+"""Property: the row plane and the Arrow plane do the same with the same rows, down to the bytes of state."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _entries(table: Any) -> dict[bytes, tuple[int, bytes]]:
 def test_planes_agree_on_aggregates(
     given_batches: list[list[Row]], key: tuple[str, ...], emit_each: bool, restore_after: int
 ) -> None:
-    """Running rows, changes, final rows and state agree, also when a plane goes on from the other's state."""
+    """Running rows, changes, final rows and state agree, even if one plane continues from the other's state."""
     carry = () if "id" in key else ("id",)
     tables: list[Any] = [plane.accumulators(key, AGGREGATES, carry, GROUPS) for plane in (ROWS, ARROW)]
     store: dict[bytes, tuple[int, bytes]] = {}
@@ -157,7 +157,7 @@ def test_planes_agree_on_aggregates(
 
 
 def _text(payload: Any) -> str:
-    # -0.0 and 0.0 are one key, shown as it came (Arrow) or as it is kept (rows).
+    # -0.0 and 0.0 are one key; Arrow shows it as it came, rows show it as it is stored.
     return repr(listed(payload)).replace("-0.0", "0.0")
 
 

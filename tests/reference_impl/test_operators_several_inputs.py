@@ -20,7 +20,7 @@ from tests.reference_impl.opened_operators import GROUPS, PLANES, Storage, liste
 
 
 class Meetings:
-    """Counts the records of each key by input, and tells each record what its key has seen on the others."""
+    """Counts the records of each key by input, and adds to each record what its key has seen on the other inputs."""
 
     def open(self, states: KeyedStates) -> None:
         self.seen = states.map("seen", int, int)
@@ -37,7 +37,7 @@ class Meetings:
 
 
 MEETINGS = KeyedCoProcess("meetings", (("k",), ("id",)), Meetings)
-"""Its inputs have columns of different names, and of different types under one name."""
+"""Its inputs have columns with different names, and columns with one name but different types."""
 
 left = st.fixed_dictionaries({"k": st.integers(0, 3), "v": st.integers(-5, 5)})
 right = st.fixed_dictionaries(
@@ -86,7 +86,7 @@ def test_planes_agree_on_keyed_functions_of_two_inputs_and_take_over_each_others
 
 
 def _text(rows: list[Row]) -> str:
-    """With the types of the values; the order of columns means nothing."""
+    """Return the rows as text with the values' types; the order of columns does not matter."""
     return repr([sorted(row.items()) for row in rows])
 
 
@@ -94,7 +94,7 @@ def _text(rows: list[Row]) -> str:
 def test_a_column_takes_the_type_of_its_values_not_that_of_the_input_it_shares_a_name_with(
     plane: DataPlane,
 ) -> None:
-    """An integer kept from one input stays one, though the other input's column of that name has floats."""
+    """An integer kept from one input stays an integer, although the other input's column of that name holds floats."""
 
     class Remembers:
         def open(self, states: KeyedStates) -> None:

@@ -1,4 +1,4 @@
-"""Sources: positions, splits, and reading from any record on (SRC-1, REC-1)."""
+"""Sources: positions, splits, and reading from any record onwards (SRC-1, REC-1)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def drained(reader: SplitReader) -> list[tuple[str, int]]:
         assert len({row["split"] for row in rows}) == 1, "a batch crossed splits"
         found += [(row["split"], row["i"]) for row in rows]
         assert dict(_offsets(reader))[rows[-1]["split"]] == rows[-1]["i"] + 1, (
-            "a position is of the next record"
+            "a position is the offset of the next record"
         )
     assert reader.poll() is None
     return found

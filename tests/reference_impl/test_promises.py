@@ -1,4 +1,4 @@
-"""What a subtask that was replaced removes at its end, and what it must leave."""
+"""What a replaced subtask removes at its end, and what it must leave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST, SECOND = AttemptNumber(1), AttemptNumber(2)
 
 
 def storage_on(files: MemoryFileSystem) -> FileCheckpointStorage:
-    """Each process has an instance of its own."""
+    """Each process has its own instance."""
     return FileCheckpointStorage(files, "job")
 
 
@@ -55,7 +55,7 @@ def promises(files: MemoryFileSystem) -> Promises:
     return promised
 
 
-def test_what_nobody_heard_of_goes_when_a_newer_attempt_has_taken_over(
+def test_unconfirmed_state_is_removed_once_a_newer_attempt_has_taken_over(
     files: MemoryFileSystem, promises: Promises
 ) -> None:
     storage_on(files).reserve(CheckpointId(3), SECOND)
@@ -63,7 +63,7 @@ def test_what_nobody_heard_of_goes_when_a_newer_attempt_has_taken_over(
     assert state_files(files) == []
 
 
-def test_what_nobody_heard_of_stays_while_its_own_attempt_is_the_newest(
+def test_unconfirmed_state_stays_while_its_own_attempt_is_the_newest(
     files: MemoryFileSystem, promises: Promises
 ) -> None:
     storage_on(files).reserve(CheckpointId(3), FIRST)
@@ -71,7 +71,7 @@ def test_what_nobody_heard_of_stays_while_its_own_attempt_is_the_newest(
     assert len(state_files(files)) == 1, "the checkpoint may still complete"
 
 
-def test_what_became_part_of_a_complete_checkpoint_stays_though_nobody_said_so(
+def test_state_in_a_completed_checkpoint_stays_although_its_completion_was_not_reported(
     files: MemoryFileSystem, promises: Promises
 ) -> None:
     publish(files, 3, written(files, 3))
@@ -80,7 +80,7 @@ def test_what_became_part_of_a_complete_checkpoint_stays_though_nobody_said_so(
     assert len(state_files(files)) == 1
 
 
-def test_what_the_coordinator_received_is_no_business_of_the_subtask_any_more(
+def test_state_that_the_coordinator_has_is_left_to_the_coordinator(
     files: MemoryFileSystem, promises: Promises
 ) -> None:
     promises.completed(CheckpointId(3))
@@ -90,10 +90,10 @@ def test_what_the_coordinator_received_is_no_business_of_the_subtask_any_more(
 
 
 @pytest.mark.parametrize("first", [1, 2, 3])
-def test_a_completed_checkpoint_proves_that_what_was_acknowledged_before_it_arrived_and_nothing_later(
+def test_a_completion_confirms_earlier_acknowledgements_and_no_later_ones(
     files: MemoryFileSystem, first: int
 ) -> None:
-    """Acknowledgements come in any order of ids; the connection keeps the order in which they were sent."""
+    """Acknowledgements may come in any order of ids; the connection keeps the order in which they were sent."""
     order = [first, *(number for number in (1, 2, 3) if number != first)]
     promised = Promises(storage_on(files), FIRST)
     for number in order:
@@ -105,7 +105,7 @@ def test_a_completed_checkpoint_proves_that_what_was_acknowledged_before_it_arri
     assert (left, len(state_files(files))) == ([], 2)
 
 
-def test_the_completion_of_what_was_never_acknowledged_proves_nothing(
+def test_the_completion_of_a_checkpoint_that_was_never_acknowledged_confirms_nothing(
     files: MemoryFileSystem, promises: Promises
 ) -> None:
     promises.completed(CheckpointId(4))
@@ -126,7 +126,7 @@ def test_a_subtask_whose_checkpoints_never_complete_remembers_a_bounded_number(
 
 
 class FakeSink:
-    """An operator with prepared transactions; remembers what it was told of them."""
+    """An operator with prepared transactions; remembers which checkpoints it was told can be restored."""
 
     prepared = ("a transaction",)
 

@@ -1,4 +1,4 @@
-"""The page of the protocol's machines is the one of today's tables. Grain: text."""
+"""The page about the protocol's machines shows today's tables. Grain: text."""
 
 from __future__ import annotations
 

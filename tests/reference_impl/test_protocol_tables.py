@@ -1,6 +1,7 @@
-"""The tables of the protocol's machines: what they leave out is illegal, what they say happens, and nothing else does.
+"""The tables of the protocol's machines: exactly what they list happens, and what they leave out is illegal.
 
-Grain: tables, without any I/O. Random events drive the machines; whatever they do is compared with their tables.
+Grain: tables, without any I/O. Random events drive the machines, and everything that they do is compared with their
+tables.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from barrier_tck.reference_impl.runtime_errors import ProtocolError
 
 SUBTASKS = (SubtaskId("source", 0), SubtaskId("count", 0))
 Transition = tuple[StrEnum, type, StrEnum]
-"""State, type of the event, next state."""
+"""(state, type of the event, next state)."""
 
 
 # --- the helper ---------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def test_the_story_is_bounded() -> None:
 
 
 class Walk:
-    """Drives one machine at random, as its surroundings could."""
+    """Drives one machine at random, as its environment could."""
 
     machine: Any
 
@@ -145,17 +146,17 @@ class Walk:
         raise NotImplementedError
 
     def tell(self, event: Any) -> None:
-        """Give the machine an event, and let what it asks for be answered sometime."""
+        """Give the machine an event, and queue the answers to what it asks for."""
         raise NotImplementedError
 
     @staticmethod
     def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
-        """Return an event like this one that the table of this state decides on."""
+        """Return an event like this one, changed so that the table of this state decides about it."""
         return event
 
 
 class JobWalk(Walk):
-    """The life of a job of two subtasks: what is due comes in any order."""
+    """The life of a job with two subtasks: events that are due come in any order."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -319,7 +320,7 @@ WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
 
 @dataclass
 class Walked:
-    """What many walks of one machine came across."""
+    """What many walks of one machine found."""
 
     seen: set[Transition] = field(default_factory=set)
     machines: dict[StrEnum, Any] = field(default_factory=dict)
@@ -332,7 +333,7 @@ _walked: dict[type[TableMachine[Any, Any]], Walked] = {}
 
 
 def walked(machine: type[TableMachine[Any, Any]]) -> Walked:
-    """Walk often enough, once."""
+    """Walk often enough; the result is cached."""
     if machine not in _walked:
         found = _walked[machine] = Walked()
         for seed in range(1500):
@@ -387,7 +388,7 @@ def test_an_event_without_an_entry_is_illegal_and_leaves_the_machine_unchanged(
 
 
 def plain(value: Any) -> Any:
-    """Return a value that equals another one's if all that they hold is equal."""
+    """Return a value that is equal for two objects if everything that they hold is equal."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple | deque):

@@ -1,4 +1,4 @@
-"""What is the RocksDB backend's own: its files, what it releases, what it refuses; grain: one store."""
+"""What only the RocksDB backend has: its files, what it releases, and what it refuses; grain: one store."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def descriptors() -> list[str]:
         try:
             found.append(os.readlink(f"/proc/self/fd/{number}"))
         except FileNotFoundError:
-            continue  # the one that listed the directory
+            continue  # this one listed the directory
     return found
 
 
@@ -97,7 +97,7 @@ def test_a_file_name_in_an_index_cannot_leave_the_directory(world: StateWorld) -
 
 
 class _Damaged:
-    """Reads with one byte changed in every table, as if no checksum stood before RocksDB's own."""
+    """Reads every table with one byte changed, as if there were no checksum except RocksDB's own."""
 
     def __init__(self, world: StateWorld) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""Snapshot futures: once, cancellable at any time, nothing forgotten."""
+"""Snapshot futures run once and can be cancelled at any time, and nothing stays behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver's side of control connections, over real sockets: registration, fencing, silence, ends."""
+"""The driver's side of control connections, over real sockets: registration, fencing, silence, and their ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SUBTASK = SubtaskId("totals", 0)
 
 
 class Driver:
-    """Stands for the event loop and its owner: calls are made when the test asks for the next event."""
+    """Replaces the event loop and its owner: calls are made when the test asks for the next event."""
 
     def __init__(self, heartbeat_timeout_ms: int = 5000) -> None:
         self.calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -76,7 +76,7 @@ def driver() -> Iterator[Driver]:
 
 
 def registered(driver: Driver) -> socket.socket:
-    """Return a bare connection of slot 0 that was let in."""
+    """Return a bare connection of slot 0 that was admitted."""
     raw = socket.create_connection(("127.0.0.1", driver.service.port), 5)
     introduce(raw, SECRET, Claim("slot", 1, "0"))
     raw.settimeout(5)
@@ -84,7 +84,7 @@ def registered(driver: Driver) -> socket.socket:
 
 
 def deployed(driver: Driver, link: ControlLink) -> tuple[SlotConnection, list[Any], list[str]]:
-    """Register a slot and start reading; returns the driver's end, and what the slot's end hears."""
+    """Register a slot and start reading; return the driver's end, and what the slot's end receives."""
     link.send(OFFER)
     kind, connection = driver.next()
     assert (kind, connection.offer) == ("offered", OFFER)
@@ -208,7 +208,7 @@ def test_silence_says_nothing_after_the_driver_itself_stood_still(monkeypatch: p
     clock["now"] = 104.0
     assert driver.service.silent() == [], "its heartbeats may wait in the socket"
     clock["now"] = 104.5
-    assert driver.service.silent() == [connection], "it had the time between two questions"
+    assert driver.service.silent() == [connection], "it had the time between two checks"
     raw.close()
     driver.service.close()
 
@@ -241,7 +241,9 @@ def test_a_slot_that_did_not_learn_that_it_was_let_in_tries_again(driver: Driver
     unaware.close()
     link.send(InputConsumed(AttemptNumber(1), SUBTASK))
     assert driver.next()[0] == "message"
-    assert [event[0] for event in driver.events] == ["offered", "message"], "the attempt does not fail for it"
+    assert [event[0] for event in driver.events] == ["offered", "message"], (
+        "the attempt does not fail because of it"
+    )
     assert heard == []
     link.close()
 

@@ -1,4 +1,4 @@
-"""One small job on a real standalone cluster: it finishes; it survives SIGKILLs aimed at protocol points."""
+"""One small job on a real standalone cluster: it finishes, and it survives SIGKILLs aimed at protocol points."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def write_input(directory: Path) -> Path:
-    """Rows (k, v) with v counting up over all files."""
+    """Write rows (k, v), with v counting up over all files."""
     directory.mkdir()
     for file in range(FILES):
         values = range(file * ROWS, (file + 1) * ROWS)
@@ -57,7 +57,7 @@ def write_input(directory: Path) -> Path:
 
 
 def expected() -> list[dict[str, int]]:
-    """The totals, computed without the runtime."""
+    """Return the totals, computed without the runtime."""
     values = range(FILES * ROWS)
     return [
         {
@@ -81,14 +81,14 @@ def job(source: Path, rows_per_second: int) -> JobGraph:
 
 
 def committed(files: Path) -> list[dict[str, int]]:
-    """Every committed row, by key: a row that was committed twice shows twice."""
+    """Return every committed row, ordered by key; a row that was committed twice appears twice."""
     names = sorted(path for path in (files / "out").rglob("*.parquet") if "pending" not in str(path))
     rows = [row for name in names for row in pq.read_table(name).to_pylist()]
     return sorted(rows, key=lambda row: row["k"])
 
 
 class Killer(SparkJobObserver):
-    """Kills the executor (or only the worker) of a subtask that stands at a watched point."""
+    """Kills the executor, or only the worker, of a subtask that stands at a watched point."""
 
     def __init__(self, kills: dict[RuntimePoint, int], executor: bool = True) -> None:
         """Take how often to strike at each point."""
@@ -180,7 +180,7 @@ def test_a_subtask_that_falls_silent_is_replaced_and_cannot_come_back(
 
         def attempt_running(self, attempt: int) -> None:
             if attempt == 2:
-                with contextlib.suppress(ProcessLookupError):  # Spark may have killed it meanwhile.
+                with contextlib.suppress(ProcessLookupError):  # Spark may have killed it in the meantime.
                     os.kill(frozen[0], signal.SIGCONT)
 
     freezer = Freezer({})
@@ -198,10 +198,10 @@ def test_a_subtask_that_falls_silent_is_replaced_and_cannot_come_back(
     assert committed(tmp_path / "files") == expected()
 
 
-def test_a_channel_that_leads_nowhere_fails_the_attempt_and_the_next_one_takes_another_way(
+def test_a_channel_that_leads_nowhere_fails_the_attempt_and_the_next_one_takes_another_route(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The address table passes through the route: a proxy can be put in, and the runtime does not know."""
+    """The address table passes through the route, so a proxy can be inserted without the runtime knowing."""
     dead = ChannelServer("127.0.0.1")
     dead.close()
     asked: list[str] = []

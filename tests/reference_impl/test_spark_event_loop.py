@@ -10,7 +10,7 @@ from barrier_tck.reference_impl.spark.event_loop import EventLoop, LoopBackgroun
 
 
 def run(schedule: Callable[[EventLoop, MonotonicClock, list[str]], None], wanted: int) -> list[str]:
-    """Run a loop until so many things were noted, and return them."""
+    """Run a loop until the wanted number of notes was made, and return the notes."""
     clock, seen, enough = MonotonicClock(), list[str](), threading.Event()
 
     def after_each() -> None:
@@ -74,7 +74,7 @@ def test_a_call_that_raises_is_reported_and_the_loop_goes_on() -> None:
     assert run(schedule, 2) == ["ValueError('broken')", "next"]
 
 
-def test_a_background_task_s_outcome_comes_back_through_the_owner_s_door() -> None:
+def test_the_outcome_of_a_background_task_arrives_on_the_loops_thread() -> None:
     def fail() -> int:
         raise OSError("disk")
 
@@ -90,7 +90,7 @@ def test_a_background_task_s_outcome_comes_back_through_the_owner_s_door() -> No
     assert run(schedule, 2) == ["42 None on coordinator", "None disk on coordinator"]
 
 
-def test_a_call_that_does_not_end_holds_up_whoever_stops_the_loop_for_a_time_only() -> None:
+def test_a_call_that_does_not_end_delays_the_stop_of_the_loop_only_for_a_time() -> None:
     loop = EventLoop(MonotonicClock(), lambda: None, lambda _error: None)
     goes_on, begun = threading.Event(), threading.Event()
 

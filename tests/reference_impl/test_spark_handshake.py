@@ -1,4 +1,4 @@
-"""The handshake over socket pairs: who gets in, who does not, and within which bounds."""
+"""The handshake over socket pairs: who is admitted, who is not, and within which time and size limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLAIM = Claim("channel", 3, "source[0]->totals[1]")
 
 
 class Server:
-    """Does one server's handshake on a thread."""
+    """Runs one server's handshake on a thread."""
 
     def __init__(self, admit: Callable[[Claim], str] = lambda _: "", timeout_s: float = 5.0) -> None:
         self.end, self.client = socket.socketpair()

@@ -1,4 +1,4 @@
-"""What a Python daemon imports PySpark from: no archive of what is installed, and every archive of what is not."""
+"""From where a Python daemon imports PySpark: from archives only if the same version is not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Out of reach: connecting again within a bound, silence at the slot's end, and authentication through a proxy."""
+"""Peers out of reach: connecting again within a bound, silence at the slot's end, authentication through a proxy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_peer_that_comes_into_reach_is_connected_to() -> None:
 
     assert reach(connect, 60.0, never) == "connected"
     assert len(tries) == 3
-    assert tries == sorted(tries, reverse=True), "each try has what is left of the bound"
+    assert tries == sorted(tries, reverse=True), "each try gets the rest of the bound"
 
 
 def test_at_the_bound_the_last_error_is_raised() -> None:
@@ -83,7 +83,7 @@ def unanswering() -> Iterator[tuple[str, int]]:
     listener.close()
 
 
-def test_who_may_have_been_let_in_asks_again_only_where_that_is_safe() -> None:
+def test_a_peer_that_may_have_been_admitted_tries_again_only_where_that_is_safe() -> None:
     pauses: list[float] = []
     with unanswering() as (host, port):
 
@@ -103,7 +103,7 @@ def test_who_may_have_been_let_in_asks_again_only_where_that_is_safe() -> None:
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_who_is_told_to_stop_or_refused_with_a_reason_does_not_try_again(stops: bool) -> None:
+def test_a_peer_that_is_stopped_or_refused_with_a_reason_does_not_try_again(stops: bool) -> None:
     tries: list[float] = []
 
     def connect(left_s: float) -> str:
@@ -136,7 +136,7 @@ def test_a_subtask_may_not_end_before_it_is_given_up() -> None:
 
 @contextmanager
 def mute_coordinator(answers: int) -> Iterator[ControlLink]:
-    """A coordinator that answers so many heartbeats, and keeps the connection open."""
+    """A coordinator that answers a given number of heartbeats, and then only keeps the connection open."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -187,7 +187,7 @@ def test_a_blocked_send_does_not_hide_that_the_coordinator_is_silent() -> None:
     def serve() -> None:
         connection, _ = listener.accept()
         accept_peer(connection, SECRET, lambda _claim: "")
-        accepted.append(connection)  # and never read from
+        accepted.append(connection)  # and never read from it
 
     thread = threading.Thread(target=serve)
     thread.start()
@@ -242,7 +242,7 @@ def test_a_data_channel_is_authenticated_through_a_proxy(proxies: ToxiproxyClien
 
 
 class Nobody:
-    """Takes no event: none may come."""
+    """Notes every event; none may come."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

@@ -1,4 +1,4 @@
-"""The runner's own threads, without Spark: who may ask what from where."""
+"""The runner's own threads, without Spark: what may be asked on which thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpoint
 
 
 class Machine:
-    """Notes on which thread it is asked."""
+    """Notes the thread on which it is asked."""
 
     def __init__(self) -> None:
         self.asked_on: list[str] = []
@@ -46,7 +46,7 @@ def running(tmp_path: Path) -> Iterator[tuple[SparkJobRunner, Machine]]:
 
 
 def test_the_coordinator_is_asked_on_its_own_thread(running: tuple[SparkJobRunner, Machine]) -> None:
-    """Anywhere else it would be read while it changes."""
+    """On any other thread it would be read while it changes."""
     runner, machine = running
     assert runner.waiting_for() == ("the end of the input",)
     assert machine.asked_on == ["coordinator"]
@@ -71,7 +71,7 @@ def test_a_job_that_does_not_fit_its_stored_state_is_no_crash_of_the_coordinator
 def test_the_coordinator_hears_of_the_end_of_a_stage_that_it_stopped_and_of_no_other(
     running: tuple[SparkJobRunner, Machine], ended: bool, told: list[int]
 ) -> None:
-    """When the job has ended, its subtasks leave by themselves, and the stage ends: there is nothing to be told."""
+    """When the job has ended, its subtasks leave by themselves and the stage ends, so there is nothing to report."""
     runner, machine = running
     heard: list[int] = []
     driver: Any = SimpleNamespace(
@@ -111,10 +111,10 @@ class NeverReserves(FileCheckpointStorage):
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_a_job_ends_though_no_attempt_of_it_could_ever_be_deployed(
+def test_a_job_ends_although_none_of_its_attempts_could_be_deployed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int
 ) -> None:
-    """There is no Spark stage whose end would tell the coordinator that such an attempt is gone."""
+    """No Spark stage exists whose end would tell the coordinator that such an attempt is gone."""
     monkeypatch.setattr(deployment, "FileCheckpointStorage", NeverReserves)
     conf = SimpleNamespace(get=lambda _: None)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))

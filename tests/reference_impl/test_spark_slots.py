@@ -54,7 +54,7 @@ def test_no_host_takes_more_of_a_vertex_than_it_must(slots: list[Slot]) -> None:
     width = min(len(slots), 4)
     placed = Counter(slot.host for slot in assign(slots, subtasks_of("totals", width)).values())
     free = Counter(slot.host for slot in slots)
-    # A host is above another only where the other has no slot left.
+    # A host has more than another one only if the other one has no slot left.
     assert all(placed[low] + 1 >= placed[high] or placed[low] == free[low] for low in free for high in free)
 
 
@@ -98,7 +98,7 @@ def test_a_subtask_goes_back_to_the_host_that_holds_its_copy() -> None:
     assert [chosen[subtask].host for subtask in totals] == ["b", "c", "a"]
 
 
-def test_one_that_lost_its_slot_takes_a_free_one_and_evicts_nobody() -> None:
+def test_a_subtask_that_lost_its_slot_takes_a_free_one_and_evicts_nobody() -> None:
     totals = subtasks_of("totals", 3)
     homes = {totals[0]: ("gone",), totals[1]: ("a",), totals[2]: ("b",)}
     chosen = assign(slots_on("a", "b", "c"), totals, homes)

@@ -178,7 +178,7 @@ def test_a_receiver_that_does_not_read_stops_its_sender() -> None:
         thread.start()
         thread.join(1.0)
         assert thread.is_alive(), "200 MB fit into a channel that holds 2 batches"
-        # 2 in the queue, 1 in the reader's hand, the rest in the system's socket buffers (about 10 MB).
+        # 2 in the queue, 1 held by the reader, the rest in the system's socket buffers (about 10 MB).
         assert len(sent) < 20
         before = len(sent)
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""The codec: every message survives the way, nothing else does."""
+"""The codec: every message survives encoding and decoding, and nothing else can be decoded."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ EXAMPLES: list[Any] = [
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: type(message).__name__)
-def test_a_message_survives_the_way(message: Any) -> None:
+def test_a_message_survives_encoding_and_decoding(message: Any) -> None:
     assert wire.decode(wire.encode(message)) == message
 
 

@@ -1,4 +1,4 @@
-"""The page about state backends shows the example as it is, and every capability; grain: text."""
+"""The page about state backends shows the example unchanged, and every capability; grain: text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of state backends, held against every backend we have; grain: one store."""
+"""The contract of state backends, checked on every backend of the project; grain: one store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.reference_impl.storage_fakes import FailingFileSystem
 
 BACKENDS = ("heap", "rocksdb", "examples.minimal_backend.backend:SortedDictBackend")
 Taken = tuple[SnapshotFuture[Handles], Model, int]
-"""A snapshot, what it must hold, and which store of the machine took it."""
+"""(snapshot, what it must hold, number of the store that took it)."""
 
 
 @pytest.fixture(params=BACKENDS)
@@ -115,7 +115,7 @@ class StateContract(RuleBasedStateMachine):
         future, expected, taken_by = snapshot
         if taken_by != self.stores and not future.done:
             with pytest.raises(SnapshotCancelled):
-                future.run()  # its store was closed meanwhile
+                future.run()  # its store was closed in the meantime
             return None
         self.outstanding -= not future.done
         handles = future.run()
@@ -133,7 +133,7 @@ class StateContract(RuleBasedStateMachine):
 
     @rule(snapshot=consumes(snapshots))
     def recover_from(self, snapshot: Taken) -> None:
-        """A new store takes over; snapshots of the old one that are not finished are void."""
+        """A new store takes over; the old store's unfinished snapshots become invalid."""
         handles = self.check_finished(snapshot)
         if handles is not None:
             self.store.close()
@@ -272,7 +272,7 @@ def test_rescaling_gives_each_entry_to_the_owner_of_its_key_group(
     for part in (KeyGroupRange(0, 3), KeyGroupRange(3, 6), KeyGroupRange(6, 8)):
         store = world.store(part)
         for group in part:
-            # The handles do not all hold the same states (BE-03).
+            # Not all handles hold the same states (BE-03).
             name = "a" if part.start else "b"
             store.put(name, group, b"k", b"%d" % group)
             model[name, group, b"k"] = b"%d" % group
@@ -283,14 +283,15 @@ def test_rescaling_gives_each_entry_to_the_owner_of_its_key_group(
         store = world.store(part, handles)
         found = content(store, part)
         assert all(group in part for _, group, _ in found)
-        # What it does not own is not in its next snapshot either.
+        # Key groups that it does not own are not in its next snapshot either.
         assert world.held(world.snapshot(store).run(), part) == found
         together |= found
     assert together == model
 
 
 def test_entries_of_a_former_owner_do_not_return_when_parts_are_joined_again(world: StateWorld) -> None:
-    """One store, split in two, each half emptied by its owner, joined: neither half brings the other's back."""
+    """A store is split in two, each owner empties its half, and both are joined: no half restores the other's
+    entries."""
     whole = world.store()
     whole.put_many("a", list(range(8)), [b"k"] * 8, [b"old"] * 8)
     handles = world.snapshot(whole).run()

@@ -40,7 +40,7 @@ def barrier(checkpoint: int) -> CheckpointBarrier:
 
 
 class Subtask:
-    """A subtask that counts records: its state is how many of each channel it processed."""
+    """A subtask that counts records: its state is the number of records processed from each channel."""
 
     def __init__(self, channels: int, mode: CheckpointMode) -> None:
         self.machine = SubtaskMachine("totals[0]", channels, mode)
@@ -72,7 +72,7 @@ class Subtask:
 Channels = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_size=1, max_size=3).map(
     lambda gaps: [channel[: min(len(other) for other in gaps)] for channel in gaps]
 )
-"""Per channel, how many records come before each of its barriers; every channel has all barriers."""
+"""For each channel, how many records come before each of its barriers; every channel has all barriers."""
 
 
 @pytest.mark.parametrize("mode", list(CheckpointMode))

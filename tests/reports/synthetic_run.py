@@ -1,7 +1,7 @@
 """A deterministic run directory as a Spark campaign leaves it: twelve trials, kills at six protocol points.
 
 Trial 6 is INVALID (two keys counted twice), trial 9 UNKNOWN (its fault did not fire), the others are VALID.
-Numbers come from a seeded generator and look like those of a small cluster.
+The numbers come from a seeded generator and look like those of a small cluster.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ EXAMPLES = (
 
 
 def plan_of(trial: int, note: str = "") -> TrialPlan:
-    """Return the plan of one trial: one kill at a protocol point, every third trial a second, timed fault."""
+    """Return the plan of one trial: one kill at a protocol point and, in every third trial, a second, timed fault."""
     point = POINTS[trial % len(POINTS)]
     subtask = (
         None if point in (ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.CHECKPOINT_COMPLETED) else "totals[0]"
@@ -66,7 +66,7 @@ def plan_of(trial: int, note: str = "") -> TrialPlan:
 
 @dataclass
 class _Story:
-    """The clock and the lists of one trial while it is made up."""
+    """The clock and the lists of one trial while it is invented."""
 
     random: Random
     now: float = 120.0
@@ -110,7 +110,7 @@ class _Story:
 
 
 def record_of(trial: int, world: str = "spark", note: str = "") -> TrialRecord:
-    """Make up one trial's record from its plan."""
+    """Invent one trial's record from its plan."""
     plan = plan_of(trial, note)
     story = _Story(Random(plan.seed))
     faults: list[FaultRecord] = []

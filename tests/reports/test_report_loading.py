@@ -130,14 +130,14 @@ def test_a_record_with_a_plan_of_an_older_version_is_read(run_directory: Path) -
     assert (plan.version, plan.seed, plan.job.widths["source"]) == (PLAN_VERSION, 7, 3)
 
 
-def test_a_plan_that_cannot_be_meant_is_a_corrupt_record(run_directory: Path) -> None:
+def test_an_impossible_plan_is_a_corrupt_record(run_directory: Path) -> None:
     path = run_directory / "trials" / "00006" / "record.json"
     change(path, plan=json.loads(path.read_text())["plan"] | {"sead": 7})
     with pytest.raises(RunDirectoryCorrupt, match=r"record\.json.*sead"):
         load_run(run_directory)
 
 
-def test_every_error_is_the_callers_to_mend() -> None:
+def test_every_error_is_a_usage_error() -> None:
     for error in (RunDirectoryMissing, RunDirectoryCorrupt, RunDirectoryNewer):
         assert issubclass(error, UsageError)
         assert error.exit_code == 3
@@ -163,7 +163,7 @@ def test_a_trial_is_never_better_than_its_worst_finding(tmp_path: Path) -> None:
     assert run.count(Verdict.VALID) == 0
 
 
-def test_counts_that_disagree_are_said(run_directory: Path) -> None:
+def test_counts_that_disagree_are_reported(run_directory: Path) -> None:
     change(run_directory / "campaign.json", trials=4, valid=2)
     notices = load_run(run_directory).notices
     assert any("counts 4 trials, the trials themselves 3" in notice for notice in notices)

@@ -1,4 +1,4 @@
-"""Page, JSON, JUnit file and terminal summary tell the records' numbers and never claim too much."""
+"""The page, the JSON, the JUnit file and the terminal summary show the records' numbers and never claim too much."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J
 
 
 class Page(HTMLParser):
-    """The page's elements, and the text outside of scripts and styles."""
+    """The page's elements, and its text outside scripts and styles."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -322,7 +322,7 @@ def test_a_trial_worse_than_its_findings_is_a_finding_of_its_own(tmp_path: Path)
     assert suite.errors == 1
 
 
-def test_many_findings_are_cut_and_the_cut_is_said(tmp_path: Path) -> None:
+def test_many_findings_are_cut_and_the_cut_is_mentioned(tmp_path: Path) -> None:
     records = [
         msgspec.structs.replace(record_of(6), trial=trial, snapshots=(), checkpoints=())
         for trial in range(40)

@@ -144,7 +144,7 @@ def test_series_hold_the_records_numbers() -> None:
     assert all(value > 0 for value in series["alignment_ms"])
 
 
-def test_what_lasts_is_a_span_from_fired_to_healed_in_the_lanes_of_who_was_hit() -> None:
+def test_a_lasting_fault_is_a_span_from_fired_to_healed_in_the_lanes_that_it_hit() -> None:
     record = lasting(
         DelayChannel("flights[0]", "totals[1]", latency_ms=50, duration_ms=900), healed_at_ms=3_000.0
     )
@@ -175,7 +175,7 @@ def test_a_fault_has_its_own_colour_wherever_it_is_drawn() -> None:
     assert not [name for _, _, name in legend([]) if name == "pause worker"]
 
 
-def test_what_was_never_healed_lasts_to_the_end() -> None:
+def test_a_fault_that_was_never_healed_lasts_to_the_end() -> None:
     figure = timeline(lasting(PauseWorker("totals[0]", duration_ms=900), healed_at_ms=None))
     (base,), (length,) = (trace(figure, "paused", "bar")[key] for key in ("base", "x"))
     low, high = figure["layout"]["xaxis"]["range"]
@@ -198,7 +198,7 @@ def test_a_restore_is_a_mark_that_says_which_copy_served_which_key_groups() -> N
     assert (recovery.from_local_copies, recovery.fallbacks) == (1, ("totals[1] (it is missing)",))
 
 
-def test_labels_of_faults_at_one_time_do_not_lie_over_each_other() -> None:
+def test_labels_of_faults_at_one_time_do_not_overlap() -> None:
     fault = record_of(0).faults[0]
     twins = tuple(msgspec.structs.replace(fault, index=index) for index in range(3))
     plan = msgspec.structs.replace(record_of(0).plan, faults=record_of(0).plan.faults * 3)
@@ -212,7 +212,7 @@ def test_labels_of_faults_at_one_time_do_not_lie_over_each_other() -> None:
 
 
 def lasting(fault: DelayChannel | PauseWorker, healed_at_ms: float | None) -> TrialRecord:
-    """Make up a trial whose only fault lasts for a time."""
+    """Invent a trial whose only fault lasts for a time."""
     record = record_of(0)
     plan = msgspec.structs.replace(record.plan, faults=(ScheduledFault(fault, At(500)),))
     booked = msgspec.structs.replace(record.faults[0], fired_at_ms=2_000.0, healed_at_ms=healed_at_ms)

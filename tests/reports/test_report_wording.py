@@ -1,4 +1,4 @@
-"""Numbers keep their unit and text its meaning, whatever it holds."""
+"""Numbers keep their unit and text keeps its meaning, whatever it contains."""
 
 from __future__ import annotations
 
