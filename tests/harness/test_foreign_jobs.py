@@ -170,9 +170,9 @@ def test_an_impossible_aim_is_refused_before_anything_runs(
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: JobView((SubtaskView("a"), SubtaskView("a"))), "'a' is not free"),
-        (lambda: JobView((SubtaskView("@sink"),)), "'@sink' is not free"),
-        (lambda: JobView((SubtaskView(COORDINATOR),)), "'coordinator' is not free"),
+        (lambda: JobView((SubtaskView("a"), SubtaskView("a"))), "'a' cannot be the name"),
+        (lambda: JobView((SubtaskView("@sink"),)), "'@sink' cannot be the name"),
+        (lambda: JobView((SubtaskView(COORDINATOR),)), "'coordinator' cannot be the name"),
         (lambda: JobView((SubtaskView("a"),), links=(("a", "b"),)), "end 'b', which is no subtask"),
         (lambda: JobView((), control_links=("b",)), "end 'b', which is no subtask"),
         (lambda: JobView((SubtaskView("a", passes={TRIGGERED: 1}),)), "a point of the coordinator"),
