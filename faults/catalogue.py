@@ -23,6 +23,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
 
 FAULTS: tuple[type[Fault], ...] = (
@@ -43,6 +44,7 @@ FAULTS: tuple[type[Fault], ...] = (
     FailLocalWrites,
     FailPrimaryWrites,
     LimitChannel,
+    RepeatMessages,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

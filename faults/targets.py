@@ -30,6 +30,8 @@ class TargetKind(StrEnum):
     """All connections of an executor."""
     STORAGE = "storage"
     """Copies of state."""
+    MESSAGES = "messages"
+    """Messages about checkpoints between a subtask and the coordinator."""
 
 
 class Direction(StrEnum):
@@ -209,6 +211,24 @@ class CopiesTarget(Protocol):
         """Tell whether a write would fail now: the proof that the fault fired."""
 
 
+@runtime_checkable
+class MessagesTarget(Protocol):
+    """The messages about checkpoints between one subtask and the coordinator, which can be made to arrive twice."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log, for instance ``messages of totals[0]``."""
+
+    def repeat(self, direction: Direction, late_ms: float) -> None:
+        """Let each arrive a second time, this much later; FORWARD: those from the subtask to the coordinator."""
+
+    def is_repeating(self) -> bool:
+        """Tell whether messages are repeated now: the proof that the fault fired."""
+
+    def stop(self) -> None:
+        """Let further messages arrive once. Harmless twice."""
+
+
 class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
@@ -238,6 +258,9 @@ class Targets(Protocol):
 
     def primary_of(self, subtask: str) -> CopiesTarget | None:
         """Return a subtask's part of the latest completed checkpoint in durable storage."""
+
+    def messages_of(self, subtask: str) -> MessagesTarget | None:
+        """Return the messages about checkpoints between a subtask and the coordinator."""
 
 
 class NoTargets:
@@ -277,6 +300,10 @@ class NoTargets:
 
     def primary_of(self, subtask: str) -> CopiesTarget | None:
         """Return None: no durable copy is exposed."""
+        return None
+
+    def messages_of(self, subtask: str) -> MessagesTarget | None:
+        """Return None: no messages are exposed."""
         return None
 
 

@@ -85,6 +85,8 @@ class _Job:
                 # A subtask that is to be replaced has to be cut off from the coordinator.
                 needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
                 return view.names if needed else ()
+            case TargetKind.MESSAGES:
+                return view.control_links
             case TargetKind.STORAGE:
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
             case _:

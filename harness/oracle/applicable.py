@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
 from barrier_tck.harness.oracle.at_least_once_output import AtLeastOnceOutput
 from barrier_tck.harness.oracle.at_least_once_snapshots import AtLeastOnceSnapshots
 from barrier_tck.harness.oracle.channel_order import ChannelOrder
 from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
+from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
+from barrier_tck.harness.oracle.failures_explained import FailuresExplained
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
@@ -21,6 +25,7 @@ from barrier_tck.harness.oracle.restorability import Restorability
 from barrier_tck.harness.oracle.restored_latest import RestoredLatest
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
+from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
@@ -52,7 +57,12 @@ def checkers_for(
         if inspects:
             chosen.append(SnapshotFormula(trial_input) if exact else AtLeastOnceSnapshots(trial_input))
     if plan.checkpoints.enabled and Capability.CHECKPOINTS in capabilities:
-        chosen.append(CheckpointLifeCycle() if Capability.BARRIERS in capabilities else RestoredLatest())
+        if Capability.BARRIERS in capabilities:
+            chosen.append(CheckpointLifeCycle())
+            chosen += [AdmittedTriggers(), CheckpointExpiry(), ToleratedFailures()]
+            chosen += [AbortsObeyed(), FailuresExplained()]
+        else:
+            chosen.append(RestoredLatest())
     if inspects:
         chosen += [
             NoGarbage(),

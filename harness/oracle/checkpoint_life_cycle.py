@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from barrier_tck.faults.fault import Ends
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkpoint_lives import coordinator_crashes
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.record.history import Recorded
@@ -25,8 +25,6 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     Committed,
-    FaultFired,
-    FaultUnclear,
     Operation,
 )
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -43,7 +41,7 @@ class CheckpointLifeCycle:
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""
         may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context)
-        story = _Story(frozenset(context.subtasks), _coordinator_crashes(context), may_be_older)
+        story = _Story(frozenset(context.subtasks), coordinator_crashes(context), may_be_older)
         for line in context.history.operations:
             story.follow(line)
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
@@ -250,15 +248,3 @@ class _Story:
         Acknowledged: _acknowledged,
         Committed: _committed,
     }
-
-
-def _coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
-    """Return when the nemesis crashed the coordinator, which then could not record what it gave up."""
-    crashes = [
-        index for index, entry in enumerate(context.plan.faults) if entry.fault.ends is Ends.COORDINATOR
-    ]
-    return tuple(
-        line.time_ms
-        for line in context.history.operations
-        if isinstance(line.operation, FaultFired | FaultUnclear) and line.operation.fault in crashes
-    )

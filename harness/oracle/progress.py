@@ -21,6 +21,7 @@ from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import (
     AttemptEnded,
     AttemptStarted,
+    CheckpointAborted,
     CheckpointCompleted,
     Committed,
     FaultFired,
@@ -164,21 +165,44 @@ def declined_cleanly(context: TrialContext) -> bool:
 
 
 def _failures_explained(context: TrialContext) -> int:
-    """Return how many failed attempts faults can explain: one each, and all that ran while one lasted."""
+    """Return how many failed attempts are explained: by faults, one each, by all that lasted while they ran, and by
+    more failed checkpoints in a row than the plan tolerates.
+    """
     healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
     fired = {line.operation.fault: line.time_ms for line in context.history.of(FaultFired)}
-    lasting = [(fired[fault], until) for fault, until in healed.items() if fault in fired]
-    harmless = [planned.fault.on_progress is OnProgress.NOTHING for planned in context.planned_faults]
-    taken = sum(harmless[fault : fault + 1] == [True] and fault not in healed for fault in fired)
+    harmless = [
+        fault
+        for fault, planned in enumerate(context.planned_faults)
+        if planned.fault.on_progress is OnProgress.NOTHING
+    ]
+    lasting = [
+        (fired[fault], until) for fault, until in healed.items() if fault in fired and fault not in harmless
+    ]
+    taken = sum(fault in harmless for fault in fired)
     return (
         faults_fired(context)
         - taken
         - len(lasting)
+        + _ended_by_failed_checkpoints(context)
         + sum(
             any(began <= until and since <= ended for since, until in lasting)
             for began, ended in _attempts(context.history)
         )
     )
+
+
+def _ended_by_failed_checkpoints(context: TrialContext) -> int:
+    """Return how many attempts ended, as the plan says, because too many checkpoints in a row had failed (COO-2)."""
+    tolerated, failed, ended = context.plan.checkpoints.tolerated_failures, 0, 0
+    for line in context.history.operations:
+        match line.operation:
+            case AttemptStarted() | CheckpointCompleted():
+                failed = 0
+            case CheckpointAborted(reason=Reason.DECLINED | Reason.EXPIRED):
+                failed += 1
+            case AttemptEnded(reason=Reason.CHECKPOINTS_FAILED):
+                ended += failed > tolerated
+    return ended
 
 
 def _attempts(history: History) -> list[tuple[float, float]]:

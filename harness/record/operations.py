@@ -58,6 +58,8 @@ class CheckpointTriggered(_Kind, frozen=True):
 
     checkpoint: int
     attempt: int
+    final: bool = False
+    """Whether all input had been consumed: it commits the last output, and then the job is over."""
 
 
 class LocalCopyTold(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -100,6 +102,15 @@ class CheckpointAborted(_Kind, frozen=True):
     attempt: int | None
     reason: Reason
     detail: str = ""
+
+
+class AbortLearned(_Kind, frozen=True):
+    """A subtask was told that a checkpoint was given up, and has released what it held for it."""
+
+    checkpoint: int
+    attempt: int
+    """That of the subtask; likewise below."""
+    subtask: str
 
 
 class Committed(_Kind, frozen=True):
@@ -256,6 +267,7 @@ Operation = (
     | Acknowledged
     | CheckpointCompleted
     | CheckpointAborted
+    | AbortLearned
     | Committed
     | Placed
     | ReadsObserved

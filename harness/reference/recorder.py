@@ -20,6 +20,7 @@ from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
+    AbortNoted,
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
     LocalCopyReport,
@@ -60,6 +61,8 @@ class RunRecorder(JobObserver, ABC):
         """Why the job ended."""
         self._attempts: list[_Attempt] = []
         self._triggered: dict[int, tuple[int, float]] = {}
+        self._measured: set[tuple[int, int, str]] = set()
+        """Parts of checkpoints whose measurements are written down."""
         self._checkpoints: list[CheckpointRecord] = []
 
     @abstractmethod
@@ -116,16 +119,20 @@ class RunRecorder(JobObserver, ABC):
         files = tuple(_served(file) for file in message.files)
         self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 
-    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
+    def checkpoint_triggered(self, checkpoint: int, attempt: int, final: bool) -> None:
         """The sources were told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
-        self.note(told.CheckpointTriggered(checkpoint, attempt))
+        self.note(told.CheckpointTriggered(checkpoint, attempt, final))
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived."""
         metrics, subtask = message.metrics, str(message.subtask)
         local = _local_copy(metrics.local) if metrics.local is not None else None
         self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local))
+        part = (int(message.checkpoint), int(message.attempt), subtask)
+        if part in self._measured:
+            return  # it came twice
+        self._measured.add(part)
         self.snapshots.append(
             SnapshotRecord(
                 checkpoint=message.checkpoint,
@@ -151,6 +158,11 @@ class RunRecorder(JobObserver, ABC):
         """A checkpoint was given up."""
         self.note(told.CheckpointAborted(checkpoint, attempt, reason_of(cause), reason))
         self._end_checkpoint(checkpoint, attempt, "aborted", reason)
+
+    def abort_learned(self, message: AbortNoted) -> None:
+        """A subtask was told of an abort."""
+        subtask = str(message.subtask)
+        self.note(told.AbortLearned(message.checkpoint, message.attempt, subtask), process=subtask)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""

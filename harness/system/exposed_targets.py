@@ -19,6 +19,7 @@ _CAPABILITIES = {
     TargetKind.CHANNEL: Capability.CHANNEL_FAULTS,
     TargetKind.PARTITION: Capability.PARTITION,
     TargetKind.STORAGE: Capability.STORAGE_FAULTS,
+    TargetKind.MESSAGES: Capability.MESSAGE_FAULTS,
 }
 """Kind of target -> the capability of systems that expose it."""
 

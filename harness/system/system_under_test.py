@@ -38,6 +38,7 @@ class Capability(StrEnum):
     CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
     LOCAL_RECOVERY = "It can keep copies of state on its hosts, and reports which copy a restore read."
     STORAGE_FAULTS = "Copies of its state can be damaged, and writes of such copies refused."
+    MESSAGE_FAULTS = "Messages about checkpoints between its subtasks and its coordinator can arrive twice."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 
 

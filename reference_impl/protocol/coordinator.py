@@ -289,7 +289,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         self._last_trigger_ms = now_ms
         self.pending[checkpoint] = PendingCheckpoint(checkpoint, self.attempt, now_ms, self._subtasks, final)
         return (
-            SendTrigger(self.attempt, checkpoint, int(now_ms)),
+            SendTrigger(self.attempt, checkpoint, int(now_ms), final),
             SetTimer(CheckpointExpired(checkpoint), now_ms + self.config.checkpoints.timeout_ms),
             *self._after_progress(now_ms),
         )

@@ -33,6 +33,8 @@ class SendTrigger(msgspec.Struct, frozen=True):
     attempt: AttemptNumber
     checkpoint: CheckpointId
     timestamp_ms: int
+    final: bool = False
+    """Whether all input has been consumed: it is the one that commits the last output."""
 
 
 class WriteMetadata(msgspec.Struct, frozen=True):

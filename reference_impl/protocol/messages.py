@@ -264,6 +264,14 @@ class DeclineCheckpoint(msgspec.Struct, frozen=True):
     reason: str
 
 
+class AbortNoted(msgspec.Struct, frozen=True):
+    """The subtask was told that a checkpoint failed, and released what it held for it (COO-2)."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+    checkpoint: CheckpointId
+
+
 class InputConsumed(msgspec.Struct, frozen=True):
     """Every input of the subtask ended and all that follows from it was emitted; it waits for barriers only."""
 
@@ -294,6 +302,7 @@ FromSubtask = (
     | StateRestored
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
+    | AbortNoted
     | InputConsumed
     | TransactionsCommitted
     | SubtaskFailed

@@ -38,6 +38,7 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
 )
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
+    AbortNoted,
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
     FinishSubtask,
@@ -127,8 +128,11 @@ class CoordinatorDriver:
         observer = self.ports.observer
         match message:
             case StateRestored():
-                # Only people are told: nothing depends on which copy served what.
+                # Only who watches is told, of this as of aborts: nothing depends on it.
                 observer.state_restored(message)
+                return
+            case AbortNoted():
+                observer.abort_learned(message)
                 return
             case AcknowledgeCheckpoint():
                 observer.acknowledged(message)
@@ -191,7 +195,7 @@ class CoordinatorDriver:
         except RuntimeFailure as error:
             self._cannot_reserve(command.attempt, "checkpoint id", error)
             return
-        self.ports.observer.checkpoint_triggered(command.checkpoint, command.attempt)
+        self.ports.observer.checkpoint_triggered(command.checkpoint, command.attempt, command.final)
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
         self._send(self._sources, TriggerCheckpoint(command.checkpoint, command.timestamp_ms))
 

@@ -6,6 +6,7 @@ from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
+    AbortNoted,
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
     StateRestored,
@@ -34,8 +35,8 @@ class JobObserver:
     def state_restored(self, message: StateRestored) -> None:
         """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
 
-    def checkpoint_triggered(self, checkpoint: int, attempt: int) -> None:
-        """The sources are told to inject barriers."""
+    def checkpoint_triggered(self, checkpoint: int, attempt: int, final: bool) -> None:
+        """The sources are told to inject barriers; ``final``: after all input had been consumed."""
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived, with its metrics (accepted or not)."""
@@ -45,6 +46,9 @@ class JobObserver:
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
+
+    def abort_learned(self, message: AbortNoted) -> None:
+        """A subtask was told of an abort (COO-2)."""
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""

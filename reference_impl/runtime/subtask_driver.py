@@ -17,6 +17,7 @@ from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, OperatorContext, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import (
+    AbortNoted,
     AcknowledgeCheckpoint,
     CancelSubtask,
     ChannelControl,
@@ -360,6 +361,8 @@ class SubtaskDriver:
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
         self.copies.drop(command.checkpoint)
+        deployment = self.deployment
+        self.ports.coordinator.send(AbortNoted(deployment.attempt, deployment.subtask, command.checkpoint))
 
     def _end_input(self, command: EndInput) -> None:
         for position, operator in enumerate(self.operators):

@@ -33,6 +33,7 @@ _MESSAGES = (
     messages.StateRestored,
     messages.AcknowledgeCheckpoint,
     messages.DeclineCheckpoint,
+    messages.AbortNoted,
     messages.InputConsumed,
     messages.TransactionsCommitted,
     messages.SubtaskFailed,

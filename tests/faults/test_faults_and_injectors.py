@@ -29,6 +29,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.partition_halves import PartitionHalves
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import RateLimit, ThrottleChannel
 from barrier_tck.faults.targets import (
     COORDINATOR,
@@ -41,6 +42,7 @@ from barrier_tck.faults.targets import (
 from tests.harness.fake_system import (
     FakeCopies,
     FakeLink,
+    FakeMessages,
     FakePausable,
     FakeProcess,
     FakeStorageUser,
@@ -72,7 +74,15 @@ COPIES: tuple[Fault, ...] = (
     FailLocalWrites("a[0]"),
     FailPrimaryWrites("a[0]", 2),
 )
-FAULTS: tuple[Fault, ...] = (*KILLS, *PAUSES, *(fault for fault, _ in CHANNELS), *PARTITIONS, *COPIES)
+MESSAGES = RepeatMessages("a[0]", 3, 20, Direction.FORWARD)
+FAULTS: tuple[Fault, ...] = (
+    *KILLS,
+    *PAUSES,
+    *(fault for fault, _ in CHANNELS),
+    *PARTITIONS,
+    *COPIES,
+    MESSAGES,
+)
 
 
 class OneTarget(FakeTargets):
@@ -263,6 +273,39 @@ def test_copies_that_stay_intact_did_not_fire_after_a_bounded_wait(fault: Fault)
 def test_damage_did_not_fire_if_there_is_no_copy() -> None:
     found = COPIES[0].inject(OneCopy(FakeCopies("the copies", there=False)))
     assert found.outcome == "not_fired" and "there is none" in found.reason
+
+
+# --- messages -----------------------------------------------------------------------------------------------
+
+
+class OneSubtask(FakeTargets):
+    """Exposes the same messages for every subtask."""
+
+    def __init__(self, messages: FakeMessages) -> None:
+        super().__init__()
+        self.messages = messages
+
+    def messages_of(self, subtask: str) -> FakeMessages:
+        return self.messages
+
+
+def test_messages_that_come_twice_are_proved_by_asking_and_come_once_when_healed() -> None:
+    messages = FakeMessages("the messages")
+    found = MESSAGES.inject(OneSubtask(messages))
+    assert found.fired and messages.repeated == (Direction.FORWARD, 3.0) and found.heal is not None
+    found.heal()
+    assert not messages.is_repeating() and messages.stopped == 1
+
+
+def test_messages_that_still_come_once_did_not_fire_after_a_bounded_wait() -> None:
+    messages = FakeMessages("the messages", stubborn=True)
+    found = MESSAGES.inject(OneSubtask(messages), lambda seconds: None)
+    assert found.outcome == "not_fired" and "not repeated" in found.reason and messages.stopped == 1
+
+
+def test_messages_that_are_not_exposed_are_skipped_with_the_reason() -> None:
+    found = MESSAGES.inject(FakeTargets(missing=("messages",)))
+    assert found.outcome == "skipped" and "messages of a[0]" in found.reason
 
 
 # --- what a fault says of itself ----------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from pathlib import Path
 from barrier_tck.faults.targets import (
     CopiesTarget,
     Damage,
+    Direction,
     Impairment,
     LinkTarget,
+    MessagesTarget,
     NoTargets,
     Peers,
     ProcessTarget,
@@ -128,6 +130,26 @@ class FakeCopies:
         return bool(self.done) and not self.stubborn
 
 
+class FakeMessages:
+    """Messages that are repeated as asked, unless told to be stubborn."""
+
+    def __init__(self, description: str, stubborn: bool = False) -> None:
+        self.description = description
+        self.stubborn = stubborn
+        self.repeated: tuple[Direction, float] | None = None
+        self.stopped = 0
+
+    def repeat(self, direction: Direction, late_ms: float) -> None:
+        self.repeated = (direction, late_ms)
+
+    def is_repeating(self) -> bool:
+        return self.repeated is not None and not self.stubborn
+
+    def stop(self) -> None:
+        self.repeated = None
+        self.stopped += 1
+
+
 class FakeTargets(NoTargets):
     """Hands out one new process or link for each role and subtask; ``missing`` roles are not exposed."""
 
@@ -168,6 +190,9 @@ class FakeTargets(NoTargets):
 
     def primary_of(self, subtask: str) -> CopiesTarget | None:
         return None if "durable copy" in self.missing else FakeCopies(f"durable copy of {subtask}")
+
+    def messages_of(self, subtask: str) -> MessagesTarget | None:
+        return None if "messages" in self.missing else FakeMessages(f"messages of {subtask}")
 
     def _links(self, *names: str) -> list[FakeLink]:
         self.links += [FakeLink(name) for name in names]

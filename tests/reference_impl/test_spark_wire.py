@@ -62,6 +62,7 @@ EXAMPLES: list[Any] = [
         (messages.RestoredFile("o", "p", KeyGroupRange(0, 4), messages.ServedBy.PRIMARY, "it is missing"),),
     ),
     messages.DeclineCheckpoint(ATTEMPT, CHECKPOINT, SUBTASK, "disk full"),
+    messages.AbortNoted(ATTEMPT, SUBTASK, CHECKPOINT),
     messages.InputConsumed(ATTEMPT, SUBTASK),
     messages.TransactionsCommitted(ATTEMPT, SUBTASK, CHECKPOINT),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from barrier_tck.faults.targets import Direction
+from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
@@ -52,6 +54,13 @@ class CoordinatorWorld(Protocol):
         self, coordinator: SimulatedCoordinator, attempt: int, restore: CompletedCheckpoint | None
     ) -> None:
         """Start every subtask of an attempt."""
+
+    @property
+    def repeats(self) -> RepeatedMessages:
+        """Which messages come twice."""
+
+    def receive_again(self, message: Any) -> None:
+        """Let a message come a second time, to the present coordinator."""
 
     def point_reached(
         self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
@@ -131,6 +140,10 @@ class SimulatedCoordinator:
         process = self.world.processes.get(subtask)
         if process is not None and process.from_coordinator is not None:
             process.from_coordinator.send(message)
+            repeats = self.world.repeats
+            if repeats.in_force:
+                for late_ms in repeats.copies(process.text, Direction.BACKWARD, message):
+                    self._scheduler.at(self._scheduler.now + late_ms, process.from_coordinator.send, message)
 
     def deploy(self, attempt: int, restore: CompletedCheckpoint | None) -> None:
         """Deployer."""
@@ -149,6 +162,14 @@ class SimulatedCoordinator:
         self.guarded(self.driver.on_attempt_stopped, attempt)
 
     def receive(self, message: Any) -> None:
+        """Take a message of a subtask, which may come once more: to whoever is the coordinator then."""
+        world = self.world
+        if world.repeats.in_force:
+            for late_ms in world.repeats.copies(str(message.subtask), Direction.FORWARD, message):
+                self._scheduler.at(self._scheduler.now + late_ms, world.receive_again, message)
+        self.receive_once(message)
+
+    def receive_once(self, message: Any) -> None:
         """Take a message of a subtask."""
         if self.alive:
             self._trace("receive", self.world.traced(message))

@@ -68,6 +68,7 @@ class ReferenceSimulated:
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
+            Capability.MESSAGE_FAULTS,
         }
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
+from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -194,6 +195,10 @@ class SimulatedTargets:
             lambda checkpoints: failures.refuse(subtask, checkpoints) if failures is not None else None,
             lambda: failures is not None and failures.refuses(subtask),
         )
+
+    def messages_of(self, subtask: str) -> RepeatableMessages:
+        """Return the messages about checkpoints between a subtask and the coordinator."""
+        return RepeatableMessages(self._world.repeats, subtask)
 
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it lives."""

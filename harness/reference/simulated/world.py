@@ -21,6 +21,7 @@ from typing import Any
 from barrier_tck.faults.targets import COORDINATOR, Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
@@ -42,6 +43,7 @@ from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
@@ -94,6 +96,7 @@ class SimulatedWorld:
         self.primary_failures = planned_failures(plan)
         """Which writes of primaries fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self, plan.seed)
+        self.repeats = RepeatedMessages()
         self.heartbeats = Heartbeats(
             self.scheduler,
             plan.seed,
@@ -303,6 +306,14 @@ class SimulatedWorld:
             self.trace.add((self.scheduler.now, subtask or "coordinator", "point", (point.value, checkpoint)))
             self.nemesis.point_reached(fault_point, subtask, attempt)
             self._arm()
+
+    def receive_again(self, message: Any) -> None:
+        """Let a message come a second time, to the present coordinator: the one that it was for may have died.
+
+        One that is still to read storage listens to nobody.
+        """
+        if self.coordinator.driver.state is not JobState.CREATED:
+            self.coordinator.receive_once(message)
 
     def _arm(self) -> None:
         """Make sure that the nemesis is called when its next fault or healing is due."""

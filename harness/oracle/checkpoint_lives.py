@@ -1,0 +1,119 @@
+"""The life of each checkpoint, attempt by attempt, as the history tells it: when it began, and how it ended.
+
+Nothing is judged here. A checkpoint of which no end is told ended with its attempt at the latest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from barrier_tck.faults.fault import Ends
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    FaultFired,
+    FaultUnclear,
+)
+from barrier_tck.harness.record.reasons import Reason
+
+
+@dataclass(slots=True)
+class CheckpointLife:
+    """One checkpoint. Times in milliseconds of the trial's clock."""
+
+    number: int
+    attempt: int
+    triggered_ms: float
+    triggered_at: int
+    """Position of the operation in the history; likewise below."""
+    final: bool
+    """Whether it was triggered after all input had been consumed."""
+    ended_ms: float | None = None
+    ended_at: int | None = None
+    failed: Reason | None = None
+    """Why it was given up; None if it completed, or if nothing is told of its end."""
+    acknowledged: dict[str, float] = field(default_factory=dict)
+    """Subtask -> when its first acknowledgement arrived."""
+
+    @property
+    def completed(self) -> bool:
+        """Tell whether it is known to have completed."""
+        return self.ended_ms is not None and self.failed is None
+
+    def end(self, time_ms: float, index: int, failed: Reason | None) -> None:
+        """Take what the history tells of its end."""
+        self.ended_ms, self.ended_at, self.failed = time_ms, index, failed
+
+    def ended_before(self, other: CheckpointLife) -> bool:
+        """Tell whether it had ended when another one was triggered."""
+        return self.ended_at is not None and self.ended_at < other.triggered_at
+
+    def acknowledged_by(self, time_ms: float, subtasks: int) -> bool:
+        """Tell whether so many subtasks had acknowledged it by then: what is left is the coordinator's."""
+        return sum(when <= time_ms for when in self.acknowledged.values()) >= subtasks
+
+
+@dataclass(slots=True)
+class AttemptLife:
+    """One attempt and its checkpoints, in the order in which they were triggered."""
+
+    number: int
+    started_ms: float
+    ended_ms: float = float("inf")
+    """When it failed or finished, or when its coordinator died."""
+    reason: Reason | None = None
+    checkpoints: list[CheckpointLife] = field(default_factory=list)
+
+
+def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
+    """Return the attempts of a trial in order, with the checkpoints that each of them triggered."""
+    attempts: dict[int, AttemptLife] = {}
+    checkpoints: dict[int, CheckpointLife] = {}
+    for line in context.history.operations:
+        match line.operation:
+            case AttemptStarted(attempt=number):
+                attempts.setdefault(number, AttemptLife(number, line.time_ms))
+            case AttemptEnded(attempt=number, reason=reason) if number in attempts:
+                attempts[number].ended_ms, attempts[number].reason = line.time_ms, reason
+            case CheckpointTriggered(checkpoint=number, attempt=attempt, final=final):
+                begun = CheckpointLife(number, attempt, line.time_ms, line.index, final)
+                checkpoints[number] = begun
+                attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms)).checkpoints.append(begun)
+            case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask):
+                told = checkpoints.get(number)
+                if told is not None and told.attempt == attempt:
+                    told.acknowledged.setdefault(subtask, line.time_ms)
+            case CheckpointCompleted(checkpoint=number) if number in checkpoints:
+                checkpoints[number].end(line.time_ms, line.index, None)
+            case CheckpointAborted(checkpoint=number, reason=reason) if number in checkpoints:
+                checkpoints[number].end(line.time_ms, line.index, reason)
+    lives = tuple(attempts.values())
+    crashes = coordinator_crashes(context)
+    nexts = [*(life.started_ms for life in lives), float("inf")][1:]
+    for life, next_ms in zip(lives, nexts, strict=True):
+        over = [crash for crash in crashes if crash >= life.started_ms]
+        life.ended_ms = min([life.ended_ms, next_ms, *over])
+    return lives
+
+
+def coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
+    """Return when the nemesis crashed the coordinator, which then could not record what it gave up."""
+    crashes = [
+        index for index, entry in enumerate(context.plan.faults) if entry.fault.ends is Ends.COORDINATOR
+    ]
+    return tuple(
+        line.time_ms
+        for line in context.history.operations
+        if isinstance(line.operation, FaultFired | FaultUnclear) and line.operation.fault in crashes
+    )
+
+
+def end_of(history: History) -> float:
+    """Return the time of the last operation; 0 for an empty history."""
+    return history.operations[-1].time_ms if history.operations else 0.0

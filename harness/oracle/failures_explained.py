@@ -1,0 +1,100 @@
+"""A checkpoint that nothing disturbs does not fail: every barrier arrives, also after sources ended (BAR-3, BAR-6).
+
+A barrier that is lost on its way shows only as a checkpoint that expires, or that somebody declines because a newer
+barrier came instead. The next checkpoint may be in order. So each such failure must have its cause: a fault of the plan
+that can have held it up or refused its files, or parts and ways that are as slow as the plan made them.
+
+Only a world whose time is virtual can tell how slow it may be. There a bound is added up: the asynchronous part, and
+for each vertex the latency of a message and the steps that may come before the barrier. Where records still flow, all
+that the channels can hold may come before it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkpoint_lives import CheckpointLife, lives_of
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.operations import FaultFired, FaultUnclear
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+FAILURES = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
+STEP_MS = 1.0
+"""A subtask of the simulated world takes up to this long for one thing."""
+STEPS_BESIDE = 5
+"""Other things than elements of channels that a subtask may do before it takes a barrier."""
+
+
+class FailuresExplained:
+    """No checkpoint expires or is declined without a cause."""
+
+    name = "failures-explained"
+    clauses = ("BAR-3", "BAR-6")
+
+    def check(self, context: TrialContext) -> Finding:
+        """Look for the cause of each failure in one trial."""
+        plan = context.plan
+        disturbed_ms = min(_disturbances(context), default=float("inf"))
+        timeout_ms = plan.checkpoints.timeout_ms
+        failed, completed, problems = 0, 0, list[str]()
+        for attempt in lives_of(context):
+            for life in attempt.checkpoints:
+                completed += life.completed
+                if life.failed not in FAILURES or life.ended_ms is None:
+                    continue
+                failed += 1
+                slow = life.failed is Reason.EXPIRED and longest_ms(plan, life.final) >= timeout_ms
+                if disturbed_ms > life.ended_ms and not slow:
+                    problems.append(_told(life, context))
+        repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
+        counts = {"failed": failed, "unexplained": len(problems)}
+        if problems and repeatable:
+            summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = (
+            f"{failed} checkpoints failed, {len(problems)} of them without a cause that the plan gave them"
+        )
+        return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
+
+
+def _disturbances(context: TrialContext) -> Iterator[float]:
+    """Yield when something struck that can make a checkpoint fail without ending its attempt, then or later."""
+    for line in context.history.operations:
+        match line.operation:
+            case FaultFired(fault=number) | FaultUnclear(fault=number):
+                fault = context.plan.faults[number].fault
+                if fault.heals_after_ms is not None or fault.copies_hit is not None:
+                    yield line.time_ms
+
+
+def longest_ms(plan: TrialPlan, final: bool) -> float:
+    """Return how long the parts of a checkpoint may take, from its trigger to its last acknowledgement.
+
+    ``final``: no record is under way any more.
+    """
+    job, network = plan.job, plan.network
+    slow = network.slow_factor if network.slow_channel is not None else 1
+    channels = max((job.channels_into(vertex.name) for vertex in job.vertices), default=0)
+    before = channels + STEPS_BESIDE
+    if not final:
+        before += len(job.channels) * network.channel_capacity
+    ways = len(job.vertices) * (network.latency_ms_max * slow + before * STEP_MS)
+    if not final:
+        # A full channel takes its next batch only when one was read, and that batch has its own latency.
+        ways += len(job.channels) * network.channel_capacity * network.latency_ms_max * slow
+        ways *= plan.checkpoints.max_concurrent
+    return ways + 2 * network.latency_ms_max + plan.checkpoints.async_ms_max
+
+
+def _told(life: CheckpointLife, context: TrialContext) -> str:
+    missing = [name for name in context.subtasks if name not in life.acknowledged]
+    how = "expired" if life.failed is Reason.EXPIRED else "was declined or could not be written"
+    after = " after the end of all input" if life.final else ""
+    return (
+        f"checkpoint {life.number}, triggered{after} at {life.triggered_ms:g} ms, {how} at {life.ended_ms:g} ms, and "
+        f"nothing had disturbed it; no acknowledgement of {', '.join(missing) or 'nobody'}"
+    )

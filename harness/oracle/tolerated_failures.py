@@ -1,0 +1,75 @@
+"""An attempt ends when more of its checkpoints failed in a row than are tolerated, then and not before (COO-2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkpoint_lives import AttemptLife, CheckpointLife, lives_of
+from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+COUNTED = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
+"""Failures of a checkpoint itself: one that a newer one ended, or that its attempt took along, is none."""
+
+
+class ToleratedFailures:
+    """So many checkpoints may fail in a row, and no more."""
+
+    name = "tolerated-failures"
+    clauses = ("COO-2",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Count the failures of each attempt of one trial."""
+        tolerated = context.plan.checkpoints.tolerated_failures
+        lives = lives_of(context)
+        rows = [row for attempt in lives for row in _rows(attempt)]
+        gave_up = sum(attempt.reason is Reason.CHECKPOINTS_FAILED for attempt in lives)
+        problems = [problem for attempt in lives for problem in _problems(attempt, tolerated)]
+        counts = {"longest_row": max(rows, default=0), "gave_up": gave_up, "violations": len(problems)}
+        if problems:
+            summary = f"{tolerated} failures in a row are tolerated, but {problems[0]}"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
+        summary = (
+            f"at most {counts['longest_row']} checkpoints failed in a row; {gave_up} attempts ended of it"
+        )
+        spoken = self.clauses if counts["longest_row"] else ()
+        return Finding(self.name, spoken, Verdict.VALID, summary, counts)
+
+
+def _ended(attempt: AttemptLife) -> list[CheckpointLife]:
+    """Return the checkpoints whose end is told, in the order of their ends."""
+    return sorted(
+        (life for life in attempt.checkpoints if life.ended_at is not None),
+        key=lambda life: life.ended_at or 0,
+    )
+
+
+def _rows(attempt: AttemptLife) -> list[int]:
+    """Return how many checkpoints had failed in a row after each of these ends."""
+    row, rows = 0, []
+    for life in _ended(attempt):
+        if life.completed:
+            row = 0
+        elif life.failed in COUNTED and (life.ended_ms or 0.0) <= attempt.ended_ms:
+            row += 1
+        rows.append(row)
+    return rows
+
+
+def _problems(attempt: AttemptLife, tolerated: int) -> Iterator[str]:
+    rows = _rows(attempt)
+    longest = max(rows, default=0)
+    if attempt.reason is Reason.CHECKPOINTS_FAILED and longest <= tolerated:
+        yield f"attempt {attempt.number} gave up after {longest} (COO-2)"
+    if longest <= tolerated:
+        return
+    too_many = next(position for position, row in enumerate(rows) if row > tolerated)
+    last = _ended(attempt)[too_many]
+    later = [one.number for one in attempt.checkpoints if last.ended_before(one)]
+    if later:
+        yield (
+            f"attempt {attempt.number} went on to checkpoint {later[0]} after {rows[too_many]} had failed, the last of "
+            f"them checkpoint {last.number} (COO-2)"
+        )

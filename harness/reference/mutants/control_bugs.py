@@ -1,0 +1,138 @@
+"""Planted bugs of how checkpoints are admitted, counted, given up and restored from: what control messages carry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.admission import Admission, CheckpointAdmission
+from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_events import CheckpointExpired, CoordinatorEvent
+from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
+from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
+from barrier_tck.reference_impl.protocol.subtask_commands import CancelSnapshot, ForwardBarrier
+from barrier_tck.reference_impl.protocol.subtask_events import SubtaskEvent
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+
+
+class CountsAcknowledgements(CoordinatorMachine):
+    """SR-01: acknowledgements are counted, not attributed: a second one of the same subtask counts for another."""
+
+    def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
+        result = super()._classify(event, pending)
+        if result is not AcknowledgeResult.DUPLICATE or pending is None or not pending.awaiting:
+            return result
+        pending.awaiting.popitem()
+        return AcknowledgeResult.ACCEPTED
+
+
+class DeletesWhatCameTwice(CoordinatorMachine):
+    """DU-01: whatever is not accepted is taken for late: a second acknowledgement deletes the files of the first."""
+
+    def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
+        result = super()._classify(event, pending)
+        return AcknowledgeResult.LATE if result is AcknowledgeResult.DUPLICATE else result
+
+
+class NeverExpires(CoordinatorMachine):
+    """SR-02: timeouts of checkpoints are never enforced."""
+
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
+        """Ignore that the time of a checkpoint is over."""
+        return () if isinstance(event, CheckpointExpired) else super().handle(event, now_ms)
+
+
+class _OneMore(CheckpointAdmission):
+    """Does not count the newest checkpoint in flight, but for the last one, which has to be alone."""
+
+    def decide(
+        self,
+        now_ms: float,
+        in_flight: int,
+        last_trigger_ms: float | None,
+        last_end_ms: float | None,
+        final: bool,
+    ) -> Admission:
+        counted = in_flight if final else max(0, in_flight - 1)
+        return super().decide(now_ms, counted, last_trigger_ms, last_end_ms, final)
+
+
+class _NoPause(CheckpointAdmission):
+    """Knows nothing of the end of the last checkpoint."""
+
+    def decide(
+        self,
+        now_ms: float,
+        in_flight: int,
+        last_trigger_ms: float | None,
+        last_end_ms: float | None,
+        final: bool,
+    ) -> Admission:
+        return super().decide(now_ms, in_flight, last_trigger_ms, None, final)
+
+
+class AdmitsOneMore(CoordinatorMachine):
+    """SR-03: one checkpoint too many is in flight."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Admit checkpoints in another way."""
+        super().__init__(config, *arguments)
+        self._admission = _OneMore(config.checkpoints) if config.checkpoints else None
+
+
+class KeepsNoPause(CoordinatorMachine):
+    """SR-05: the minimum pause between checkpoints is ignored."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Admit checkpoints in another way."""
+        super().__init__(config, *arguments)
+        self._admission = _NoPause(config.checkpoints) if config.checkpoints else None
+
+
+class ToleratesOneMore(CoordinatorMachine):
+    """TF-01: one failure in a row more than configured is tolerated."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Take another number for the configured one."""
+        checkpoints = config.checkpoints
+        if checkpoints is not None:
+            checkpoints = replace(checkpoints, tolerated_failures=checkpoints.tolerated_failures + 1)
+        super().__init__(replace(config, checkpoints=checkpoints), *arguments)
+
+
+class StoresOnAfterAnAbort(SubtaskMachine):
+    """AB-01: the asynchronous part of an aborted snapshot is not cancelled, and is acknowledged at its end."""
+
+    def handle(self, event: SubtaskEvent) -> SubtaskCommands:
+        """Take the abort in, and go on storing."""
+        storing = tuple(self._storing)
+        commands = super().handle(event)
+        if not isinstance(event, NotifyCheckpointAborted) or event.checkpoint not in storing:
+            return commands
+        self._storing.append(event.checkpoint)
+        return tuple(command for command in commands if not isinstance(command, CancelSnapshot))
+
+
+class LosesABarrierAtTheEnd(SubtaskDriver):
+    """SR-04: the first barrier of a source that has ended is lost on its first channel."""
+
+    def __init__(self, deployment: SubtaskDeployment, graph: JobGraph, *arguments: Any) -> None:
+        """Start with nothing lost."""
+        super().__init__(deployment, graph, *arguments)
+        self._channels = len(graph.outputs_of(deployment.subtask))
+        self._lost = False
+
+    def forward_barrier(self, command: ForwardBarrier) -> None:
+        """Leave a channel out, once."""
+        if not self.is_source or not self.exhausted or self._lost:
+            super().forward_barrier(command)
+            return
+        self._lost = True
+        for channel in range(1, self._channels):
+            self.ports.output.send_control(channel, command.barrier)
+        self.ports.probe.reach(RuntimePoint.BARRIER_FORWARDED, command.barrier.checkpoint)

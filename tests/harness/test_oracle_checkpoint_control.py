@@ -1,0 +1,225 @@
+"""When checkpoints may be triggered, must be given up, and may fail: right histories, and one for each way to be wrong.
+
+Grain: literal histories, one operation a millisecond.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.vocabulary import At, ScheduledFault
+from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
+from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
+from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
+from barrier_tck.harness.oracle.failures_explained import FailuresExplained, longest_ms
+from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
+from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
+
+VALID, INVALID = Verdict.VALID, Verdict.INVALID
+REPEATABLE = Capability.DETERMINISTIC_REPLAY.name
+
+
+def a_trial(book: Book, plan: TrialPlan, repeatable: bool = True) -> TrialContext:
+    context = a_context(plan, book)
+    capabilities = context.capabilities | ({REPEATABLE} if repeatable else set())
+    return TrialContext(plan, context.history, subtasks=SUBTASKS, capabilities=frozenset(capabilities))
+
+
+def judge(checker: Checker, book: Book, repeatable: bool = True, faults: Any = (), **config: Any) -> Finding:
+    plan = a_plan(checkpoints=CheckpointPlan(**config), faults=faults)
+    return checker.check(a_trial(book, plan, repeatable))
+
+
+def last(book: Book, checkpoint: int) -> Book:
+    """The checkpoint that follows the end of all input."""
+    return book.tell(told.CheckpointTriggered(checkpoint, 1, final=True))
+
+
+def failed(book: Book, checkpoint: int, reason: Reason = Reason.EXPIRED) -> Book:
+    return book.tell(told.CheckpointAborted(checkpoint, 1, reason))
+
+
+# --- BAR-4 --------------------------------------------------------------------------------------------------
+
+
+def test_as_many_in_flight_as_configured_are_right_and_one_more_is_not() -> None:
+    two = Book().attempt(1).triggered(1).triggered(2)
+    assert judge(AdmittedTriggers(), two, max_concurrent=2).verdict is VALID
+    found = judge(AdmittedTriggers(), two, max_concurrent=1)
+    assert found.verdict is INVALID and "1, 2 were in flight" in found.summary
+    assert found.counts == {"triggers": 2, "in_flight_max": 2, "violations": 1}
+
+
+@pytest.mark.parametrize("end", [Book.completed, Book.aborted])
+def test_what_has_ended_is_not_in_flight(end: Any) -> None:
+    assert judge(AdmittedTriggers(), end(Book().attempt(1).triggered(1), 1).triggered(2)).verdict is VALID
+
+
+def test_what_an_older_attempt_left_is_not_in_flight() -> None:
+    book = Book().attempt(1).triggered(1).attempt_failed(1).attempt(2).triggered(2, 2)
+    assert judge(AdmittedTriggers(), book).verdict is VALID
+
+
+def test_the_pause_counts_from_the_last_end_whatever_it_was() -> None:
+    book = Book().attempt(1).triggered(1).aborted(1).nothing(4).triggered(2)
+    assert judge(AdmittedTriggers(), book, min_pause_ms=5).verdict is VALID
+    found = judge(AdmittedTriggers(), book, min_pause_ms=6)
+    assert found.verdict is INVALID and "5 ms after the last end, where 6 are the least" in found.summary
+    assert judge(AdmittedTriggers(), book, repeatable=False, min_pause_ms=6).verdict is VALID
+    assert judge(AdmittedTriggers(), book, repeatable=False, min_pause_ms=60).verdict is INVALID
+
+
+def test_the_last_checkpoint_need_not_wait_but_must_be_the_last() -> None:
+    book = last(Book().attempt(1).triggered(1).completed(1), 2).completed(2)
+    assert judge(AdmittedTriggers(), book, min_pause_ms=50).verdict is VALID
+    again = last(book, 3)
+    found = judge(AdmittedTriggers(), again, min_pause_ms=50)
+    assert found.verdict is INVALID and "checkpoint 2, which was to be the last one" in found.summary
+
+
+def test_a_last_checkpoint_that_failed_is_followed_by_another() -> None:
+    book = last(last(Book().attempt(1), 1).aborted(1), 2).completed(2)
+    assert judge(AdmittedTriggers(), book, min_pause_ms=50).verdict is VALID
+
+
+def test_a_system_that_triggered_nothing_has_shown_nothing() -> None:
+    for checker in (AdmittedTriggers(), CheckpointExpiry(), ToleratedFailures(), AbortsObeyed()):
+        found = judge(checker, Book().attempt(1))
+        assert found.verdict is VALID and found.clauses == ()
+    assert judge(FailuresExplained(), Book().attempt(1)).clauses == ()
+
+
+# --- COO-2: the timeout -------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_given_up_when_its_time_is_over_and_not_later() -> None:
+    in_time = Book().attempt(1).triggered(1).nothing(9).aborted(1).nothing(3)
+    assert judge(CheckpointExpiry(), in_time, timeout_ms=10).verdict is VALID
+    assert judge(CheckpointExpiry(), in_time, timeout_ms=10).clauses == ("COO-2",)
+    late = judge(CheckpointExpiry(), in_time, timeout_ms=9)
+    assert late.verdict is INVALID and "more than its 9 ms" in late.summary
+    early = judge(CheckpointExpiry(), in_time, timeout_ms=11)
+    assert early.verdict is INVALID and "1 ms before its time was over" in early.summary
+
+
+def test_a_checkpoint_that_nobody_ever_gives_up_is_too_late() -> None:
+    book = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:4]).nothing(20)
+    found = judge(CheckpointExpiry(), book, timeout_ms=10)
+    assert found.verdict is INVALID and "of 5 acknowledgements 4 had come" in found.summary
+    assert judge(CheckpointExpiry(), book, repeatable=False, timeout_ms=10).verdict is VALID
+
+
+def test_who_has_every_acknowledgement_in_time_may_write_as_long_as_it_takes() -> None:
+    book = Book().attempt(1).triggered(1).acknowledged(1).nothing(20).completed(1)
+    assert judge(CheckpointExpiry(), book, timeout_ms=10).verdict is VALID
+    assert judge(CheckpointExpiry(), book, timeout_ms=4).verdict is INVALID
+
+
+@pytest.mark.parametrize("over", ["failed", "crashed"])
+def test_when_its_attempt_is_over_a_checkpoint_need_not_expire(over: str) -> None:
+    book = Book().attempt(1).triggered(1)
+    book = book.attempt_failed(1) if over == "failed" else book.fault()
+    found = judge(CheckpointExpiry(), book.nothing(20).attempt(2), timeout_ms=10, faults=(CRASH,))
+    assert found.verdict is VALID
+
+
+# --- COO-2: tolerated failures ------------------------------------------------------------------------------
+
+
+def three_failures() -> Book:
+    book = Book().attempt(1)
+    for number in (1, 2, 3):
+        book = failed(book.triggered(number), number)
+    return book
+
+
+def gave_up(book: Book) -> Book:
+    return book.tell(told.AttemptEnded(1, Reason.CHECKPOINTS_FAILED))
+
+
+def test_the_attempt_ends_with_the_first_failure_too_many() -> None:
+    right = gave_up(three_failures())
+    found = judge(ToleratedFailures(), right, tolerated_failures=2)
+    assert found.verdict is VALID and found.counts == {"longest_row": 3, "gave_up": 1, "violations": 0}
+    early = judge(ToleratedFailures(), right, tolerated_failures=3)
+    assert early.verdict is INVALID and "gave up after 3" in early.summary
+    late = judge(ToleratedFailures(), right, tolerated_failures=1)
+    assert late.verdict is INVALID and "went on to checkpoint 3 after 2 had failed" in late.summary
+
+
+def test_a_completed_checkpoint_ends_the_row_and_one_that_was_subsumed_does_not_count() -> None:
+    book = failed(failed(Book().attempt(1).triggered(1), 1).triggered(2).completed(2).triggered(3), 3)
+    assert judge(ToleratedFailures(), book.triggered(4), tolerated_failures=1).verdict is VALID
+    subsumed = failed(Book().attempt(1).triggered(1), 1, Reason.SUBSUMED).triggered(2)
+    assert judge(ToleratedFailures(), subsumed, tolerated_failures=0).verdict is VALID
+
+
+# --- COO-2, SNP-2: aborts -----------------------------------------------------------------------------------
+
+
+def test_who_learned_of_an_abort_acknowledges_it_no_more() -> None:
+    learned = told.AbortLearned(1, 1, SUBTASKS[2])
+    before = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[2:3]).aborted(1).tell(learned)
+    # It comes again: it is the same one.
+    assert judge(AbortsObeyed(), before.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is VALID
+    after = Book().attempt(1).triggered(1).aborted(1).tell(learned)
+    assert judge(AbortsObeyed(), after.acknowledged(1, subtasks=SUBTASKS[3:4])).verdict is VALID
+    found = judge(AbortsObeyed(), after.acknowledged(1, subtasks=SUBTASKS[2:3]))
+    assert (
+        found.verdict is INVALID and f"{SUBTASKS[2]} of attempt 1 acknowledged checkpoint 1" in found.summary
+    )
+
+
+# --- BAR-3, BAR-6: failures without a cause -----------------------------------------------------------------
+
+UNDISTURBED = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:2]).aborted(1).completed(2)
+QUICK: dict[str, Any] = {"timeout_ms": 100_000, "async_ms_max": 5}
+
+
+def test_a_checkpoint_that_fails_without_a_cause_is_a_finding_where_time_is_virtual() -> None:
+    found = judge(FailuresExplained(), UNDISTURBED, **QUICK)
+    assert found.verdict is INVALID and "no acknowledgement of totals[0], totals[1], sink[0]" in found.summary
+    elsewhere = judge(FailuresExplained(), UNDISTURBED, repeatable=False, **QUICK)
+    assert elsewhere.verdict is VALID and elsewhere.counts["unexplained"] == 1
+
+
+def test_a_fault_that_lasts_or_hits_files_is_a_cause_and_a_kill_is_none() -> None:
+    for fault in (PauseWorker("totals[0]", 5), FailPrimaryWrites("totals[0]")):
+        book = Book().attempt(1).fault().triggered(1).aborted(1)
+        found = judge(FailuresExplained(), book, faults=(ScheduledFault(fault, At(1)),), **QUICK)
+        assert found.verdict is VALID, fault
+    book = Book().attempt(1).fault().triggered(1).aborted(1)
+    assert judge(FailuresExplained(), book, faults=(KILL,), **QUICK).verdict is INVALID
+    later = Book().attempt(1).triggered(1).aborted(1).fault()
+    pause = ScheduledFault(PauseWorker("totals[0]", 5), At(1))
+    assert judge(FailuresExplained(), later, faults=(pause,), **QUICK).verdict is INVALID
+
+
+def test_slow_parts_explain_an_expiry_but_no_decline() -> None:
+    slow: dict[str, Any] = {"timeout_ms": 50, "async_ms_max": 60}
+    assert judge(FailuresExplained(), UNDISTURBED, **slow).verdict is VALID
+    declined = failed(Book().attempt(1).triggered(1), 1, Reason.DECLINED)
+    assert judge(FailuresExplained(), declined, **slow).verdict is INVALID
+
+
+def test_the_bound_grows_with_all_that_can_hold_a_barrier_up() -> None:
+    plan = a_plan(network=NetworkPlan(latency_ms_max=2))
+    least = longest_ms(plan, final=True)
+    assert least < longest_ms(plan, final=False)
+    for slower in (
+        a_plan(network=NetworkPlan(latency_ms_max=3)),
+        a_plan(network=NetworkPlan(latency_ms_max=2, slow_channel=0)),
+        msgspec.structs.replace(plan, checkpoints=CheckpointPlan(async_ms_max=100)),
+    ):
+        assert longest_ms(slower, final=True) > least
