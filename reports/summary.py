@@ -52,6 +52,8 @@ def print_run(run: ReportedRun, console: Console) -> None:
         console.print(Text(f"... and {plural(rest, 'finding')} more, all of them in report.json"))
     _print_clauses(run, console)
     _print_lengths(run, console)
+    for kind, count in run.campaign.refused_connections.items():
+        console.print(Text(f"connections refused: {count:,} ({one_line(kind).replace('_', ' ')})"))
     for notice in run.notices:
         console.print(Text(f"Note: {one_line(notice)}", style="yellow"))
 

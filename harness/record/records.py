@@ -155,6 +155,8 @@ class TrialRecord(msgspec.Struct, frozen=True):
     """Named numbers worth showing, units in the name, for instance ``kill_to_first_record_ms``."""
     opened_as: str = ""
     """The name by which ``--system`` opens the system; empty in records of older versions."""
+    refused_connections: dict[str, int] = {}
+    """How many connections the system did not let in, by a name for the reason."""
 
     @property
     def faults_fired(self) -> int:
@@ -205,6 +207,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     """Trial number -> path of the smallest failing plan, relative to the run directory."""
     opened_as: str = ""
     """What ``--system`` opens the system by; empty in records of older versions."""
+    refused_connections: dict[str, int] = {}
+    """How many connections the system did not let in, in all trials, by a name for the reason."""
 
 
 class TrialSummary(msgspec.Struct, frozen=True):
@@ -235,6 +239,7 @@ class TrialSummary(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     faults: tuple[FaultRecord, ...] = ()
     measurements: dict[str, float] = {}
+    refused_connections: dict[str, int] = {}
 
 
 def summary_of(record: TrialRecord) -> TrialSummary:
@@ -259,6 +264,7 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         findings=record.findings,
         faults=record.faults,
         measurements=record.measurements,
+        refused_connections=record.refused_connections,
     )
 
 

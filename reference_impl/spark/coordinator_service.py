@@ -13,6 +13,7 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -27,7 +28,13 @@ from barrier_tck.reference_impl.spark.control_wire import (
     receive_frame,
     send_frame,
 )
-from barrier_tck.reference_impl.spark.handshake import Claim, HandshakeRefused, accept_peer, describe_peer
+from barrier_tck.reference_impl.spark.handshake import (
+    Claim,
+    HandshakeRefused,
+    Refusal,
+    accept_peer,
+    describe_peer,
+)
 from barrier_tck.reference_impl.spark.link_messages import Heartbeat, SlotOffer, SubtaskLeft
 from barrier_tck.reference_impl.spark.listening import Listener, bound_sends, shut
 
@@ -123,6 +130,7 @@ class CoordinatorService:
         self._slots: dict[int, SlotConnection] = {}
         self._raw: dict[int, socket.socket] = {}
         self._serials = itertools.count()
+        self._refused: Counter[Refusal] = Counter()
         self._asked = time.monotonic()
         """When ``silent`` was asked last, in seconds of the monotonic clock."""
         self._closed = False
@@ -155,6 +163,11 @@ class CoordinatorService:
         self._listener.close()
         for connection in raw:
             shut(connection)
+
+    def refused(self) -> dict[str, int]:
+        """Return how many peers were not let in so far, by ``Refusal``; only kinds that occurred."""
+        with self._lock:
+            return {kind.value: self._refused[kind] for kind in Refusal if self._refused[kind]}
 
     def silent(self) -> list[SlotConnection]:
         """Return the connections whose silence means that their subtask is lost, by slot. Call it regularly.
@@ -199,12 +212,16 @@ class CoordinatorService:
         try:
             accept_peer(raw, self._secret, lambda claim: self._admit(claim, raw, admitted))
         except HandshakeRefused as error:
-            _log.warning("refused a slot: %s", error)
+            kept = self._listener.proven(raw)
+            with self._lock:
+                self._refused[error.kind if kept else Refusal.CROWDED_OUT] += 1
+            # Counted, and told once at the end: whoever calls often must not flood the log.
+            _log.debug("refused a slot: %s", error)
             for connection in admitted:
                 self._forget(connection)
             return None
         finally:
-            self._listener.proven()
+            self._listener.proven(raw)
         return admitted[0]
 
     def _admit(self, claim: Claim, raw: socket.socket, admitted: list[SlotConnection]) -> str:

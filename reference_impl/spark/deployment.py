@@ -183,6 +183,10 @@ class SparkJobRunner:
             raise RuntimeError(f"the coordinator crashed: {self._crash!r}") from self._crash
         return self._end
 
+    def refused_connections(self) -> dict[str, int]:
+        """Return how many control connections were not let in so far, by ``handshake.Refusal``."""
+        return self._service.refused() if self._service is not None else {}
+
     def close(self) -> None:
         """End whatever still runs: attempt, Spark stage, connections, threads. Closing twice is harmless."""
         if self._closed or self._service is None:

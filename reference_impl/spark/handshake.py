@@ -21,6 +21,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from enum import StrEnum
 
 import msgspec
 
@@ -59,8 +60,30 @@ class _Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     proof: bytes
 
 
+class Refusal(StrEnum):
+    """Why a server did not let a peer in, for counting; the message of the error is for people."""
+
+    CROWDED_OUT = "crowded_out"
+    """It had proven nothing, and was the oldest of too many such peers."""
+    NO_PROOF = "no_proof"
+    """It said nothing, or too little, within the time limit."""
+    NO_HANDSHAKE = "no_handshake"
+    """It left, or said something else."""
+    WRONG_SECRET = "wrong_secret"
+    OTHER_VERSION = "other_version"
+    NOT_WANTED = "not_wanted"
+    """It proved itself, but belongs to another attempt, to another port, or is here already (REC-2)."""
+    GONE = "gone"
+    """It proved itself, and was gone before the answer."""
+
+
 class HandshakeRefused(RuntimeFailure):
     """The peer is not who it should be, or is not wanted; the message names its address and the reason."""
+
+    def __init__(self, message: str, kind: Refusal = Refusal.NO_HANDSHAKE) -> None:
+        """Take the message for people, and the kind."""
+        super().__init__(message)
+        self.kind = kind
 
 
 class NotAdmitted(HandshakeRefused):
@@ -149,23 +172,23 @@ def accept_peer(
         bounded.send(nonce)
         hello = msgspec.msgpack.decode(bounded.receive(), type=_Hello)
     except TimeoutError as error:
-        raise HandshakeRefused(f"{peer}: no proof within {timeout_s:g} s") from error
+        raise HandshakeRefused(f"{peer}: no proof within {timeout_s:g} s", Refusal.NO_PROOF) from error
     except (RuntimeFailure, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HandshakeRefused(f"{peer}: no handshake: {error}") from error
     if not hmac.compare_digest(hello.proof, _proof(secret, "client", hello.claim, nonce, hello.nonce)):
-        raise HandshakeRefused(f"{peer}: wrong secret")
+        raise HandshakeRefused(f"{peer}: wrong secret", Refusal.WRONG_SECRET)
     if hello.claim.version != _VERSION:
-        refusal = f"speaks {hello.claim.version!r}, not {_VERSION!r}"
+        refusal, kind = f"speaks {hello.claim.version!r}, not {_VERSION!r}", Refusal.OTHER_VERSION
     else:
-        refusal = admit(hello.claim)
+        refusal, kind = admit(hello.claim), Refusal.NOT_WANTED
     answer = _Answer(refusal, _proof(secret, "server", hello.claim, nonce, hello.nonce, refusal))
     try:
         bounded.send(msgspec.msgpack.encode(answer))
         bounded.end()
     except (RuntimeFailure, TimeoutError) as error:
-        raise HandshakeRefused(f"{peer}: gone before the answer: {error}") from error
+        raise HandshakeRefused(f"{peer}: gone before the answer: {error}", Refusal.GONE) from error
     if refusal:
-        raise HandshakeRefused(f"{peer}: {hello.claim.role} {hello.claim.subject}: {refusal}")
+        raise HandshakeRefused(f"{peer}: {hello.claim.role} {hello.claim.subject}: {refusal}", kind)
     return hello.claim
 
 

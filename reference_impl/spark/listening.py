@@ -1,4 +1,8 @@
-"""What both TCP servers of a job do: accept peers that have proven nothing yet, a bounded number at a time."""
+"""What both TCP servers of a job do: accept peers that have proven nothing yet, a bounded number at a time.
+
+If there are too many, the oldest of them has to go. Whoever belongs here proves it within milliseconds, so those that
+wait are strangers: connections that were opened and then say nothing cannot keep anybody out.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,17 @@ _ACCEPT_AGAIN_S = 0.1
 _log = logging.getLogger(__name__)
 
 
-def shut(connection: socket.socket) -> None:
-    """End a connection so that threads blocked on it wake up, and close it. Harmless twice."""
+def wake(connection: socket.socket) -> None:
+    """End a connection so that threads blocked on it wake up; one of them closes it. Harmless twice."""
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
         _log.debug("the connection was closed already")
+
+
+def shut(connection: socket.socket) -> None:
+    """End a connection so that threads blocked on it wake up, and close it. Harmless twice."""
+    wake(connection)
     connection.close()
 
 
@@ -44,15 +53,17 @@ class Listener:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._closed = threading.Event()
-        self._unproven = threading.BoundedSemaphore(_MOST_UNPROVEN_PEERS)
+        self._lock = threading.Lock()
+        self._unproven: dict[socket.socket, None] = {}
+        """Peers in the order in which they came."""
 
     def accept_each(self, serve: Callable[[socket.socket], None]) -> None:
         """Hand on every peer that comes, until the listener is closed; ``serve`` must not block, and must see to it
-        that ``proven`` is called once for each.
+        that ``proven`` is called once for each, and that the connection is closed in the end.
         """
         while True:
             try:
-                connection, address = self._socket.accept()
+                connection, _ = self._socket.accept()
             except OSError as error:
                 if self._closed.is_set():
                     return
@@ -60,15 +71,28 @@ class Listener:
                 _log.warning("a peer could not be accepted: %s", error)
                 self._closed.wait(_ACCEPT_AGAIN_S)
                 continue
-            if self._unproven.acquire(blocking=False):
-                serve(connection)
-            else:
-                _log.warning("refused %s: too many peers that have proven nothing", address)
-                connection.close()
+            self._take_in(connection)
+            serve(connection)
 
-    def proven(self) -> None:
-        """Take note that a peer has proven itself, or was refused: its place is free."""
-        self._unproven.release()
+    def _take_in(self, connection: socket.socket) -> None:
+        """Give a new peer a place, if need be that of the oldest, whose handshake then fails at once."""
+        with self._lock:
+            oldest = next(iter(self._unproven)) if len(self._unproven) >= _MOST_UNPROVEN_PEERS else None
+            if oldest is not None:
+                del self._unproven[oldest]
+            self._unproven[connection] = None
+        if oldest is not None:
+            wake(oldest)
+
+    def proven(self, connection: socket.socket) -> bool:
+        """Take note that a peer has proven itself, or was refused: its place is free. Harmless twice.
+
+        Returns False if it had no place any more: it was given away, and the peer was refused for that.
+        """
+        with self._lock:
+            kept = connection in self._unproven
+            self._unproven.pop(connection, None)
+        return kept
 
     def close(self) -> None:
         """Accept nobody any more. Closing twice is harmless."""

@@ -387,7 +387,7 @@ class ChannelServer:
                 _log.warning("refused a data channel: %s", error)
                 return
             finally:
-                self._listener.proven()
+                self._listener.proven(connection)
             number, channel = self._expected[claim.subject]
             _log.debug("%s comes from %s", channel, describe_peer(connection))
             if self._mailbox is not None:

@@ -319,3 +319,27 @@ def test_a_subtask_at_a_watched_point_ends_with_its_attempt(driver: Driver) -> N
     thread.join(1.0)
     assert ended == ["the coordinator hung up"]
     link.close()
+
+
+def test_connections_that_say_nothing_cannot_keep_a_slot_out(driver: Driver) -> None:
+    """Each holds a place for ten seconds; a slot that is held up so long has lost its attempt."""
+    idle = [socket.create_connection(("127.0.0.1", driver.service.port), 5) for _ in range(200)]
+    eventually(lambda: sum(driver.service.refused().values()) >= 200 - 64)
+    link = driver.connect()
+    _, _, ends = deployed(driver, link)
+    assert set(driver.service.refused()) == {"crowded_out"}
+    assert not ends
+    for connection in idle:
+        connection.close()
+    link.close()
+
+
+def test_refused_connections_are_counted_by_kind(driver: Driver) -> None:
+    for secret, attempt in ((new_secret(), 1), (SECRET, 7), (SECRET, 8)):
+        with pytest.raises(HandshakeRefused):
+            driver.connect(attempt=attempt, secret=secret)
+    stranger = socket.create_connection(("127.0.0.1", driver.service.port), 5)
+    stranger.sendall(b"\x00\x00\x00\x03GET")
+    eventually(lambda: sum(driver.service.refused().values()) == 4)
+    assert driver.service.refused() == {"no_handshake": 1, "wrong_secret": 1, "not_wanted": 2}
+    stranger.close()

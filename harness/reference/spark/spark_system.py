@@ -362,6 +362,7 @@ class ReferenceSpark:
             subtasks=tuple(str(subtask) for subtask in graph.subtasks),
             duration_ms=duration_ms,
             measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
+            refused_connections=runner.refused_connections(),
         )
 
     def _output(
