@@ -65,10 +65,7 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
             for row in clauses
         ],
         "clauses_unchecked": list(unchecked_clauses(clauses)),
-        "findings": [
-            _finding_object(entry.finding) | {"trial": entry.trial.trial, "replay": _replay(run, entry.trial)}
-            for entry in ranked_findings(run)
-        ],
+        "findings": finding_objects(run),
         "phase_fault_cells": phase_fault_cells(run),
         "phase_by_fault": _cells(phases, "phase"),
         "point_by_fault": _cells(point_fault_matrix(run.trials), "point"),
@@ -83,6 +80,22 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
         },
         "trial_list": [_trial_object(run, trial) for trial in run.trials],
     }
+
+
+def finding_objects(run: ReportedRun) -> list[dict[str, Any]]:
+    """Return all findings that are not valid, as JSON-compatible values: the campaign's, then the worst first.
+
+    ``trial`` and ``replay``, the command line that repeats it, are None in a finding of all trials together.
+    """
+    of_all = [
+        _finding_object(finding) | {"trial": None, "replay": None}
+        for finding in run.campaign.findings
+        if finding.verdict is not Verdict.VALID
+    ]
+    return of_all + [
+        _finding_object(entry.finding) | {"trial": entry.trial.trial, "replay": _replay(run, entry.trial)}
+        for entry in ranked_findings(run)
+    ]
 
 
 def _replay(run: ReportedRun, trial: TrialSummary) -> str | None:

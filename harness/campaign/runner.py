@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
-from barrier_tck.harness.campaign.progress_bar import CampaignProgress
+from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.sometimes import SometimesDuplicates
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
@@ -52,6 +53,7 @@ class Tally:
     faults_fired: int = 0
     recoveries: int = 0
     checkpoints_completed: int = 0
+    refused_connections: Counter[str] = field(default_factory=Counter)
     sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[TrialRecord] = field(default_factory=list)
@@ -76,6 +78,7 @@ class Tally:
         self.faults_fired += record.faults_fired
         self.recoveries += record.recoveries
         self.checkpoints_completed += record.checkpoints_completed
+        self.refused_connections.update(record.refused_connections)
         self.sometimes_duplicates.add(record)
         if record.verdict is not Verdict.VALID:
             self.failing.append((record.trial, record.verdict))
@@ -180,8 +183,8 @@ class _Campaign:
                         one = next(tried, None)
                     if one is None:
                         return not interrupts.requested
-                    self._book(one)
-                    progress.update(self._tally.trials, self._tally.invalid, self._tally.unknown)
+                    record = self._book(one)
+                    progress.update(record, self._tally.trials, self._tally.invalid, self._tally.unknown)
             except KeyboardInterrupt:
                 tried.close()  # before the directories go: no trial runs on
                 for number in self._begun:
@@ -208,7 +211,8 @@ class _Campaign:
         # One in a hundred is a draw that missed; more is a system whose points nobody passes.
         return tried.fitted if self._dropped <= self._tally.faults_fired // DROPPED_ONE_IN else tried.result
 
-    def _book(self, tried: TriedPlan) -> None:
+    def _book(self, tried: TriedPlan) -> TrialRecord:
+        """Book a trial, keep what is worth it, and return the record that counts."""
         self._points |= dict.fromkeys(tried.points)
         result = self._chosen(tried)
         record = result.record
@@ -220,6 +224,7 @@ class _Campaign:
         else:
             self._directory.forget(record.trial)
         self._directory.append(record)
+        return record
 
     def shrink_failures(self, interrupts: Interrupts) -> bool:
         """Shrink the first invalid trials if the system replays exactly; tell whether that was finished."""
@@ -264,6 +269,7 @@ class _Campaign:
             findings=tally.findings,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),
+            refused_connections=dict(tally.refused_connections),
         )
         self._directory.write_campaign(record)
         return record

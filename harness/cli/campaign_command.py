@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.exit_codes import exit_code_of
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
@@ -20,9 +20,8 @@ from barrier_tck.harness.cli.options import (
     StateBackendOption,
     SystemOption,
 )
-from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import look_where_run
@@ -97,7 +96,7 @@ def campaign(
     from barrier_tck.harness.campaign.trial_pool import require_parallel
     from barrier_tck.harness.record.run_directory import new_run_path, require_place
     from barrier_tck.reports.loading import load_run
-    from barrier_tck.reports.machine_readable import phase_fault_cells
+    from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
 
     source = str(file) if file is not None else "the options"
     options = {"seed": seed, "state_backend": state_backend}
@@ -112,8 +111,9 @@ def campaign(
         start(deployed, configuration.cluster)
         path = new_run_path(out, configuration.name, datetime.now())
         _print_options(console, configuration, deployed, path)
-        record = run_campaign(configuration, deployed, path, console=Console(stderr=True), jobs=jobs)
+        record = run_campaign(configuration, deployed, path, console=VerdictConsole(stderr=True), jobs=jobs)
     _print_campaign(console, record, path, file)
+    run = load_run(path)
     emit(
         as_json,
         {
@@ -125,13 +125,13 @@ def campaign(
             "faults_fired": record.faults_fired,
             "recoveries": record.recoveries,
             "checkpoints_completed": record.checkpoints_completed,
-            "phase_fault_cells": phase_fault_cells(load_run(path)),
+            "phase_fault_cells": phase_fault_cells(run),
             "run_directory": str(path),
             "interrupted": record.interrupted,
-            "findings": [finding.summary for finding in record.findings],
+            "findings": finding_objects(run),
         },
     )
-    raise typer.Exit(_campaign_exit_code(record))
+    raise typer.Exit(exit_code_of(record.verdict, record.interrupted))
 
 
 def _configured(
@@ -161,13 +161,6 @@ def _configured(
     configuration = msgspec.structs.replace(configuration, **changes)
     check_values(configuration, source)
     return configuration
-
-
-def _campaign_exit_code(record: CampaignRecord) -> int:
-    """Return the exit code; never 0 if interrupted, as the campaign then has not shown what it should show."""
-    if record.interrupted and record.verdict is Verdict.VALID:
-        return EXIT_CODES[Verdict.UNKNOWN]
-    return EXIT_CODES[record.verdict]
 
 
 def _print_options(

@@ -1,16 +1,20 @@
 """The command ``barrier-tck``: the composition root, which puts the folders together and maps exit codes.
 
 0 valid, 1 a property is violated, 2 unknown, 3 usage or environment, 4 a bug in this project. With ``--json`` the
-last line of standard output is one JSON object, and everything for people goes to standard error.
+last line of standard output is one JSON object, and everything for people goes to standard error. The command runs
+in a child process (``supervision``), so that nothing that it runs can leave an exit code which is no verdict.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -18,24 +22,35 @@ from barrier_tck.harness.cli.bench_command import bench
 from barrier_tck.harness.cli.campaign_command import campaign
 from barrier_tck.harness.cli.certify_command import certify
 from barrier_tck.harness.cli.doctor_command import doctor
-from barrier_tck.harness.cli.exit_codes import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
+from barrier_tck.harness.cli.exit_codes import (
+    EXIT_CODES,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_PIPE,
+    EXIT_USAGE,
+)
 from barrier_tck.harness.cli.mutants_command import mutants
-from barrier_tck.harness.cli.printing import console_for, emit
+from barrier_tck.harness.cli.printing import console_for, drop_from_now_on, emit, write_whatever_the_encoding
 from barrier_tck.harness.cli.replay_command import replay
 from barrier_tck.harness.cli.report_command import report
+from barrier_tck.harness.cli.supervision import supervised
+from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.errors import HarnessError
-from barrier_tck.harness.support.outside import shown
+from barrier_tck.harness.support.outside import shown, what_happened
 
 _COMMAND_LINE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 """Click's base class of all mistakes on a command line; since 0.20, Typer brings its own copy of Click."""
 
+_NAME = "barrier-tck"
+_COMPLETING = "_BARRIER_TCK_COMPLETE"
+"""Set by the shell's completion, which Typer answers by printing and leaving."""
+
 app = typer.Typer(
-    name="barrier-tck",
+    name=_NAME,
     help="Fault-injection campaigns and conformance tests for barrier snapshots on Apache Spark.",
     epilog="Exit codes: 0 valid, 1 a property is violated, 2 unknown, 3 wrong usage or unfit machine, 4 a bug in "
     "barrier-tck.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -44,35 +59,86 @@ for _command in (campaign, replay, report, doctor, mutants, bench, certify):
     app.command()(_command)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"{_NAME} {metadata.version(_NAME)}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command and exit; see the module's head for the codes."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    """Run the command in a child process and exit; see the module's head for the codes."""
+    _open_standard_streams()
+    write_whatever_the_encoding()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in given
+    sys.exit(supervised(lambda: run(given), lambda how: _without_a_verdict(as_json, how)))
+
+
+def _open_standard_streams() -> None:
+    """Open what the caller closed: otherwise the next file would get the descriptor, and be printed into."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _without_a_verdict(as_json: bool, how: str) -> int:
+    return _fail(
+        as_json,
+        f"the command's process ended {how}, without a verdict: something that it ran, for instance the system under "
+        "test or its state backend, ended or crashed it; trials that were finished are kept in the run directory",
+        EXIT_CODES[Verdict.UNKNOWN],
+    )
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code, whatever is raised; 130 after Ctrl-C."""
     as_json = "--json" in arguments
     try:
-        result = app(list(arguments), standalone_mode=False)
+        result = app(list(arguments), prog_name=_NAME, standalone_mode=False)
     except HarnessError as error:
         return _fail(as_json, str(error), error.exit_code)
     except typer.Exit as stop:
         return stop.exit_code
     except _COMMAND_LINE_ERROR as error:
-        return _fail(as_json, f"{_sentence(error)} (see barrier-tck --help)", EXIT_USAGE)
+        return _fail(as_json, f"{_sentence(error)} (see {_NAME} --help)", EXIT_USAGE)
     except (typer.Abort, KeyboardInterrupt):
         return _fail(as_json, "interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        return EXIT_USAGE
-    except SystemExit as stop:  # a call of sys.exit(0) must not be read as a verdict
-        return _fail(as_json, f"something ended the program with exit code {stop.code!r}", EXIT_INTERNAL)
+        drop_from_now_on(sys.stdout)
+        return EXIT_PIPE
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # Typer leaves in this way
+            return EXIT_PIPE
+        if _COMPLETING in os.environ:
+            return int(stop.code or 0)
+        return _fail(as_json, _leaving(stop), EXIT_USAGE)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
         return _fail(as_json, f"the name of a file is too long: {shown(str(error.filename))}", EXIT_USAGE)
-    except Exception as error:  # noqa: BLE001 - the last resort: say so, keep the traceback, exit 4
+    except BaseException as error:  # noqa: BLE001 - the last resort: say so, keep the traceback, exit 4
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
     return result if isinstance(result, int) else 0
+
+
+def _leaving(stop: SystemExit) -> str:
+    """Say where code that was called tried to end the program: that must not be read as a verdict."""
+    return (
+        f"code that was called tried to end the program with exit code {stop.code!r}: {what_happened(stop)}; it must "
+        "return or raise an error instead"
+    )
 
 
 def _sentence(error: Exception) -> str:
@@ -87,7 +153,7 @@ def _fail(as_json: bool, message: str, code: int) -> int:
     return code
 
 
-def _bug_message(error: Exception) -> str:
+def _bug_message(error: BaseException) -> str:
     last_line = traceback.format_exception_only(error)[-1].strip()
     with tempfile.NamedTemporaryFile("w", prefix="barrier-tck-crash-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
+from rich.text import Text
 
+from barrier_tck.harness.cli.printing import VerdictConsole
 from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> Non
             raise UsageProblem(f"{system.name} runs on no cluster of its own; remove the section [cluster]")
         system.use_cluster(**msgspec.structs.asdict(cluster))
     if isinstance(system, StartsSlowly):
-        with Console(stderr=True).status(f"starting {system.name}"):
+        with VerdictConsole(stderr=True).status(Text(f"starting {system.name}")):
             system.prepare()

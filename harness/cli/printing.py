@@ -1,22 +1,90 @@
-"""How commands print: text for people and, with ``--json``, one object on the last line of standard output."""
+"""How commands print: text for people and, with ``--json``, one object on the last line of standard output.
+
+Printing never decides an exit code. What cannot be written is dropped: a reader such as ``head`` may leave before the
+verdict, and a terminal may know no character but those of ASCII.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import codecs
+import contextlib
+import io
+import json
+import os
+import sys
+from typing import IO, Any
 
 import msgspec
 from rich.console import Console
 
+_IN_ASCII = {"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "→": "->", "·": "-"}
+"""Signs of ours -> what stands for them where they cannot be written. All else is spelled out."""
+_ERRORS = "barrier-tck-in-ascii"
 
-def console_for(as_json: bool) -> Console:
+
+class VerdictConsole(Console):
+    """A console that goes on in silence if nobody reads it any more, so that the verdict still decides the exit code.
+
+    Names from elsewhere are printed as they are: neither markup nor emoji codes (``:b:``) mean anything.
+    """
+
+    def __init__(self, stderr: bool = False) -> None:
+        """Print to standard output or to standard error."""
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print, and drop what cannot be written, for instance because the disk is full."""
+        try:
+            super().print(*objects, **options)
+        except OSError:
+            self.on_broken_pipe()
+
+    def on_broken_pipe(self) -> None:
+        """Drop what is printed from now on; the default would exit with 1, which means a violation."""
+        self.quiet = True
+        drop_from_now_on(self.file)
+
+
+def console_for(as_json: bool) -> VerdictConsole:
     """Return the console for people: standard output, or standard error if standard output is for machines."""
-    return Console(stderr=as_json, highlight=False, soft_wrap=True)
+    return VerdictConsole(stderr=as_json)
 
 
 def emit(as_json: bool, value: dict[str, Any]) -> None:
-    """Print the object for machines if ``--json`` was given."""
-    if as_json:
-        print(msgspec.json.encode(value).decode(), flush=True)
+    """Print the object for machines if ``--json`` was given, in ASCII: whatever reads it can decode that."""
+    if not as_json:
+        return
+    line = json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
+    try:
+        print(line, flush=True)
+    except OSError:
+        drop_from_now_on(sys.stdout)
+
+
+def write_whatever_the_encoding() -> None:
+    """Let standard output and error spell out what their encoding cannot hold, instead of failing at it."""
+    codecs.register_error(_ERRORS, _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ERRORS)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    left_out = error.object[error.start : error.end]
+    spelled = (_IN_ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in left_out)
+    return "".join(spelled), error.end
+
+
+def drop_from_now_on(stream: IO[str]) -> None:
+    """Send a stream's descriptor to nowhere; what its buffers still hold goes there too."""
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # a stream without a descriptor, as tests have, needs no more
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def printable(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 
@@ -71,6 +72,11 @@ def replay(
                     "same_verdict": one.same_verdict,
                     "trace_digest": one.record.trace_digest,
                     "invalid": [f.checker for f in one.record.findings if f.verdict is Verdict.INVALID],
+                    "findings": [
+                        msgspec.to_builtins(msgspec.structs.replace(finding, details={}))
+                        for finding in one.record.findings
+                        if finding.verdict is not Verdict.VALID
+                    ],
                 }
                 for one in replayed
             ],

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.exit_codes import exit_code_of
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 
@@ -23,19 +23,34 @@ def report(
 ) -> None:
     """Write report.html, report.json and junit.xml into a run directory and print the summary.
 
+    Exit code: the verdict's, as of the campaign; 2 at best if that was interrupted.
+
     \b
     Example:
       barrier-tck report runs/standard-20260101-120000
     """
     from barrier_tck.harness.record.run_directory import latest_run
-    from barrier_tck.reports.summary import print_summary
+    from barrier_tck.reports.loading import load_run
+    from barrier_tck.reports.machine_readable import finding_objects
+    from barrier_tck.reports.summary import print_run
     from barrier_tck.reports.write import write_reports
 
     console = console_for(as_json)
     path = latest_run(run_directory)
     paths = write_reports(path)
-    verdict = print_summary(path, console)
-    console.print(f"report: {paths.html}", markup=False)
-    files = {"html": str(paths.html), "report_json": str(paths.json), "junit": str(paths.junit)}
-    emit(as_json, {"verdict": verdict.value, "run_directory": str(path)} | files)
-    raise typer.Exit(EXIT_CODES[verdict])
+    run = load_run(path)
+    print_run(run, console)
+    console.print(f"report: {paths.html}")
+    emit(
+        as_json,
+        {
+            "verdict": run.verdict.value,
+            "run_directory": str(path),
+            "interrupted": run.campaign.interrupted,
+            "findings": finding_objects(run),
+            "html": str(paths.html),
+            "report_json": str(paths.json),
+            "junit": str(paths.junit),
+        },
+    )
+    raise typer.Exit(exit_code_of(run.verdict, run.campaign.interrupted))

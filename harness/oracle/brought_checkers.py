@@ -55,6 +55,9 @@ def _brought(owner: object, name: str, plan: TrialPlan) -> Iterator[Checker]:
     if not isinstance(owner, BringsCheckers):
         return
     try:
-        yield from tuple(owner.checkers(plan))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial is UNKNOWN for it, not lost
-        yield NoCheckers(name, error)
+        brought = tuple(owner.checkers(plan))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the trial is UNKNOWN for it, not lost
+        brought = (NoCheckers(name, error),)
+    yield from brought

@@ -27,7 +27,9 @@ def _guarded(checker: Checker, context: TrialContext) -> Finding:
         if not isinstance(found, Finding):
             raise TypeError(f"it gave {found!r}, which is no Finding")
         return spoken_for(found, checker, context)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
         last_line = traceback.format_exception_only(error)[-1].strip()
         return Finding(
             checker=checker.name,

@@ -43,7 +43,7 @@ def _view_of(plan: TrialPlan, system: SystemUnderTest, source: str) -> JobView:
         return system.job(plan)
     except UsageError as error:
         raise UsageProblem(f"{source}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if is_ours(system):
             raise
         raise UsageProblem(

@@ -24,6 +24,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError, NondeterminismError, UsageError
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.support.outside import what_happened
 from barrier_tck.harness.system.additions import KeepsLogs
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import SystemUnderTest, TrialOutcome
@@ -72,26 +73,27 @@ def _execute(
     checkers: Sequence[Checker] | None,
     trial: int,
 ) -> TrialResult:
-    judges = checkers_of(plan, system) if checkers is None else tuple(checkers)
     nemesis = Nemesis(plan.faults)
     started_at, started = datetime.now(UTC), time.monotonic()
     try:
+        judges = checkers_of(plan, system) if checkers is None else tuple(checkers)
         try:
             outcome = system.run(plan, nemesis, directory)
         finally:
             nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
-    except (UsageError, NondeterminismError, InternalError):
-        raise  # nothing was learnt about the system: the caller must act, or we must
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
+        history = _with_faults(outcome.history, nemesis.operations())
+        context = _context(plan, system, nemesis, outcome, history)
+    except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
+        raise  # nothing was learnt about the system: the caller must act, or we must, or somebody did
+    except BaseException as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
         finding = _not_run(error, plan)
         seconds = time.monotonic() - started
         return TrialResult(
             _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
         )
-    history = _with_faults(outcome.history, nemesis.operations())
     trace = outcome.trace
     with no_collection():
-        verdict, findings = compose(judges, _context(plan, system, nemesis, outcome, history))
+        verdict, findings = compose(judges, context)
     course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,
@@ -116,6 +118,7 @@ def _execute(
         trace_digest=digest(trace),
         environment=environment(),
         measurements=outcome.measurements,
+        refused_connections=outcome.refused_connections,
     )
     return TrialResult(record, history, trace)
 
@@ -175,12 +178,11 @@ def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> His
 
 
 def _not_run(error: BaseException, plan: TrialPlan) -> Finding:
-    last_line = traceback.format_exception_only(error)[-1].strip()
     return Finding(
         checker="trial-ran",
         clauses=(),
         verdict=Verdict.UNKNOWN,
-        summary=f"the trial could not be run: {last_line}",
+        summary=f"the trial could not be run: {what_happened(error)}",
         details={"traceback": "".join(traceback.format_exception(error)), "plan": to_builtins(plan)},
     )
 

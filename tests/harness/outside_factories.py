@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
+from collections.abc import Sequence
 
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.job_view import JobView
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
+from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from tests.harness.fake_system import FakeSystem
 
 NO_FACTORY = 3
@@ -42,3 +49,75 @@ class Exiting(FakeSystem):
 
     def __init__(self) -> None:
         super().__init__(lambda plan: sys.exit(0))
+
+
+class Quitting(FakeSystem):
+    """Raises what no ordinary handler catches in the middle of a trial."""
+
+    class Quit(BaseException):
+        """Neither an Exception nor a SystemExit."""
+
+    def __init__(self) -> None:
+        super().__init__(self._quit)
+
+    def _quit(self, plan: TrialPlan) -> Verdict:
+        raise self.Quit("enough")
+
+
+class ExitingAtItsJob(FakeSystem):
+    """Ends the program when it is asked what a plan would give."""
+
+    def job(self, plan: TrialPlan) -> JobView:
+        sys.exit(0)
+
+
+class ExitingAtTheEnd(FakeSystem):
+    """Ends the program when it is closed."""
+
+    def close(self) -> None:
+        sys.exit(0)
+
+
+def vanishes() -> FakeSystem:
+    """End the process without a word."""
+    os._exit(0)
+
+
+class Vanishing(FakeSystem):
+    """Ends the process in the middle of the second trial."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda plan: os._exit(0) if self.runs > 1 else Verdict.VALID)
+
+
+class Aborting(FakeSystem):
+    """Crashes the process, as a broken library does."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda plan: os.abort())
+
+
+class VanishingBackend:
+    """A state backend that ends the process of whoever opens it."""
+
+    name = "vanishing"
+    capabilities = HeapStateBackend.capabilities
+
+    def open(self, scope: StateScope, restore: Sequence[object], reader: object) -> KeyedStateStore:
+        os._exit(0)
+
+
+class ExitingBackend:
+    """A state backend that ends the program of whoever opens it, in the polite way."""
+
+    name = "exiting"
+    capabilities = HeapStateBackend.capabilities
+
+    def open(self, scope: StateScope, restore: Sequence[object], reader: object) -> KeyedStateStore:
+        sys.exit(0)
+
+
+def hanging_backend() -> StateBackend:
+    """Never make one."""
+    hangs()
+    raise AssertionError("it never returns")

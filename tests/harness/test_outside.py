@@ -110,12 +110,50 @@ def test_a_trial_that_ends_the_program_is_unknown_and_the_campaign_goes_on(
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["unknown"] == 2
 
 
+@pytest.mark.parametrize("name", ["Quitting", "Exiting"])
+def test_a_trial_may_raise_whatever_it_likes_and_is_unknown(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["campaign", "--system", f"{FACTORIES}:{name}", "--trials", "1", "--out", str(tmp_path)]
+    assert cli.run([*arguments, "--json"]) == 2
+    [finding] = json.loads(capsys.readouterr().out.splitlines()[-1])["findings"]
+    assert "the trial could not be run" in finding["summary"]
+    assert "(outside_factories.py, line " in finding["summary"]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "code", "words"),
+    [
+        ("--system", "ExitingAtItsJob", 3, "fails when it is asked for its job: SystemExit: 0"),
+        ("--system", "ExitingAtTheEnd", 3, "tried to end the program with exit code 0"),
+        ("--state-backend", "ExitingBackend", 2, "the trial could not be run: SystemExit: 0"),
+        ("--state-backend", "exits", 3, "it tried to end the program with exit code 0"),
+        ("--state-backend", "hanging_backend", 3, "took longer than 0.2 s"),
+    ],
+)
+def test_what_ends_the_program_or_hangs_is_told_with_its_place(
+    option: str,
+    name: str,
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(outside, "SECONDS_MAX", 0.2 if "hanging" in name else 60.0)
+    arguments = [option, f"{FACTORIES}:{name}", "--trials", "1", "--out", str(tmp_path)]
+    assert cli.run(["campaign", *arguments]) == code
+    printed = capsys.readouterr()
+    assert words in printed.err + printed.out
+
+
 def test_an_exit_outside_a_trial_is_no_verdict_either(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def leave(arguments: list[str], standalone_mode: bool) -> None:
+    def leave(arguments: list[str], **_: object) -> None:
         raise SystemExit(0)
 
     monkeypatch.setattr(cli, "app", leave)
-    assert cli.run(["doctor"]) == 4
-    assert "something ended the program with exit code 0" in capsys.readouterr().err
+    assert cli.run(["doctor"]) == 3
+    message = capsys.readouterr().err
+    assert "tried to end the program with exit code 0: SystemExit: 0 (test_outside.py, line " in message

@@ -1,0 +1,97 @@
+"""Where a campaign stands, on standard error: a bar on a terminal, one line for each trial in a log."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from barrier_tck.harness.campaign.budget import Budget
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.verdict import Verdict
+
+APPEARS_AFTER_SECONDS = 2.0
+"""A quick campaign shows no bar at all."""
+
+
+class CampaignProgress:
+    """Use as a context manager; without a console it does nothing."""
+
+    def __init__(self, console: Console | None, budget: Budget) -> None:
+        """Take where to draw; the bar's length is the budget's."""
+        self._console = console
+        # Not ``is_terminal``: a log that shows colours says that it is one.
+        self._draws = console is not None and console.file.isatty()
+        self._budget = budget
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+        self._started = 0.0
+
+    def __enter__(self) -> CampaignProgress:
+        """Start the clock."""
+        self._started = time.monotonic()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the bar."""
+        if self._progress is not None:
+            self._progress.stop()
+
+    def update(self, record: TrialRecord, done: int, invalid: int, unknown: int) -> None:
+        """Show where the campaign stands after a trial; the counts are those of all trials so far."""
+        if self._console is None:
+            return
+        elapsed = time.monotonic() - self._started
+        if not self._draws:
+            self._console.print(f"{_of_trial(record)}; {self._standing(done, elapsed)}")
+        elif elapsed >= APPEARS_AFTER_SECONDS:
+            self._draw(done, invalid, unknown, elapsed)
+
+    def _draw(self, done: int, invalid: int, unknown: int, elapsed: float) -> None:
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("trials"),
+                BarColumn(),
+                MofNCompleteColumn() if self._budget.trials else TextColumn("{task.fields[done]}"),
+                TextColumn("{task.fields[bad]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._progress.add_task("trials", total=self._total(), done=0, bad="")
+            self._progress.start()
+        completed = done if self._budget.trials is not None else elapsed
+        bad = f"[red]{invalid} invalid[/red] {unknown} unknown" if invalid or unknown else "all valid"
+        self._progress.update(self._task, completed=completed, done=done, bad=bad)
+
+    def _total(self) -> float:
+        return float(self._budget.trials or self._budget.seconds or 0)
+
+    def _standing(self, done: int, elapsed: float) -> str:
+        """Return how many trials are done, and for how long the campaign goes on if the next ones are alike."""
+        if self._budget.trials is None:
+            return f"{done} done, {_rounded(max(0.0, self._total() - elapsed))} left"
+        rest = self._budget.trials - done
+        left = f", about {_rounded(rest * elapsed / done)} left" if rest else ""
+        return f"{done} of {self._budget.trials} done{left}"
+
+
+def _of_trial(record: TrialRecord) -> str:
+    """Return a trial's number, verdict, time, and, if it was not valid, which checkers said so."""
+    worst = [f.checker for f in record.findings if f.verdict is record.verdict is not Verdict.VALID]
+    said = f" ({', '.join(worst)})" if worst else ""
+    return f"trial {record.trial}: {record.verdict.value.upper()}{said}, {_rounded(record.wall_seconds)}"
+
+
+def _rounded(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,104 @@
+"""The command runs in a child process, and its parent exits with a code only if the child said which.
+
+Part of what a command runs belongs to others: systems, state backends, workloads. Such code may end its process, by
+``os._exit(0)``, by ``os.abort()`` or by a crash inside a library. Nothing in that process can prevent it, and the exit
+code that is left then is not a verdict. So the parent believes only a code that came through a pipe, written when the
+command was over; without one it says what happened and exits as for an unknown verdict.
+
+The child stays in the parent's process group: Ctrl-C and Ctrl-Z reach both, and a debugger in the code under test can
+read from the terminal. Signals that were sent to the parent alone are passed on. If the parent dies, the child is told
+to end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import struct
+import sys
+from collections.abc import Callable
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+_WATCHED = {*_PASSED_ON, signal.SIGCHLD}
+_SENT_BY_A_PROCESS = 0
+"""``si_code`` of a signal that ``kill`` sent. The terminal sends to the whole group, so the child has it already."""
+_SET_PARENT_DEATH_SIGNAL = 1
+"""Option of Linux's ``prctl``."""
+_CODE = struct.Struct("<4si")
+_MARK = b"code"
+
+
+def supervised(work: Callable[[], int], without_a_code: Callable[[str], int]) -> int:
+    """Run ``work`` in a child process and return the exit code that it gives.
+
+    If the child ends without one, ``without_a_code`` is called with how it ended, as a phrase, and gives the code
+    instead. Call it before there are threads. In the child this function does not return.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    reader, writer = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _end_with(parent)
+        sys.exit(_said(work(), writer))
+    os.close(writer)
+    try:
+        status = _wait_for(child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    code = _heard(reader)
+    return without_a_code(_how_it_ended(status)) if code is None else code
+
+
+def _end_with(parent: int) -> None:
+    """Ask Linux to end this process when its parent dies, however that dies."""
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def _said(code: int, writer: int) -> int:
+    """Tell the parent the exit code, after everything was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):  # who does not read it does not change the code
+                stream.flush()
+    os.write(writer, _CODE.pack(_MARK, code))
+    return code
+
+
+def _wait_for(child: int) -> int:
+    """Wait until the child has ended and return its status; meanwhile pass signals on."""
+    while True:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        came = signal.sigwaitinfo(_WATCHED)
+        if came.si_signo in _PASSED_ON and came.si_code == _SENT_BY_A_PROCESS:
+            os.kill(child, came.si_signo)
+
+
+def _heard(reader: int) -> int | None:
+    """Return the code that the child said, if it did; who else holds the pipe open does not matter."""
+    os.set_blocking(reader, False)
+    try:
+        data = os.read(reader, _CODE.size)
+    except BlockingIOError:
+        return None
+    finally:
+        os.close(reader)
+    if len(data) != _CODE.size:
+        return None
+    mark, code = _CODE.unpack(data)
+    return int(code) if mark == _MARK else None
+
+
+def _how_it_ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"by the signal {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"with exit code {os.WEXITSTATUS(status)}"
