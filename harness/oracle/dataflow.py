@@ -95,12 +95,17 @@ class _Judge:
     _restored: list[Positions] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Find out which cuts were restored: what lies behind one may have been processed twice."""
+        """Find out which cuts were restored: what lies behind one may have been processed twice.
+
+        An attempt that began at the beginning of the input gives no leave: nothing of the attempts before it is left.
+        A checkpoint that was restored twice counts once, for what was done in between belongs to no later one.
+        """
         views = {view.checkpoint: view for view in self.context.history.checkpoints}
         ran = attempts_that_ran(self.context.history)
-        for attempt, checkpoint in restored_checkpoints(self.context.history).items():
-            if attempt > 1 and attempt in ran:
-                view = views.get(checkpoint) if checkpoint is not None else None
+        started = restored_checkpoints(self.context.history).items()
+        for checkpoint in dict.fromkeys(restored for attempt, restored in started if attempt in ran):
+            if checkpoint is not None:
+                view = views.get(checkpoint)
                 self._restored.append(_positions(view) if view is not None else {})
 
     @cached_property
