@@ -1,8 +1,7 @@
 """The harness: runs plans in a world, records what happened and judges it.
 
 These are the names that a third party may use: to test a system of its own, to bring a workload, a checker or a state
-backend, and to run a plan from Python. Import them from here, as their places inside may change. More faults than these
-three are in ``barrier_tck.faults.kinds``, one file each.
+backend, and to run a plan from Python. Import them from here. Other faults are in ``barrier_tck.faults.kinds``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ if TYPE_CHECKING:  # isort: off
     # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
     from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
     from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
-    from barrier_tck.harness.system.additions import UsesFieldsOfPlans
+    from barrier_tck.harness.system.additions import CanBeBroken, UsesFieldsOfPlans
+    from barrier_tck.harness.system.broken_recovery import BrokenRecovery
     from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
     from barrier_tck.harness.system.scale import HasScale, Scale
     from barrier_tck.faults.targets import CopiesTarget, Damage, Impairment, LinkTarget, NoTargets, PausableTarget
@@ -63,10 +63,10 @@ if TYPE_CHECKING:  # isort: off
 
 __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
-    "BatchedStateStore", "BringsCheckers", "BringsProfiles", "CampaignConfiguration", "Capability", "Checker",
-    "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan", "CheckpointRecord",
-    "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError", "CrashCoordinator", "Damage",
-    "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End", "EnvironmentProblem", "Finding",
+    "BatchedStateStore", "BringsCheckers", "BringsProfiles", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken",
+    "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan",
+    "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError", "CrashCoordinator",
+    "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End", "EnvironmentProblem", "Finding",
     "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "JobCut", "JobFailed", "JobFinished",
     "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor",
     "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NemesisHooks", "NetworkPlan",

@@ -85,6 +85,8 @@ class Acknowledged(_Kind, frozen=True):
     subtask: str
     local: LocalCopyTold | None = None
     """None without local recovery."""
+    prepared: int = 0
+    """Records that become visible with this checkpoint, as the subtask prepared them; 0 if the system does not tell."""
 
 
 class CheckpointCompleted(_Kind, frozen=True):

@@ -128,7 +128,8 @@ class RunRecorder(JobObserver, ABC):
         """An acknowledgement arrived."""
         metrics, subtask = message.metrics, str(message.subtask)
         local = _local_copy(metrics.local) if metrics.local is not None else None
-        self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local))
+        prepared = _prepared_for(message)
+        self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local, prepared))
         part = (int(message.checkpoint), int(message.attempt), subtask)
         if part in self._measured:
             return  # it came twice
@@ -226,6 +227,17 @@ def _served(file: RestoredFile) -> told.ServedFile:
         copy_of=file.copy_of if secondary else None,
         reason=None if secondary else reason,
         detail=file.reason,
+    )
+
+
+def _prepared_for(message: AcknowledgeCheckpoint) -> int:
+    """Return how many records a sink prepared for the checkpoint that it acknowledges."""
+    return sum(
+        file.records
+        for part in message.snapshot.operators
+        for transaction in part.transactions
+        if transaction.checkpoint == message.checkpoint
+        for file in transaction.files
     )
 
 

@@ -6,6 +6,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+
 
 @runtime_checkable
 class StartsSlowly(Protocol):
@@ -60,4 +63,15 @@ class TakesSettings(Protocol):
         """Raise ValueError, with a sentence that names the key, if it does not understand the settings.
 
         Called for every plan before it runs, even if the table is empty.
+        """
+
+
+@runtime_checkable
+class CanBeBroken(Protocol):
+    """A system whose recovery can be broken on purpose, so that campaigns can show that they could have failed."""
+
+    def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+        """Return a plan like this one, in which the system breaks its recovery in this way; None: it cannot.
+
+        For instance with a setting in ``system`` that only the system knows. The plan is used for controls alone.
         """

@@ -20,6 +20,7 @@ from barrier_tck.harness.reference.jobs import (
     job_config,
     kinds_of,
 )
+from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.operators import OUTPUT
@@ -28,6 +29,7 @@ from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedT
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import Scale
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
@@ -79,6 +81,10 @@ class ReferenceSimulated:
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
         return barrier_view(plan)
+
+    def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+        """Return the plan with the planted bug that breaks recovery in this way."""
+        return catalogue_recovery.broken(plan, how)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""

@@ -36,6 +36,7 @@ from barrier_tck.harness.reference.jobs import (
     kinds_of,
     parquet_sources,
 )
+from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.operators import OUTPUT
@@ -46,6 +47,7 @@ from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import Scale
 from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
@@ -214,6 +216,10 @@ class ReferenceSpark:
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
         return barrier_view(plan, PARQUET_BATCH_ROWS)
+
+    def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+        """Return the plan with the planted bug that breaks recovery in this way."""
+        return catalogue_recovery.broken(plan, how)
 
     def prepare(self) -> None:
         """Start the cluster, the session and the judge now; raises EnvironmentProblem if this machine cannot run them.

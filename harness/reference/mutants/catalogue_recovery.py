@@ -1,0 +1,52 @@
+"""The planted bugs of recovery as a whole, and which bug each way of breaking recovery is (``BrokenRecovery``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
+from barrier_tck.harness.reference.mutants import recovery_bugs as recovery
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, WITH_KILL, Mutant, kill
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+from barrier_tck.reference_impl.runtime.components import Components
+
+CONTROLS: dict[BrokenRecovery, str] = {
+    BrokenRecovery.READ_AGAIN: "SO-03",
+    BrokenRecovery.STATE_DROPPED: "RE-01",
+    BrokenRecovery.COMMITTED_EARLY: "SK-01",
+    BrokenRecovery.UNFENCED: "FE-03",
+}
+"""The planted bug by which the reference runtime breaks its recovery in each way."""
+
+
+def broken(plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+    """Return a plan for the reference runtime with its recovery broken; None if it has a planted bug already."""
+    return None if plan.mutant is not None else msgspec.structs.replace(plan, mutant=CONTROLS[how])
+
+
+def recovery_mutants(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs that are planted for control trials alone."""
+    yield Mutant(
+        "RE-01",
+        "REC-1",
+        "Keyed state is dropped at a restore; positions and transactions are restored.",
+        "planted here, no public report",
+        replace(product, subtask_driver=recovery.DropsRestoredState),
+        WITH_KILL,
+    )
+    yield Mutant(
+        "FE-03",
+        "REC-2",
+        "What a failed attempt left pending is given up only when the next one runs; till then it may complete.",
+        "planted here, no public report",
+        replace(product, coordinator_machine=recovery.CarriesThePending),
+        msgspec.structs.replace(
+            SIMULATED,
+            checkpoints=CheckpointPlan(async_ms_max=60),
+            faults=kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", worker=True),
+        ),
+    )
