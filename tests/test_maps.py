@@ -33,6 +33,7 @@ from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.draw.profiles import PROFILES
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_names import open_system
 from barrier_tck.harness.workloads.workload_names import workload_named, workload_names
 from tests.test_docs import ARCHITECTURE, README, commands, rows
@@ -281,6 +282,11 @@ def test_sections_of_campaign_files_are_listed_with_their_fields() -> None:
     assert cluster.split(", ") == list(ClusterSection.__struct_fields__)
 
 
+def test_ways_to_break_recovery_are_listed_with_their_clauses() -> None:
+    listed = [(codes(row[0])[0], row[1], tuple(row[2].split(", "))) for row in table(CAMPAIGNS, "| broken |")]
+    assert listed == [(how.value, how.told, how.clauses) for how in BrokenRecovery]
+
+
 def test_examples_of_campaign_files_can_be_read() -> None:
     examples = re.findall(r"```toml\n(.*?)```", CAMPAIGNS, re.DOTALL)
     assert len(examples) >= 3
@@ -348,7 +354,7 @@ def test_files_of_a_run_directory_are_on_the_map(tmp_path: Path, monkeypatch: py
     listed = {each for row in table(ARCHITECTURE, "| file | content |") for each in codes(row[0])}
     assert "trials/00000/record.json" in written
     assert written <= listed
-    sometimes = {"shrunk/00012.json", "trials/00000/logs/"}
+    sometimes = {"shrunk/00012.json", "controls/00012-read-again.json", "trials/00000/logs/"}
     assert listed - written == sometimes
 
 

@@ -117,6 +117,8 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     timeout: str | None = None
     """Bound on one trial's wall time, such as ``2m``."""
+    controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
+    """Trials that run again with recovery broken on purpose; None: some (``campaign.controls``), 0: none."""
     mix: MixSection | None = None
     """What drawn trials are mixed of."""
     faults: FaultsSection | None = None

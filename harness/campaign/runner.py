@@ -17,6 +17,7 @@ from rich.console import Console
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+from barrier_tck.harness.campaign.controls import RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED, Controls
 from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
@@ -137,7 +138,7 @@ def run_campaign(
             runs = OneByOne(system, checkers) if jobs == 1 else TrialPool(system, jobs)
             progress = CampaignProgress(console, configuration.the_budget())
             finished = run.trials(plans, runs, interrupts, progress)
-            finished = finished and run.shrink_failures(interrupts)
+            finished = finished and run.run_controls(interrupts) and run.shrink_failures(interrupts)
         except BaseException:
             run.save(interrupted=True)  # what was finished stays reportable, whatever ended the campaign
             raise
@@ -164,6 +165,8 @@ class _Campaign:
         self._checkers = checkers
         self._keep_all = system.world != "simulated"
         self._tally = Tally()
+        recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
+        self._controls = Controls(system, configuration.seed, configuration.controls, recovered_min)
         self._dropped = 0
         self._begun: dict[int, None] = {}
         """Trials that have a directory and are not booked."""
@@ -217,6 +220,7 @@ class _Campaign:
         result = self._chosen(tried)
         record = result.record
         self._tally.add(record)
+        self._controls.add(record)
         del self._begun[record.trial]
         valid = record.verdict is Verdict.VALID
         if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:
@@ -225,6 +229,16 @@ class _Campaign:
             self._directory.forget(record.trial)
         self._directory.append(record)
         return record
+
+    def run_controls(self, interrupts: Interrupts) -> bool:
+        """Run some trials again with recovery broken, unless one is INVALID; tell whether that was finished."""
+        if self._tally.invalid:
+            return True
+        try:
+            self._controls.run(self._directory, self._checkers, interrupts)
+        except KeyboardInterrupt:
+            return False
+        return True
 
     def shrink_failures(self, interrupts: Interrupts) -> bool:
         """Shrink the first invalid trials if the system replays exactly; tell whether that was finished."""
@@ -245,13 +259,15 @@ class _Campaign:
     def save(self, interrupted: bool) -> CampaignRecord:
         """Write ``campaign.json`` as things stand."""
         tally = self._tally
+        of_controls = self._controls.finding()
+        findings = (*tally.findings, *((of_controls,) if of_controls is not None else ()))
         record = CampaignRecord(
             version=RECORD_VERSION,
             name=self._configuration.name,
             system=self._system.name,
             opened_as=reference_of(self._system),
             seed=self._configuration.seed,
-            verdict=tally.verdict(),
+            verdict=Verdict.worst((tally.verdict(), *(finding.verdict for finding in findings))),
             trials=tally.trials,
             valid=tally.valid,
             invalid=tally.invalid,
@@ -266,10 +282,11 @@ class _Campaign:
             interrupted=interrupted,
             fault_kinds=fault_kinds_of(self._system),
             fault_phases=phases_with(self._points),
-            findings=tally.findings,
+            findings=findings,
             failing=tally.worst_first,
             shrunk=dict(self._shrunk),
             refused_connections=dict(tally.refused_connections),
+            controls=self._controls.record(),
         )
         self._directory.write_campaign(record)
         return record

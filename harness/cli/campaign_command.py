@@ -63,6 +63,15 @@ def campaign(
             help="Seed from which plans are drawn. Default: the campaign file's, else 0.",
         ),
     ] = None,
+    controls: Annotated[
+        int | None,
+        typer.Option(
+            "--controls",
+            metavar="N",
+            help="Trials that run again with recovery broken on purpose, and must then be invalid. Default: the "
+            "campaign file's, else one in 20, on Spark one or two; 0: none.",
+        ),
+    ] = None,
     state_backend: StateBackendOption = None,
     jobs: Annotated[
         int,
@@ -99,7 +108,7 @@ def campaign(
     from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
 
     source = str(file) if file is not None else "the options"
-    options = {"seed": seed, "state_backend": state_backend}
+    options = {"seed": seed, "controls": controls, "state_backend": state_backend}
     configuration = _configured(file, system, trials, budget, options, source)
     console = console_for(as_json)
     require_place(out)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.control_records import ControlsRecord
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import Restored
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -157,6 +158,9 @@ class TrialRecord(msgspec.Struct, frozen=True):
     """The name by which ``--system`` opens the system; empty in records of older versions."""
     refused_connections: dict[str, int] = {}
     """How many connections the system did not let in, by a name for the reason."""
+    could_show: dict[str, str] = {}
+    """Way to break recovery (``harness.system.broken_recovery``) -> why the trial would not have shown it; empty text:
+    it would have."""
 
     @property
     def faults_fired(self) -> int:
@@ -209,6 +213,8 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     """What ``--system`` opens the system by; empty in records of older versions."""
     refused_connections: dict[str, int] = {}
     """How many connections the system did not let in, in all trials, by a name for the reason."""
+    controls: ControlsRecord | None = None
+    """Trials run again with recovery broken, and how many could have failed; None in records of older versions."""
 
 
 class TrialSummary(msgspec.Struct, frozen=True):
@@ -240,6 +246,8 @@ class TrialSummary(msgspec.Struct, frozen=True):
     faults: tuple[FaultRecord, ...] = ()
     measurements: dict[str, float] = {}
     refused_connections: dict[str, int] = {}
+    could_show: dict[str, str] = {}
+    """As in ``TrialRecord``."""
 
 
 def summary_of(record: TrialRecord) -> TrialSummary:
@@ -265,6 +273,7 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         faults=record.faults,
         measurements=record.measurements,
         refused_connections=record.refused_connections,
+        could_show=record.could_show,
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from barrier_tck.harness.oracle.brought_checkers import with_brought
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
+from barrier_tck.harness.oracle.could_fail import could_show
 from barrier_tck.harness.oracle.judging import compose
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, Recorded
@@ -119,6 +120,7 @@ def _execute(
         environment=environment(),
         measurements=outcome.measurements,
         refused_connections=outcome.refused_connections,
+        could_show=could_show(context, findings),
     )
     return TrialResult(record, history, trace)
 

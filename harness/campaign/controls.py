@@ -1,0 +1,255 @@
+"""Control trials: some plans of a campaign run again with recovery broken on purpose, and must then be INVALID.
+
+A campaign whose trials restore nothing is VALID whatever recovery does. So each trial is asked, by its history, which
+broken recoveries it would have shown (``harness.oracle.could_fail``), and a sample of those trials runs again, broken
+in each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the reason. So
+does a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from barrier_tck.harness.campaign.failures import failed_checker
+from barrier_tck.harness.campaign.interrupts import Interrupts
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.run_directory import RunDirectory
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.additions import CanBeBroken
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.trial.trial_run import run_trial
+
+ONE_IN = 20
+"""Of a simulated campaign, one control for so many trials."""
+SIMULATED_MAX = 40
+"""Controls of the longest simulated campaign."""
+ONE_IN_REAL, REAL_MAX = 8, 2
+"""The same where a trial takes seconds."""
+
+RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED = 10, 5
+"""From so many trials on that recovered, it is no bad luck if none of them used what it restored. Plans that are drawn
+from ``standard`` kill too early, or too late, in six of ten recoveries; a listed plan strikes where somebody aimed it.
+"""
+
+TRIES_MAX = 3
+"""Plans that are tried for one control: where time is real, a control may take another course than its trial."""
+
+CANDIDATES_MAX = 40
+"""Plans that are remembered for each way to break recovery."""
+
+
+def controls_by_default(trials: int, world: str) -> int:
+    """Return how many controls a campaign of so many trials has if nobody says: they cost less than a tenth."""
+    if world == "simulated":
+        return min(SIMULATED_MAX, (trials + ONE_IN // 2) // ONE_IN)
+    return min(REAL_MAX, (trials + ONE_IN_REAL // 2) // ONE_IN_REAL)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    trial: int
+    plan: TrialPlan
+
+
+class _Sample:
+    """An even sample of the candidates that were offered, whose size is bounded; the same seed draws the same."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        self._random = random.Random(f"controls/{seed}/{name}")
+        self._offered = 0
+        self._kept: list[_Candidate] = []
+
+    def offer(self, candidate: _Candidate) -> None:
+        self._offered += 1
+        if len(self._kept) < CANDIDATES_MAX:
+            self._kept.append(candidate)
+        elif (place := self._random.randrange(self._offered)) < CANDIDATES_MAX:
+            self._kept[place] = candidate
+
+    def shuffled(self) -> list[_Candidate]:
+        """Return the candidates in the order in which they are to be tried."""
+        return self._random.sample(self._kept, len(self._kept))
+
+
+@dataclass
+class Controls:
+    """The controls of one campaign: knows its trials, runs the controls, and tells what they show."""
+
+    system: SystemUnderTest
+    seed: int
+    wanted: int | None = None
+    """How many controls there are to be; None: as many as ``controls_by_default`` says."""
+    recovered_min: int = RECOVERED_MIN_DRAWN
+    """From so many trials on that recovered, none of which could have failed, the campaign is UNKNOWN."""
+    trials: int = 0
+    ran: list[ControlRecord] = field(default_factory=list)
+    _no_chance: dict[BrokenRecovery, Counter[str]] = field(init=False)
+    _could_have_failed: Counter[str] = field(default_factory=Counter)
+    _samples: dict[BrokenRecovery, _Sample] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with no trial."""
+        self._no_chance = {how: Counter() for how in BrokenRecovery}
+        self._samples = {how: _Sample(self.seed, how.value) for how in BrokenRecovery}
+
+    def add(self, record: TrialRecord) -> None:
+        """Take a finished trial: what it could have shown, and its plan if it is VALID and fit for a control."""
+        self.trials += 1
+        could = []
+        for how in BrokenRecovery:
+            reason = record.could_show.get(how.value, NoChance.NOT_COMPARED.value)
+            self._no_chance[how][reason] += 1
+            if not reason:
+                could.append(how)
+                if record.verdict is Verdict.VALID:
+                    self._samples[how].offer(_Candidate(record.trial, record.plan))
+        for clause in dict.fromkeys(clause for how in could for clause in how.clauses):
+            self._could_have_failed[clause] += 1
+
+    @property
+    def number(self) -> int:
+        """Return how many controls are to run."""
+        if not isinstance(self.system, CanBeBroken):
+            return 0
+        return controls_by_default(self.trials, self.system.world) if self.wanted is None else self.wanted
+
+    def run(
+        self, directory: RunDirectory, checkers: Sequence[Checker] | None, interrupts: Interrupts
+    ) -> None:
+        """Run the controls, each kind of break in turn; raises KeyboardInterrupt if that is cut short."""
+        for tries in self._in_turn():
+            for how, candidate, broken in tries:
+                with interrupts.during_trial():
+                    control = self._run_one(how, candidate.trial, broken, directory, checkers)
+                self.ran.append(control)
+                if control.counts:
+                    break
+
+    def _in_turn(self) -> Iterator[Iterator[tuple[BrokenRecovery, _Candidate, TrialPlan]]]:
+        """Yield for each control the plans to try; kinds of break of which nothing is left drop out."""
+        left = {how: self._broken(how) for how in BrokenRecovery}
+        turn = [how for how in BrokenRecovery if left[how]]
+        for _ in range(self.number):
+            if not turn:
+                return
+            how = turn.pop(0)
+            yield (left[how].pop(0) for _ in range(min(TRIES_MAX, len(left[how]))))
+            if left[how]:
+                turn.append(how)
+
+    def _broken(self, how: BrokenRecovery) -> list[tuple[BrokenRecovery, _Candidate, TrialPlan]]:
+        system = self.system
+        if not isinstance(system, CanBeBroken):
+            return []
+        candidates = ((one, system.broken(one.plan, how)) for one in self._samples[how].shuffled())
+        return [(how, one, plan) for one, plan in candidates if plan is not None]
+
+    def _run_one(
+        self,
+        how: BrokenRecovery,
+        trial: int,
+        plan: TrialPlan,
+        directory: RunDirectory,
+        checkers: Sequence[Checker] | None,
+    ) -> ControlRecord:
+        note = f"control: trial {trial}, in which {how.told}. {plan.note}".strip()
+        plan = msgspec.structs.replace(plan, note=note)
+        name = f"controls/{trial:05d}-{how.value}.json"
+        directory.write_plan(name, plan)
+        with tempfile.TemporaryDirectory(dir=directory.path, prefix="control-") as scratch:
+            record = run_trial(plan, self.system, Path(scratch), checkers)
+        if record.verdict is Verdict.INVALID:
+            return ControlRecord(how.value, trial, name, record.verdict, failed_checker(record) or "")
+        reason = record.could_show.get(how.value, NoChance.NOT_COMPARED.value)
+        told = NoChance(reason).told if reason else "no checker saw it"
+        return ControlRecord(how.value, trial, name, record.verdict, "", told, counts=not reason)
+
+    # --- what they show -------------------------------------------------------------------------------------
+
+    @property
+    def recovered(self) -> int:
+        """Return in how many trials an attempt after the first came to run."""
+        return self.trials - self._no_chance[BrokenRecovery.READ_AGAIN][NoChance.NOT_RECOVERED.value]
+
+    def record(self) -> ControlsRecord:
+        """Return what the campaign's record says of its controls."""
+        return ControlsRecord(
+            trials=self.trials,
+            recovered=self.recovered,
+            breaks=tuple(self._break_record(how) for how in BrokenRecovery),
+            could_have_failed={
+                clause: self._could_have_failed[clause]
+                for clause in dict.fromkeys(clause for how in BrokenRecovery for clause in how.clauses)
+            },
+            ran=tuple(self.ran),
+            note=self._note(),
+        )
+
+    def _break_record(self, how: BrokenRecovery) -> BreakRecord:
+        reasons = {reason: trials for reason, trials in self._no_chance[how].most_common() if reason}
+        told = {NoChance(reason).told: trials for reason, trials in reasons.items()}
+        return BreakRecord(how.value, how.told, how.clauses, self._no_chance[how][""], told)
+
+    def _note(self) -> str:
+        if not isinstance(self.system, CanBeBroken):
+            return f"{self.system.name} cannot be broken on purpose, so there were no controls"
+        if self.wanted == 0:
+            return "controls were switched off"
+        if not self.number:
+            return "the campaign is too short for a control; ask for some with --controls"
+        if len(self.ran) < self.number and not self.ran:
+            return "no valid trial would have shown a broken recovery, so there was none to control"
+        return ""
+
+    def finding(self) -> Finding | None:
+        """Return why the campaign cannot be VALID; None if all that there is of controls is as it should be."""
+        if not isinstance(self.system, CanBeBroken) or self.wanted == 0:
+            return None
+        problems = [*self._missed(), *self._vacuous()]
+        if not problems:
+            return None
+        counts = {
+            "controls": len(self.ran),
+            "invalid": sum(control.verdict is Verdict.INVALID for control in self.ran),
+            "recovered": self.recovered,
+        }
+        clauses = tuple(self._could_have_failed) or BrokenRecovery.READ_AGAIN.clauses
+        return Finding(
+            "controls", clauses, Verdict.UNKNOWN, "; ".join(problems[:3]), counts, tuple(problems[:10])
+        )
+
+    def _missed(self) -> Iterator[str]:
+        """Name the controls that should have been INVALID, and the kinds of break that no control showed."""
+        for how in BrokenRecovery:
+            ran = [control for control in self.ran if control.broken == how.value]
+            shown = any(control.verdict is Verdict.INVALID for control in ran)
+            for control in ran:
+                missed = control.verdict is not Verdict.INVALID and (control.counts or not shown)
+                if missed:
+                    yield (
+                        f"the plan of trial {control.trial} is {control.verdict.value} although {how.told} "
+                        f"({control.reason}); replay {control.plan}"
+                    )
+
+    def _vacuous(self) -> Iterator[str]:
+        """Say that recovery was not put to the test at all, if it was not."""
+        reasons = self._no_chance[BrokenRecovery.READ_AGAIN]
+        if self.recovered < self.recovered_min or reasons[""]:
+            return
+        told = ", ".join(
+            f"in {trials} of them {NoChance(reason).told}"
+            for reason, trials in reasons.most_common()
+            if reason != NoChance.NOT_RECOVERED.value
+        )
+        yield f"{self.recovered} trials recovered, and none of them could have failed: {told}"

@@ -1,0 +1,208 @@
+"""Control trials: a campaign is VALID only if its trials could have failed; grain: whole simulated campaigns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.campaign import runner
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.controls import CANDIDATES_MAX, Controls, controls_by_default
+from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import CampaignRecord
+from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+from barrier_tck.harness.trial.trial_run import run_trial
+from tests.harness.fake_system import TABLE, FakeSystem
+
+
+def campaign(tmp_path: Path, system: Any = None, checkers: Any = None, **values: Any) -> CampaignRecord:
+    configuration = configuration_from({"seed": 3} | values, "test")
+    return run_campaign(configuration, system or ReferenceSimulated(), tmp_path / "run", checkers)
+
+
+def kill(point: str, subtask: str) -> dict[str, Any]:
+    return {
+        "fault": {"type": "kill_worker", "subtask": "totals[0]"},
+        "trigger": {"type": "after", "point": point, "subtask": subtask},
+    }
+
+
+def test_each_way_to_break_recovery_shows_in_the_controls_of_a_campaign(tmp_path: Path) -> None:
+    record = campaign(tmp_path, trials=40, controls=8)
+    assert record.verdict is Verdict.VALID, record.findings
+    controls = record.controls
+    assert controls is not None
+    assert len(controls.ran) == 8
+    assert {control.verdict for control in controls.ran} == {Verdict.INVALID}
+    assert [control.broken for control in controls.ran] == list(BrokenRecovery) * 2
+    for control in controls.ran:
+        plan = read_plan(tmp_path / "run" / control.plan)
+        again = run_trial(plan, ReferenceSimulated(), tmp_path)
+        assert again.verdict is Verdict.INVALID, control
+        assert f"trial {control.trial}" in plan.note
+    assert (controls.trials, controls.note) == (40, "")
+    for entry in controls.breaks:
+        assert 0 < entry.could < controls.recovered
+        assert entry.could + sum(entry.no_chance.values()) == 40
+    assert set(controls.could_have_failed) == {"SRC-1", "REC-1", "REC-2", "SNK-1"}
+
+
+def test_the_same_campaign_has_the_same_controls(tmp_path: Path) -> None:
+    first = campaign(tmp_path / "a", trials=12, controls=2)
+    again = campaign(tmp_path / "b", trials=12, controls=2)
+    assert first.controls is not None and first.controls.ran
+    assert first.controls == again.controls
+
+
+KILLED_TOO_EARLY = {
+    "checkpoints": {"interval_ms": 40},
+    "workload": {"batches": 20, "records_per_second": 200},
+    "trial": [{"repeat": 12, "faults": [kill("records_processed", "totals[0]")]}],
+}
+INPUT_READ_FIRST = {
+    "checkpoints": {"interval_ms": 60},
+    "workload": {"batches": 3, "batch_records": 2},
+    "trial": [{"repeat": 12, "faults": [kill("completion_notified", "sink[0]")]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("vacuous", "why"),
+    [
+        (KILLED_TOO_EARLY, "nothing was restored, for the faults struck before a checkpoint"),
+        (INPUT_READ_FIRST, "all input had been read before what was restored"),
+    ],
+    ids=["kills before the first checkpoint", "input read before the first barrier"],
+)
+def test_a_campaign_whose_recoveries_could_not_fail_is_unknown_for_that_reason(
+    vacuous: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    record = campaign(tmp_path, **vacuous)
+    assert (record.valid, record.verdict) == (12, Verdict.UNKNOWN)
+    (finding,) = record.findings
+    assert record.controls is not None
+    recovered = record.controls.recovered
+    assert recovered >= 5
+    assert finding.summary.startswith(
+        f"{recovered} trials recovered, and none of them could have failed: in {recovered} of them {why}"
+    )
+    assert record.controls.could_have_failed["REC-1"] == record.controls.could_have_failed["SRC-1"] == 0
+
+
+def test_the_same_kills_in_the_midst_of_the_input_could_have_failed(tmp_path: Path) -> None:
+    aimed = [{"repeat": 12, "faults": [kill("completion_notified", "sink[0]")]}]
+    record = campaign(tmp_path, **KILLED_TOO_EARLY | {"trial": aimed, "controls": 2})
+    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+    assert record.controls is not None
+    assert record.controls.could_have_failed["REC-1"] == 12
+    assert [control.checker for control in record.controls.ran] == ["exactly-once-output"] * 2
+
+
+class DeafChecker:
+    """Speaks for all that controls break, and always says VALID."""
+
+    name = "deaf"
+    clauses: tuple[str, ...] = ("REC-1", "REC-2", "SRC-1", "SNK-1")
+
+    def check(self, context: TrialContext) -> Finding:
+        return Finding(self.name, self.clauses, Verdict.VALID, "how should I know")
+
+
+def test_a_control_that_no_checker_sees_makes_the_campaign_unknown_with_its_plan(tmp_path: Path) -> None:
+    record = campaign(tmp_path, checkers=(DeafChecker(),), trials=20, controls=1)
+    assert (record.valid, record.verdict) == (20, Verdict.UNKNOWN)
+    (finding,) = record.findings
+    assert record.controls is not None
+    (control,) = record.controls.ran
+    assert f"replay {control.plan}" in finding.summary
+    assert "no checker saw it" in finding.summary
+    assert read_plan(tmp_path / "run" / control.plan).mutant == "SO-03"
+
+
+def test_checkers_that_do_not_compare_what_is_broken_leave_a_campaign_unknown(tmp_path: Path) -> None:
+    record = campaign(tmp_path, checkers=TABLE_OF_NOTHING, trials=25)
+    assert record.verdict is Verdict.UNKNOWN
+    assert "nothing was compared that would have differed" in record.findings[0].summary
+
+
+class SilentChecker(DeafChecker):
+    """Speaks for nothing."""
+
+    clauses = ()
+
+
+TABLE_OF_NOTHING = (SilentChecker(),)
+
+
+class Unbreakable(ReferenceSimulated):
+    """Says that it breaks its recovery, and does not."""
+
+    def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
+        return plan
+
+
+def test_a_break_that_breaks_nothing_is_not_taken_for_a_control(tmp_path: Path) -> None:
+    record = campaign(tmp_path, system=Unbreakable(), trials=15, controls=1)
+    assert record.verdict is Verdict.UNKNOWN
+    assert (
+        "is valid although records before the restored position are read again" in record.findings[0].summary
+    )
+
+
+def test_a_system_that_cannot_be_broken_says_so(tmp_path: Path) -> None:
+    record = campaign(tmp_path, system=FakeSystem(), checkers=TABLE, trials=40)
+    assert record.verdict is Verdict.VALID
+    assert record.controls is not None
+    assert record.controls.note == "fake cannot be broken on purpose, so there were no controls"
+
+
+def test_controls_can_be_switched_off(tmp_path: Path) -> None:
+    record = campaign(tmp_path, **KILLED_TOO_EARLY | {"controls": 0})
+    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+    assert record.controls is not None
+    assert (record.controls.ran, record.controls.note) == ((), "controls were switched off")
+
+
+def test_an_invalid_campaign_needs_no_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "SHRUNK_MAX", 0)
+    record = campaign(tmp_path, system=Broken(), trials=8, controls=2)
+    assert record.verdict is Verdict.INVALID
+    assert record.controls is not None and record.controls.ran == ()
+
+
+class Broken(ReferenceSimulated):
+    """Reads again what lies before a restored position."""
+
+    def run(self, plan: TrialPlan, nemesis: Any, directory: Path) -> Any:
+        broken = super().broken(plan, BrokenRecovery.READ_AGAIN)
+        assert broken is not None
+        return super().run(broken, nemesis, directory)
+
+
+def test_controls_cost_less_than_a_tenth_of_a_simulated_campaign_and_one_or_two_trials_of_a_real_one() -> (
+    None
+):
+    for trials in (1, 5, 10, 29, 30, 200, 2_000, 100_000):
+        assert controls_by_default(trials, "simulated") <= max(trials * 0.1, 0)
+    assert controls_by_default(200, "simulated") == 10
+    assert [controls_by_default(trials, "spark") for trials in (1, 4, 8, 12, 200)] == [0, 1, 1, 2, 2]
+
+
+def test_the_plans_that_are_remembered_are_an_even_sample_of_bounded_size(tmp_path: Path) -> None:
+    plan = TrialPlan()
+    base = run_trial(plan, FakeSystem(), tmp_path, TABLE)
+    could = dict.fromkeys(map(str, BrokenRecovery), "")
+    controls = Controls(ReferenceSimulated(), seed=1)
+    for trial in range(10 * CANDIDATES_MAX):
+        controls.add(msgspec.structs.replace(base, trial=trial, could_show=could))
+    kept = [one.trial for one in controls._samples[BrokenRecovery.UNFENCED].shuffled()]
+    assert len(kept) == len(set(kept)) == CANDIDATES_MAX
+    assert max(kept) > 9 * CANDIDATES_MAX and min(kept) < 2 * CANDIDATES_MAX
