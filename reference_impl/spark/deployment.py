@@ -53,7 +53,6 @@ from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.stage import BarrierStage, StageOutcome
 from barrier_tck.reference_impl.spark.subtask_process import SubtaskProgram
 from barrier_tck.reference_impl.spark.warming import ExecutorWarmer
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
 _log = logging.getLogger(__name__)
@@ -158,7 +157,7 @@ class SparkJobRunner:
             subtasks=self,
             deployer=self,
             background=self._background,
-            storage=FileCheckpointStorage(files, self._graph.name, self._config.storage_root),
+            storage=self._components.checkpoint_storage(files, self._graph.name, self._config.storage_root),
             observer=self._observer,
         )
         driver = CoordinatorDriver(self._graph, self._config, ports, self._components)

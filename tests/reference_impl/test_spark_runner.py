@@ -16,6 +16,7 @@ from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
 from barrier_tck.reference_impl.spark import deployment
 from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
@@ -111,11 +112,11 @@ class NeverReserves(FileCheckpointStorage):
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_a_job_ends_although_none_of_its_attempts_could_be_deployed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int
-) -> None:
-    """No Spark stage exists whose end would tell the coordinator that such an attempt is gone."""
-    monkeypatch.setattr(deployment, "FileCheckpointStorage", NeverReserves)
+def test_a_job_ends_although_none_of_its_attempts_could_be_deployed(tmp_path: Path, restarts: int) -> None:
+    """No Spark stage exists whose end would tell the coordinator that such an attempt is gone.
+
+    The coordinator's storage is a component, as its subtasks' is: the full disk is planted there.
+    """
     conf = SimpleNamespace(get=lambda _: None)
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
     graph = (
@@ -125,7 +126,8 @@ def test_a_job_ends_although_none_of_its_attempts_could_be_deployed(
         .build()
     )
     config = JobConfig(restart=RestartConfig(attempts_max=restarts))
-    with SparkJobRunner(spark, graph, config, tmp_path) as runner:
+    full = Components(checkpoint_storage=NeverReserves)
+    with SparkJobRunner(spark, graph, config, tmp_path, components=full) as runner:
         end = runner.wait(10.0)
     assert end is not None, "the job waits for the end of an attempt that never began"
     assert end.state is JobState.FAILED
