@@ -175,6 +175,7 @@ PROFILES: tuple[Profile, ...] = (
         executors=(1, 4),
         batches=(1, 8),
         modes=("exactly_once", "exactly_once", "at_least_once"),
+        drawn_jobs_per_mille=850,
         late_async_part=40,
     ),
     Profile(

@@ -2,33 +2,43 @@
 
 For workloads whose operators have a meaning as functions of bags (``harness.workloads.meaning``), on any acyclic graph.
 For every completed checkpoint the records before its positions are sent through the model of the graph; what its
-stateful operators hold, and what its sinks committed or prepared, must be that, both ways (ALN-2, STA-1, SNK-1). In
-at-least-once mode more is allowed, if it lies behind the barriers and could have been processed early or again (ALO-2).
-A record is told with the path that it took, subtask by subtask.
+stateful operators hold, and what each of its sinks committed or prepared, must be that, both ways (ALN-2, STA-1,
+SNK-1). In at-least-once mode a checkpoint is compared with the one that its attempt began with (ALO-2,
+``at_least_once_flow``). A record is told with the path that it took, subtask by subtask.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from barrier_tck.harness.oracle.at_least_once_flow import Stretch, added_by_attempt
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.opened_checkpoints import (
+    going_back,
+    misplaced,
+    missing_parts,
+    opened_checkpoints,
+    positions_of,
+)
 from barrier_tck.harness.oracle.record_routes import placement_problems, route_problems
-from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
+from barrier_tck.harness.oracle.recoveries import fell_back, restored_checkpoints
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, Row, SnapshotView
+from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.workloads.meaning import Bag, Content, DataflowModel, Record
+from barrier_tck.harness.workloads.meaning import Bag, DataflowModel, Record, union
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of
-from barrier_tck.harness.workloads.workload import split_name
 
 Positions = Mapping[str, int]
 """Split -> number of its records before the barrier."""
+Ways = Mapping[Record, Sequence[str]]
+"""Record -> the full path of each of its copies, as far as they show one."""
 
 
 class Dataflow:
@@ -42,33 +52,43 @@ class Dataflow:
         self._input = trial_input
         self._exact = exact
         checkpoints = ("ALN-2", "BAR-1", "BAR-3", "STA-1", "SNP-1") if exact else ("ALO-1", "BAR-1", "STA-1")
-        self.clauses: tuple[str, ...] = (*checkpoints, *(("ALN-1",) if exact else ()), *self._of_output)
+        order = ("ALN-1", "BAR-2", "STA-3") if exact else ("BAR-2", "STA-3")
+        self.clauses: tuple[str, ...] = (*checkpoints, *order, *self._of_output)
 
     @property
     def _of_output(self) -> tuple[str, ...]:
         return ("SNK-1", "REC-1", "SRC-1") if self._exact else ("ALO-2", "REC-1", "SRC-1")
 
     def check(self, context: TrialContext) -> Finding:
-        """Judge every opened checkpoint, and the committed output."""
+        """Judge every completed checkpoint, and the committed output."""
         judge = _Judge(self._input, context, self._exact)
-        counts = {"checkpoints": 0, "records": 0, "violations": 0}
+        opened = opened_checkpoints(context)
         problems: list[str] = []
-        for view in context.history.checkpoints:
-            if view.problem is not None:
-                continue  # the snapshot formula of files: another checker's matter
-            counts["checkpoints"] += 1
-            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in judge.of_checkpoint(view)]
-        problems += list(judge.of_output())
-        counts |= {"records": judge.compared, "violations": len(problems)}
+        earlier: dict[int | None, SnapshotView] = {}
+        for view in opened.judged:
+            found = [*judge.of_checkpoint(view), *going_back(earlier.get(view.attempt), view)]
+            problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]
+            earlier[view.attempt] = view
+        problems += judge.of_output()
+        counts = {
+            "checkpoints": len(opened.judged),
+            "records": judge.compared,
+            "violations": len(problems),
+            "not_opened": len(opened.unopened),
+            "harmed": len(opened.harmed),
+        }
         if not self._exact:
             counts[DUPLICATED] = judge.duplicates
         if problems:
             summary = f"{len(problems)} records are not where the dataflow puts them"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        if not counts["checkpoints"] and context.history.output is None:
+        if opened.unopened:
+            summary = f"{len(opened.unopened)} completed checkpoints were not opened: {opened.unopened[:10]}"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
+        if not opened.judged and context.history.output is None:
             summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
-        spoken = self.clauses if counts["checkpoints"] else self._of_output
+        spoken = self.clauses if opened.judged else self._of_output
         cuts = f"{counts['checkpoints']} checkpoints and the output"
         summary = f"{judge.compared} records of {cuts} are where they belong"
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
@@ -76,11 +96,39 @@ class Dataflow:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where records are looked for."""
+    """Where records are looked for, and how many of each must and may be there."""
 
     name: str
-    whole: Bag
-    """What it holds when all input has been read: how often each record can get there at all."""
+    least: Bag
+    most: Bag
+
+    @classmethod
+    def of(cls, name: str, exactly: Bag) -> _Place:
+        """Return a place of which everything is known."""
+        return cls(name, exactly, exactly)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What was seen of one checkpoint, or of the beginning of the input."""
+
+    positions: Positions
+    held: Mapping[str, Ways]
+    """Stateful operator -> what it holds."""
+    at_sinks: Mapping[str, Ways] | None
+    """Sink -> what it committed or prepared; None: that was not read."""
+
+    def holds(self, operator: str) -> Bag:
+        """Return what an operator holds."""
+        return _bag(self.held.get(operator, {}))
+
+    def reached(self, sink: str) -> Bag:
+        """Return what a sink committed or prepared."""
+        return _bag((self.at_sinks or {}).get(sink, {}))
+
+
+ANY_SINK = ""
+"""Takes the place of the sinks where the system does not tell which of them wrote what."""
 
 
 @dataclass
@@ -92,21 +140,9 @@ class _Judge:
     exact: bool
     compared: int = 0
     duplicates: int = 0
-    _restored: list[Positions] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Find out which cuts were restored: what lies behind one may have been processed twice.
-
-        An attempt that began at the beginning of the input gives no leave: nothing of the attempts before it is left.
-        A checkpoint that was restored twice counts once, for what was done in between belongs to no later one.
-        """
-        views = {view.checkpoint: view for view in self.context.history.checkpoints}
-        ran = attempts_that_ran(self.context.history)
-        started = restored_checkpoints(self.context.history).items()
-        for checkpoint in dict.fromkeys(restored for attempt, restored in started if attempt in ran):
-            if checkpoint is not None:
-                view = views.get(checkpoint)
-                self._restored.append(_positions(view) if view is not None else {})
+    """Copies beyond those that the whole input gives once."""
+    _earlier: dict[int | None, _Cut] = field(default_factory=dict)
+    """Attempt -> its newest checkpoint so far."""
 
     @cached_property
     def _model(self) -> DataflowModel:
@@ -130,91 +166,184 @@ class _Judge:
         return {split.name: len(split.rows) for split in self.input.splits}
 
     @cached_property
-    def _whole(self) -> Content:
-        """What the graph holds when all input has been read."""
-        return self._model.at(self._read(self._ends))
+    def _whole(self) -> Mapping[str, Bag]:
+        """Operator or sink -> what it holds when all input has been read once."""
+        return self._content(self._ends)
+
+    @cached_property
+    def _restored(self) -> Mapping[int, int | None]:
+        return restored_checkpoints(self.context.history)
+
+    @cached_property
+    def _fell_back(self) -> bool:
+        """Whether sinks may show what lies between two checkpoints twice: an older one was restored (REC-4)."""
+        return fell_back(self.context) is not None
+
+    # --- checkpoints ----------------------------------------------------------------------------------------
 
     def of_checkpoint(self, view: SnapshotView) -> Iterator[str]:
         """Say what is wrong with one checkpoint; nothing if it is right."""
-        positions = _positions(view)
-        missing = [name for name in self._ends if name not in positions]
-        if missing:
-            yield f"the split {missing[0]} has no position"
+        if view.problem is not None:
+            yield f"it could not be opened: {view.problem}"
             return
-        content, seen = self._model.at(self._read(positions)), self._seen(view)
-        for operator, expected in content.kept.items():
-            place = _Place(f"the state of {operator}", self._whole.kept[operator])
-            yield from self._compare(place, expected, seen.pop(operator, {}), positions)
-        yield from (f"{operator} holds state, but no such operator keeps any" for operator in seen)
-        if view.reached_sinks is not None:
-            place = _Place("what sinks committed or prepared", self._whole.at_sinks)
-            yield from self._compare(place, content.at_sinks, self._by_way(view.reached_sinks), positions)
+        yield from missing_parts(view, self.context)
+        unfit = list(misplaced(view, self.input.extents, self.input.start_offset))
+        if unfit:
+            yield from unfit
+            return
+        cut = self._cut_of(view)
+        places = self._exactly(cut) if self.exact else self._at_least_once(view, cut)
+        for name, place in places.items():
+            seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
+            yield from self._compare(place, seen)
+            self._count_duplicates(name, seen)
+        self._earlier[view.attempt] = cut
+        yield from (
+            f"{name} holds state, but no such operator keeps any"
+            for name in cut.held
+            if name not in self._stateful
+        )
+        if cut.at_sinks is not None:
+            yield from self._strange_sinks(cut.at_sinks)
         yield from placement_problems(self.context.job, view)
         if self._form is LINEAGE:
-            yield from route_problems(
-                self.context.plan.job, self.context.job, view, ordered=self.exact or not self._restored
+            once = self.exact or not any(self._restored.values())
+            yield from route_problems(self.context.plan.job, self.context.job, view, once)
+
+    def _exactly(self, cut: _Cut) -> dict[str, _Place]:
+        """Return what must be in each place, where every record counts once (ALN-2)."""
+        content = self._content(cut.positions)
+        places = {name: _Place.of(f"the state of {name}", content[name]) for name in self._stateful}
+        if cut.at_sinks is not None:
+            places |= {
+                name: self._sink_place(name, "committed or prepared", bag, bag)
+                for name, bag in self._by_sink(content, cut.at_sinks).items()
+            }
+        return places
+
+    def _at_least_once(self, view: SnapshotView, cut: _Cut) -> dict[str, _Place]:
+        """Return what must and what may be in each place, given what the attempt began with (ALO-1, ALO-2)."""
+        base = self._base_of(view)
+        if base is None:
+            return {}
+        read = {
+            vertex: Stretch.certain(self._read(base.positions, cut.positions)[vertex], rest)
+            for vertex, rest in self._read(base.positions, self._ends).items()
+        }
+        before = {name: base.holds(name) for name in self._stateful}
+        now = {name: cut.holds(name) for name in self._stateful}
+        added = dict(added_by_attempt(self.context.plan.job, read, before, now))
+        # What an earlier checkpoint of the attempt has, a later one has too.
+        earlier = self._earlier.get(view.attempt, base)
+        places = {
+            name: _Place(
+                f"the state of {name}",
+                before[name] + added[name].least | earlier.holds(name),
+                before[name] + added[name].most,
             )
+            for name in self._stateful
+        }
+        if cut.at_sinks is not None and base.at_sinks is not None:
+            least = self._by_sink({name: stretch.least for name, stretch in added.items()}, cut.at_sinks)
+            most = self._by_sink({name: stretch.most for name, stretch in added.items()}, cut.at_sinks)
+            places |= {
+                name: self._sink_place(
+                    name,
+                    "committed or prepared",
+                    base.reached(name) + bag | earlier.reached(name),
+                    base.reached(name) + most[name],
+                )
+                for name, bag in least.items()
+            }
+        return places
+
+    def _base_of(self, view: SnapshotView) -> _Cut | None:
+        """Return the cut that the view's attempt began with; None if that could not be opened."""
+        attempt = view.attempt if view.attempt is not None else self._attempt_completing(view.checkpoint)
+        return self._restored_cut(attempt)
+
+    def _attempt_completing(self, checkpoint: int) -> int | None:
+        """Return the attempt in which a checkpoint completed, for a system that does not say it of the checkpoint."""
+        current: int | None = None
+        for line in self.context.history.operations:
+            match line.operation:
+                case AttemptStarted(attempt=attempt):
+                    current = attempt
+                case CheckpointCompleted(checkpoint=completed) if completed == checkpoint:
+                    return current
+        return current
+
+    def _restored_cut(self, attempt: int | None) -> _Cut | None:
+        """Return the cut that an attempt began with; None if it is of a checkpoint that could not be opened."""
+        restored = self._restored.get(attempt) if attempt is not None else None
+        if restored is None:
+            return _Cut(dict.fromkeys(self._ends, 0), {}, {})
+        views = [view for view in self.context.history.checkpoints if view.checkpoint == restored]
+        opened = [view for view in views if view.problem is None and self._is_whole(view)]
+        return self._cut_of(opened[0]) if opened else None
+
+    def _is_whole(self, view: SnapshotView) -> bool:
+        return not list(misplaced(view, self.input.extents, self.input.start_offset))
+
+    # --- the output -----------------------------------------------------------------------------------------
 
     def of_output(self) -> Iterator[str]:
         """Say what is wrong with the committed output."""
         history = self.context.history
-        if history.output is not None:
-            place = _Place("the output", self._whole.at_sinks)
-            lacks = history.end is not End.FINISHED
-            yield from self._compare(place, place.whole, self._by_way(history.output), self._ends, lacks)
+        if history.output is None:
+            return
+        seen = self._by_writer(history.output, history.output_by)
+        due = self._whole
+        begun: _Cut | None = None
+        if not self.exact:
+            begun = self._restored_cut(max(self._restored, default=None))
+            if begun is None or begun.at_sinks is None:
+                return
+            read = {
+                vertex: Stretch.certain(rest, rest)
+                for vertex, rest in self._read(begun.positions, self._ends).items()
+            }
+            before = {name: begun.holds(name) for name in self._stateful}
+            added = added_by_attempt(self.context.plan.job, read, before, None)
+            due = {name: stretch.ever for name, stretch in added}
+        for name, bag in self._by_sink(due, seen).items():
+            whole = bag if begun is None else begun.reached(name) + bag
+            place = self._sink_place(name, "committed", whole, whole)
+            yield from self._compare(place, seen.get(name, {}), history.end is not End.FINISHED)
+            self._count_duplicates(name, seen.get(name, {}))
+        yield from self._strange_sinks(seen)
 
-    def _read(self, positions: Positions) -> dict[str, Bag]:
-        """Return what each source vertex has emitted before a cut."""
-        read: dict[str, Bag] = {vertex.name: Counter() for vertex in self.context.plan.job.sources}
-        for split in self.input.splits:
-            rows = split.rows[split.start_offset : max(split.start_offset, positions[split.name])]
-            read[split.vertex].update(map(self._form.read, rows))
-        return read
+    # --- comparing ------------------------------------------------------------------------------------------
 
-    def _compare(
-        self,
-        place: _Place,
-        expected: Bag,
-        seen: Mapping[Record, list[str]],
-        positions: Positions,
-        may_lack: bool = False,
-    ) -> Iterator[str]:
-        """Say which records are missing from a place, and which are there without leave.
+    def _sink_place(self, name: str, did: str, least: Bag, most: Bag) -> _Place:
+        who = name if name != ANY_SINK else "sinks"
+        return _Place(f"what {who} {did}", least, most)
 
-        ``seen``: record -> the full paths by which it came.
-        """
-        for record, times in expected.items():
+    def _compare(self, place: _Place, seen: Ways, may_lack: bool = False) -> Iterator[str]:
+        """Say which records are missing from a place, and which are there without leave."""
+        of_sink = not place.name.startswith("the state of")
+        for record, times in place.least.items():
             self.compared += times
             found = len(seen.get(record, ()))
             if found < times and not may_lack:
                 count = f": {found} of {times} are there" if times > 1 else ""
                 yield f"{self._told(record)} is missing from {place.name}{count}"
         for record, paths in seen.items():
-            due = expected.get(record, 0)
-            surplus = len(paths) - due
-            if surplus <= 0:
-                continue
-            if not self.exact and surplus <= self._leave(record, place, positions):
-                self.duplicates += surplus
-                continue
-            yield f"{self._told(record, paths)} is in {place.name} {len(paths)} times instead of {due}"
+            leave = place.most.get(record, 0)
+            if len(paths) > leave and not (of_sink and self._fell_back and leave):
+                bound = f"{leave}" if leave == place.least.get(record, 0) else f"{leave} at most"
+                yield f"{self._told(record, paths)} is in {place.name} {len(paths)} times instead of {bound}"
 
-    def _leave(self, record: Record, place: _Place, positions: Positions) -> int:
-        """Return how often more at-least-once mode lets a record be there.
+    def _count_duplicates(self, name: str, seen: Ways) -> None:
+        once = self._by_sink(self._whole, {name: seen}).get(name) or self._whole.get(name) or Bag()
+        self.duplicates += sum(max(0, len(paths) - once.get(record, 0)) for record, paths in seen.items())
 
-        A record behind the barriers may have come early, once by each of its ways; one behind a cut that was restored
-        may have come again, for each such restore. Of a record that came from several nothing so exact is known.
-        """
-        times = place.whole.get(record, 0)
-        identity = self._form.identity(_unnumbered(record))
-        if identity is None:
-            return times * len(self._ends) * (2 + len(self._restored))
-        split, offset = self._offsets.get(identity, ("", -1))
-        if not split:
-            return 0
-        early = offset >= positions[split]
-        again = sum(offset >= restored.get(split, 0) for restored in self._restored)
-        return (again + early) * times
+    def _strange_sinks(self, seen: Mapping[str, Ways]) -> Iterator[str]:
+        """Say which rows no sink of the job wrote."""
+        known = (ANY_SINK, *(vertex.name for vertex in self.context.plan.job.sinks))
+        for name, rows in seen.items():
+            if name not in known and rows:
+                yield f"{self._told(next(iter(rows)))} was written by {name}, which is no sink of the job"
 
     def _told(self, record: Record, ways: Sequence[str] = ()) -> str:
         """Return a record for a finding, with where it was read and the last way by which it came."""
@@ -224,7 +353,39 @@ class _Judge:
         came = f", which came as {ways[-1]}," if ways and ways[-1] else ""
         return f"{self._form.told(bare)}{read}{came}"
 
-    def _seen(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
+    # --- what is due ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _stateful(self) -> tuple[str, ...]:
+        return tuple(self._model.at(self._read(self._ends, self._ends)).kept)
+
+    def _content(self, positions: Positions) -> dict[str, Bag]:
+        """Return operator or sink -> what it holds if each record before a cut counts once."""
+        content = self._model.at(self._read({}, positions))
+        return {**content.kept, **content.reached_sinks}
+
+    def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
+        """Return what each source vertex reads between two cuts."""
+        read: dict[str, Bag] = {vertex.name: Counter() for vertex in self.context.plan.job.sources}
+        for split in self.input.splits:
+            first = max(split.start_offset, start.get(split.name, 0))
+            read[split.vertex].update(map(self._form.read, split.rows[first : max(first, end[split.name])]))
+        return read
+
+    def _by_sink(self, content: Mapping[str, Bag], seen: Mapping[str, Ways]) -> dict[str, Bag]:
+        """Return what reached each sink; in one if the system does not tell which wrote what."""
+        reached = {vertex.name: content[vertex.name] for vertex in self.context.plan.job.sinks}
+        return {ANY_SINK: union(list(reached.values()))} if ANY_SINK in seen else reached
+
+    # --- what was seen --------------------------------------------------------------------------------------
+
+    def _cut_of(self, view: SnapshotView) -> _Cut:
+        at_sinks = (
+            None if view.reached_sinks is None else self._by_writer(view.reached_sinks, view.reached_by)
+        )
+        return _Cut(positions_of(view), self._held(view), at_sinks)
+
+    def _held(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
         """Return stateful operator -> record (with the number of its input) -> the full ways by which it came."""
         found: dict[str, dict[Record, list[str]]] = {}
         for part in view.state:
@@ -234,11 +395,25 @@ class _Judge:
                     records.setdefault((number, self._form.read(row)), []).append(self._form.way(row))
         return found
 
-    def _by_way(self, rows: Iterable[Row]) -> dict[Record, list[str]]:
-        found: dict[Record, list[str]] = {}
-        for row in rows:
-            found.setdefault(self._form.read(row), []).append(self._form.way(row))
+    def _by_writer(self, rows: Sequence[Row], writers: Sequence[str]) -> dict[str, dict[Record, list[str]]]:
+        """Return sink -> record -> the full ways by which it came."""
+        vertex_of = self._vertices
+        found: dict[str, dict[Record, list[str]]] = {} if writers or not rows else {ANY_SINK: {}}
+        sinks = [vertex_of.get(writer, writer or "nobody") for writer in writers] or [ANY_SINK] * len(rows)
+        for sink, row in zip(sinks, rows, strict=True):
+            found.setdefault(sink, {}).setdefault(self._form.read(row), []).append(self._form.way(row))
         return found
+
+    @cached_property
+    def _vertices(self) -> Mapping[str, str]:
+        """Sink subtask -> vertex, as the system says it, or else as the plan has it."""
+        job, plan = self.context.job, self.context.plan.job
+        told = {} if job is None else {one.name: one.vertex for one in job.subtasks if one.vertex}
+        return told or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
+
+
+def _bag(ways: Ways) -> Bag:
+    return Counter({record: len(paths) for record, paths in ways.items()})
 
 
 def _unnumbered(record: Record) -> Record:
@@ -247,7 +422,3 @@ def _unnumbered(record: Record) -> Record:
         bare: Record = record[1]
         return bare
     return record
-
-
-def _positions(view: SnapshotView) -> dict[str, int]:
-    return {split_name(split): position for split, position in view.positions.items()}

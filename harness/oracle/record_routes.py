@@ -3,30 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from barrier_tck.harness.plan.job_graph import JobPlan, Spread
+from barrier_tck.harness.oracle.snapshot_formula import key_of_text
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.system.job_view import JobView
 
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
-def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, ordered: bool) -> Iterator[str]:
-    """Say which records of a checkpoint's state went a way that the graph does not have, or overtook another.
+@dataclass(frozen=True, slots=True)
+class _Arrivals:
+    """Records that reached one subtask, in the order in which it took them, as far as that can be told."""
 
-    ``job`` is the plan's, as its system sees it. ``ordered``: none was read twice, so that each stands where it was
-    read.
+    subtask: str
+    records: tuple[tuple[int, int, str, str], ...]
+    """Number of the input, id, full path, and key on arrival."""
+
+
+def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
+    """Say which records of a checkpoint went a way that the graph does not have, or overtook another.
+
+    ``job`` is the plan's, as its system sees it. ``once``: none was read twice, so that each stands where it was read,
+    and came no more often than edges lead along its way.
     """
-    operators = {operator.name: vertex.name for vertex in plan.vertices for operator in vertex.operators}
+    graph = _Graph(plan)
+    places = {one: _place_of(one, job) for one in _subtasks_of(view)}
+    for arrivals in (*_in_states(view), *_at_sinks(view)):
+        end = places[arrivals.subtask]
+        for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
+            yield from graph.way_problems(path, end)
+        if once:
+            yield from graph.overtaken(arrivals, end)
+            yield from graph.too_often(arrivals, end)
+        graph.note_receivers(arrivals, end)
+    yield from graph.split_keys()
+
+
+def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
+    return (*(part.subtask for part in view.state), *view.reached_by)
+
+
+def _in_states(view: SnapshotView) -> Iterator[_Arrivals]:
+    """Yield what a state holds, key by key: only the records of one key stand in the order of arrival."""
     for part in view.state:
-        for path in dict.fromkeys(path for kept in part.entries.values() for _, _, path in kept):
-            yield from _way_problems(plan, operators, path, _place_of(part.subtask, job))
-        if ordered:
-            for kept in part.entries.values():
-                yield from _overtaken(kept, part.subtask)
+        for text, kept in part.entries.items():
+            key = str(key_of_text(text)[0])
+            yield _Arrivals(
+                part.subtask, tuple((number, identifier, path, key) for number, identifier, path in kept)
+            )
+
+
+def _at_sinks(view: SnapshotView) -> Iterator[_Arrivals]:
+    """Yield what each sink subtask wrote, if the system tells which wrote what."""
+    written: dict[str, list[tuple[int, int, str, str]]] = {}
+    for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
+        written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
+    for subtask, records in written.items():
+        yield _Arrivals(subtask, tuple(records))
 
 
 def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[str]:
@@ -47,19 +85,6 @@ def key_groups_of(subtask: str, job: JobView | None) -> range | None:
     return range(*view.key_groups) if view is not None and view.key_groups is not None else None
 
 
-def _overtaken(kept: Sequence[Any], subtask: str) -> Iterator[str]:
-    """Say which records of one key stand behind others that were read later and came by the same way (BAR-2)."""
-    latest: dict[tuple[int, str, int], int] = {}
-    for number, identifier, path in kept:
-        lane = (number, path, identifier // SPLIT_IDS)
-        if identifier < latest.get(lane, -1):
-            yield (
-                f"record {identifier} is behind record {latest[lane]} in the state of {subtask}, though both came by "
-                f"way of {path} and it was read first: one overtook the other"
-            )
-        latest[lane] = identifier
-
-
 SPLIT_IDS = 100_000
 """Ids of one split of the workload ``lineage`` lie in one range of this length, in reading order."""
 
@@ -76,21 +101,118 @@ def _place_of(subtask: str, job: JobView | None) -> _Place | None:
     return view.vertex, job.like(subtask).index(subtask)
 
 
-def _way_problems(job: JobPlan, operators: dict[str, str], path: str, end: _Place | None) -> Iterator[str]:
-    """Say whether a path makes a step that no edge has; the last one leads to where the record is kept."""
-    steps = [_STEP.fullmatch(step) for step in path.split(">")] if path else []
-    if not all(steps):
-        yield f"{path!r} is no path of subtasks"
-        return
-    way = [(operators.get(step["operator"], ""), int(step["index"])) for step in steps if step is not None]
-    way += [end] if end is not None else []
-    for (sender, i), (receiver, j) in pairwise(way):
-        if sender == receiver:
-            if i != j:
-                yield f"a record went from {sender}[{i}] to {receiver}[{j}] within one chain"
-            continue
-        edges = [edge for edge in job.outputs_of(sender) if edge.target == receiver]
-        if not edges:
-            yield f"a record went from {sender}[{i}] to {receiver}[{j}], between which there is no edge"
-        elif all(edge.by is Spread.FORWARD for edge in edges) and i != j:
-            yield f"a record went from {sender}[{i}] to {receiver}[{j}], though the edge only leads to {receiver}[{i}]"
+class _Graph:
+    """What the edges of a job say of the ways that records took; it also gathers where keys were sent."""
+
+    def __init__(self, job: JobPlan) -> None:
+        """Take the job; nothing was seen yet."""
+        self._job = job
+        self._vertex_of = {
+            operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
+        }
+        self._rekeys = [
+            operator.name
+            for vertex in job.vertices
+            for operator in vertex.operators
+            if operator.kind == "rekey"
+        ]
+        self._edges: dict[tuple[str, str], tuple[EdgePlan, ...]] = {}
+        for edge in job.edges:
+            ends = edge.source, edge.target
+            self._edges[ends] = (*self._edges.get(ends, ()), edge)
+        self._receivers: dict[tuple[str, str], dict[int, str]] = {}
+        """Vertex and key -> the subtasks that got the key by hash edges, each with a path that leads there."""
+        self._read: dict[tuple[str, _Place | None], list[tuple[str, int, str]]] = {}
+        """Path and end -> its steps."""
+
+    def way_problems(self, path: str, end: _Place | None) -> Iterator[str]:
+        """Say whether a path makes a step that no edge has; the last one leads to where the record is."""
+        way = self._way(path, end)
+        if way is None:
+            yield f"{path!r} is no path of subtasks"
+            return
+        for (sender, i), (receiver, j) in pairwise(way):
+            edges = self._edges.get((sender, receiver), ())
+            if sender == receiver:
+                if i != j:
+                    yield f"a record went from {sender}[{i}] to {receiver}[{j}] within one chain"
+            elif not edges:
+                yield f"a record went from {sender}[{i}] to {receiver}[{j}], between which there is no edge"
+            elif all(edge.by is Spread.FORWARD for edge in edges) and i != j:
+                only = f"though the edge only leads to {receiver}[{i}]"
+                yield f"a record went from {sender}[{i}] to {receiver}[{j}], {only}"
+
+    def overtaken(self, arrivals: _Arrivals, end: _Place | None) -> Iterator[str]:
+        """Say which records stand behind others that were read later and came by the same channels (BAR-2)."""
+        latest: dict[tuple[int, str, int], int] = {}
+        for number, identifier, path, _ in arrivals.records:
+            lane = (number, path, identifier // SPLIT_IDS)
+            if identifier < latest.get(lane, -1) and self._edges_along(path, end, number) == 1:
+                yield (
+                    f"record {identifier} is behind record {latest[lane]} in {arrivals.subtask}, though both came by "
+                    f"way of {path} and it was read first: one overtook the other"
+                )
+            latest[lane] = identifier
+
+    def too_often(self, arrivals: _Arrivals, end: _Place | None) -> Iterator[str]:
+        """Say which records came by one and the same way more often than there are edges along it."""
+        for (number, identifier, path, _), times in Counter(arrivals.records).items():
+            if times > 1:
+                edges = self._edges_along(path, end, number)
+                if times > edges:
+                    yield (
+                        f"record {identifier} came to {arrivals.subtask} {times} times by way of {path}, "
+                        f"along which {edges} edges lead"
+                    )
+
+    def note_receivers(self, arrivals: _Arrivals, end: _Place | None) -> None:
+        """Remember to which subtasks hash edges sent each key."""
+        for _, _, path, last_key in arrivals.records:
+            key, way = last_key, self._steps(path, end)
+            for (sender, _, operator), (receiver, j, _) in reversed(list(pairwise(way))):
+                edges = self._edges.get((sender, receiver), ())
+                if edges and all(edge.by is Spread.HASH for edge in edges):
+                    self._receivers.setdefault((receiver, key), {}).setdefault(j, path)
+                if operator in self._rekeys:
+                    key = key.rpartition(".")[0]
+
+    def split_keys(self) -> Iterator[str]:
+        """Say which keys hash edges sent to more than one subtask of a vertex (RSC-1)."""
+        for (vertex, key), found in self._receivers.items():
+            if len(found) > 1:
+                (one, path), (other, another), *_ = found.items()
+                yield (
+                    f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
+                    f"way of {another or 'its source'}, though it is by key that records are sent there"
+                )
+
+    def _edges_along(self, path: str, end: _Place | None, number: int) -> int:
+        """Return how many ways of edges one path of subtasks stands for."""
+        way, found = self._way(path, end) or [], 1
+        for position, ((sender, i), (receiver, j)) in enumerate(pairwise(way), 1):
+            if sender != receiver:
+                last = end is not None and position == len(way) - 1
+                found *= sum(
+                    (edge.by is not Spread.FORWARD or i == j) and (not last or edge.input == number)
+                    for edge in self._edges.get((sender, receiver), ())
+                )
+        return found
+
+    def _way(self, path: str, end: _Place | None) -> list[_Place] | None:
+        """Return the subtasks on a path; None if it is no path."""
+        steps = self._steps(path, end)
+        expected = (path.count(">") + 1 if path else 0) + (end is not None)
+        return [(vertex, index) for vertex, index, _ in steps] if len(steps) == expected else None
+
+    def _steps(self, path: str, end: _Place | None) -> list[tuple[str, int, str]]:
+        """Return vertex, index and operator of each step; the last step is the place where the record is."""
+        if (path, end) in self._read:
+            return self._read[path, end]
+        found = [_STEP.fullmatch(step) for step in path.split(">")] if path else []
+        steps = [
+            (self._vertex_of.get(step["operator"], ""), int(step["index"]), step["operator"])
+            for step in found
+            if step is not None
+        ]
+        self._read[path, end] = [*steps, (*end, "")] if end is not None else steps
+        return self._read[path, end]

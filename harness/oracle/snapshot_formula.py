@@ -15,14 +15,18 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
-from barrier_tck.harness.oracle.damage import is_own_damage
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.opened_checkpoints import (
+    going_back,
+    misplaced,
+    missing_parts,
+    opened_checkpoints,
+    positions_of,
+)
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import SnapshotView
-from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.sequential_model import Key, Totals, same_accumulators
-from barrier_tck.harness.workloads.workload import split_name
 
 
 class SnapshotFormula:
@@ -45,21 +49,14 @@ class SnapshotFormula:
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every checkpoint of one trial."""
-        views = context.history.checkpoints
-        completed = dict.fromkeys(
-            told.operation.checkpoint for told in context.history.of(CheckpointCompleted)
-        )
-        opened = {view.checkpoint for view in views}
-        unopened = [checkpoint for checkpoint in completed if checkpoint not in opened]
+        views, opened = context.history.checkpoints, opened_checkpoints(context)
+        unopened, harmed = opened.unopened, opened.harmed
         problems: list[str] = []
         wrong = 0
         earlier: dict[int | None, SnapshotView] = {}
-        harmed = [view for view in views if _was_harmed(view, context)]
-        for view in sorted(views, key=lambda view: view.checkpoint):
-            if view in harmed:
-                continue
+        for view in opened.judged:
             found = list(self._problems(view, context))
-            found.extend(_going_back(earlier.get(view.attempt), view))
+            found.extend(going_back(earlier.get(view.attempt), view))
             earlier[view.attempt] = view
             wrong += bool(found)
             problems.extend(f"checkpoint {view.checkpoint}: {problem}" for problem in found)
@@ -94,14 +91,10 @@ class SnapshotFormula:
         if view.problem is not None:
             yield f"it could not be opened: {view.problem}"
             return
-        parts = set(view.subtasks)
-        yield from (
-            f"subtask {subtask} has no part in it" for subtask in context.subtasks if subtask not in parts
-        )
-        positions = {split_name(split): position for split, position in view.positions.items()}
-        misplaced = list(self._misplaced(positions))
-        if misplaced:
-            yield from misplaced
+        yield from missing_parts(view, context)
+        wrong = list(misplaced(view, self._input.prefix.extents, self._input.start_offset))
+        if wrong:
+            yield from wrong
             return
         twice = list(_held_twice(view))
         if twice:
@@ -113,7 +106,7 @@ class SnapshotFormula:
             yield f"more than one operator holds keyed state: {', '.join(stateful)}"
             return
         state = next(iter(stateful.values()), {})
-        yield from self._compare(view, context, positions, state)
+        yield from self._compare(view, context, positions_of(view), state)
         for name in witnesses:
             yield from self._witnessed(name, state, view.state_by_operator().get(name, {}))
 
@@ -136,18 +129,6 @@ class SnapshotFormula:
         expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
         yield from _differences(expected, state)
 
-    def _misplaced(self, positions: Mapping[str, int]) -> Iterator[str]:
-        """Say which splits have no position, or one outside the split."""
-        extents = self._input.prefix.extents
-        for name, extent in extents.items():
-            position = positions.get(name)
-            if position is None:
-                yield f"split {name} has no position"
-            # 0 may stand for a split not yet begun, even if it starts later.
-            elif position != 0 and not extent.start <= position <= max(extent.end, self._input.start_offset):
-                yield f"split {name} is at {position}, outside its input from {extent.start} to {extent.end}"
-        yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
-
 
 def _held_twice(view: SnapshotView) -> Iterator[str]:
     """Say which keys of one operator's state are in the parts of two subtasks: one of them is not its own."""
@@ -157,22 +138,6 @@ def _held_twice(view: SnapshotView) -> Iterator[str]:
             holder = holders.setdefault((part.operator, part.name, text), part.subtask)
             if holder != part.subtask:
                 yield f"key {text} of {part.operator} is in the parts of {holder} and {part.subtask}"
-
-
-def _was_harmed(view: SnapshotView, context: TrialContext) -> bool:
-    """Tell whether a checkpoint could not be opened because the trial had damaged it: it says nothing then."""
-    return view.problem is not None and is_own_damage(view.problem, context)
-
-
-def _going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:
-    """Say which splits were further on in an earlier checkpoint of the same attempt."""
-    for name, position in view.positions.items():
-        before = earlier.positions.get(name, 0) if earlier is not None else 0
-        if earlier is not None and position < before:
-            yield (
-                f"split {name} is at {position}, but was at {before} in the earlier checkpoint "
-                f"{earlier.checkpoint}: one barrier overtook the other"
-            )
 
 
 def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[str]:

@@ -181,6 +181,15 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         )
 
     @property
+    def depth(self) -> int:
+        """Return how many vertices the longest way from a source to a sink has."""
+        depths: dict[str, int] = {}
+        for vertex in self.vertices:
+            before = [depths.get(edge.source, 0) for edge in self.inputs_of(vertex.name)]
+            depths[vertex.name] = 1 + max(before, default=0)
+        return max(depths.values(), default=0)
+
+    @property
     def shuffles(self) -> bool:
         """Tell whether any subtask reads more than one channel: only then is there something to align."""
         return any(self.channels_into(vertex.name) > 1 for vertex in self.vertices)

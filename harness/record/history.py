@@ -88,7 +88,12 @@ class SnapshotView(msgspec.Struct, frozen=True):
     files: dict[str, tuple[NamedFile, ...]] = {}
     """Subtask -> the state files of its part; subtasks without any are left out."""
     reached_sinks: tuple[Row, ...] | None = None
-    """Every row that sinks had committed up to this checkpoint or prepared in it; None if this was not read."""
+    """Every row that sinks had committed up to this checkpoint or prepared in it; None if this was not read.
+
+    The rows of one subtask stand in the order in which it wrote them.
+    """
+    reached_by: tuple[str, ...] = ()
+    """The sink subtask of each of these rows, in step; empty if the system does not tell."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.
@@ -181,13 +186,18 @@ class History(msgspec.Struct, frozen=True):
     detail: str
     """The same in words."""
     output: tuple[Row, ...] | None
-    """The committed output, read after the end; None if it is judged elsewhere (``output_query``)."""
+    """The committed output, read after the end; None if it is judged elsewhere (``output_query``).
+
+    The rows of one sink subtask stand in the order in which it wrote them.
+    """
     checkpoints: tuple[SnapshotView, ...] = ()
     storage: StorageView | None = None
     pending: tuple[str, ...] = ()
     """What a stuck job waits for."""
     output_query: OutputComparison | None = None
     """Result of the batch query over the same input (Spark world): counts of rows only on one side."""
+    output_by: tuple[str, ...] = ()
+    """The sink subtask of each row of the output, in step; empty if the system does not tell."""
 
     def of(self, kind: type[KindT]) -> Iterator[Recorded[KindT]]:
         """Yield the operations of one kind, in order."""

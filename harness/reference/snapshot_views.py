@@ -85,6 +85,7 @@ class CheckpointOpener:
         }
         state: list[StateView] = []
         rows, problem, reader = None, None, _NotingReader(self.storage)
+        writers: tuple[str, ...] = ()
         try:
             for part in completed.snapshots:
                 for spec in self.graph.vertex(part.subtask.vertex).operators:
@@ -98,7 +99,7 @@ class CheckpointOpener:
                         continue
                     state += self._states_of(part.subtask, states, snapshot, reader)
             if self.read_rows is not None:
-                rows = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
+                rows, writers = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
         except Exception as error:  # noqa: BLE001 - a backend that raises something forbidden is a finding too
             problem = problem_of(checkpoint, error, reader.failed)
         return SnapshotView(
@@ -116,6 +117,7 @@ class CheckpointOpener:
                 if part.handles()
             },
             reached_sinks=rows,
+            reached_by=writers,
         )
 
     def open_restored(self, checkpoint: int) -> SnapshotView:

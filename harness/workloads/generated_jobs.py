@@ -1,7 +1,9 @@
 """Job graphs drawn at random, valid by construction: connected, with keys on hash edges, not too wide to simulate.
 
 There are one to four layers between sources and sinks. Each vertex reads one to three vertices above it, mostly from
-the layer right above, through a union or through separate inputs. A vertex that no other vertex reads gets a sink.
+the layer right above, through a union or through separate inputs; now and then one of them by two edges. A vertex that
+no other vertex reads gets a sink, and sinks may read what others read too. In half of the graphs one vertex is wider
+than the numbers of one digit.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from barrier_tck.harness.workloads.workload import Between
 _KEY = ("key",)
 SUBTASKS_MAX = 30
 """A graph stops growing wider near this many subtasks; a simulated trial then takes some hundredths of a second."""
+_WIDE = (10, 12)
+"""The parallelism of the one wide vertex that a graph may have: its subtasks' numbers have two digits."""
 _STATELESS = ("pass", "drop", "rekey", "fork")
 
 
@@ -35,16 +39,21 @@ class _Drawing:
     subtasks_max: int
     vertices: list[VertexPlan] = field(default_factory=list)
     edges: list[EdgePlan] = field(default_factory=list)
+    wide: int | None = None
+    """Which of the vertices is to be wide; None: no vertex is."""
     multiplied: bool = False
-    """Whether an edge already broadcasts or an operator already forks: one such place is enough."""
+    """Whether something already makes several of each record, a broadcast for instance: one such place is enough."""
 
     def chance(self, one_in: int) -> bool:
         return self.between(0, one_in - 1) == one_in - 1
 
     def width(self) -> int:
-        """Draw a parallelism: now and then above ten, as long as the graph stays small."""
-        left = self.subtasks_max - sum(vertex.parallelism for vertex in self.vertices)
-        return max(1, min(left // 2, self.between(1, 12) if self.chance(8) else self.between(1, 3)))
+        """Draw a parallelism for the next vertex: a small one, and smaller still once the graph has grown."""
+        if len(self.vertices) == self.wide:
+            return self.between(*_WIDE)
+        to_come = _WIDE[1] if self.wide is not None and self.wide > len(self.vertices) else 0
+        left = self.subtasks_max - to_come - sum(vertex.parallelism for vertex in self.vertices)
+        return max(1, min(left // 2, self.between(1, 3)))
 
     def pick(self, names: Sequence[str]) -> str:
         return names[self.between(0, len(names) - 1)]
@@ -53,6 +62,8 @@ class _Drawing:
 def generated_job(between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan:
     """Return a drawn graph."""
     drawing = _Drawing(between, subtasks_max)
+    if subtasks_max > 2 * _WIDE[1] and drawing.chance(2):
+        drawing.wide = between(0, 4)
     above = [_add_source(drawing, number) for number in range(between(1, 3))]
     everyone = list(above)
     for layer in range(between(1, 4)):
@@ -83,6 +94,9 @@ def _add_vertex(drawing: _Drawing, name: str, above: Sequence[str], everyone: Se
             drawing.pick(everyone if drawing.chance(4) else above) for _ in range(drawing.between(1, 3))
         )
     )
+    if not drawing.multiplied and drawing.chance(6):
+        drawing.multiplied = True
+        senders.append(drawing.pick(senders))
     keeps = drawing.chance(2)
     numbers = range(len(senders)) if len(senders) > 1 and drawing.chance(2) else [0] * len(senders)
     several = len(set(numbers)) > 1
@@ -133,10 +147,16 @@ def _spread(drawing: _Drawing) -> Spread:
 
 
 def _add_sinks(drawing: _Drawing) -> None:
+    """Add a sink or two. A second one shares what nobody reads with the first, or reads what others read too."""
     read = {edge.source for edge in drawing.edges}
-    unread = [vertex.name for vertex in drawing.vertices if vertex.name not in read]
-    sinks = 2 if len(unread) > 1 and drawing.chance(3) else 1
-    for number in range(sinks):
+    names = [vertex.name for vertex in drawing.vertices]
+    unread = [name for name in names if name not in read]
+    readers = [unread]
+    if drawing.chance(2):
+        readers = [unread[::2], unread[1::2] or [drawing.pick(names)]]
+        if drawing.chance(2):
+            readers[1] = list(dict.fromkeys([*readers[1], drawing.pick(names)]))
+    for number, senders in enumerate(readers):
         name = f"out{number}"
         drawing.vertices.append(VertexPlan(name, SINK, drawing.width()))
-        drawing.edges += [EdgePlan(sender, name, Spread.REBALANCE) for sender in unread[number::sinks]]
+        drawing.edges += [EdgePlan(sender, name, Spread.REBALANCE) for sender in senders]

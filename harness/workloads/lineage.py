@@ -26,7 +26,7 @@ from barrier_tck.harness.plan.job_graph import (
 from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, generated_job
-from barrier_tck.harness.workloads.meaning import MEANINGS
+from barrier_tck.harness.workloads.meaning import KINDS
 from barrier_tck.harness.workloads.record_forms import LINEAGE
 from barrier_tck.harness.workloads.workload import Between, SplitData, job_of_plan
 
@@ -67,8 +67,8 @@ class Lineage:
         """Accept every graph whose operators have a meaning, and whose sources mark their records."""
         for vertex in job.vertices:
             for operator in vertex.operators:
-                if operator.kind not in (SOURCE, SINK, *MEANINGS):
-                    return f"the operator {operator.name!r} is of kind {operator.kind!r}; known: {', '.join(MEANINGS)}"
+                if operator.kind not in (SOURCE, SINK, *KINDS):
+                    return f"the operator {operator.name!r} is of kind {operator.kind!r}; known: {', '.join(KINDS)}"
             if vertex.kind == "keep" and any(
                 edge.by is not Spread.HASH for edge in job.inputs_of(vertex.name)
             ):
@@ -102,8 +102,9 @@ def _splits_of(plan: TrialPlan, number: int, vertex: VertexPlan) -> list[SplitDa
     shape = random.Random(f"{plan.seed}/lineage/{vertex.name}")
     records = plan.workload.batches * plan.workload.batch_records
     width = vertex.parallelism
-    # One split per source subtask, or idle subtasks, or several splits per subtask.
-    parts = shape.choice((width, width, max(1, width - 1), width * shape.randint(2, _PARTS)))
+    # One split per source subtask, or several, or so few that some subtasks are idle.
+    parts = shape.choice((width, width, 0, width * shape.randint(2, _PARTS)))
+    parts = parts or shape.randint(1, max(1, width - 1))
     return [_split(plan, number, vertex, part, _length(shape, records)) for part in range(parts)]
 
 

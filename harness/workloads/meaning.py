@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread, VertexPlan
 
 Record = tuple[Any, ...]
 Bag = Counter[Record]
@@ -26,37 +26,28 @@ ID, KEY, PATH = 0, 1, 2
 """Positions in a lineage record."""
 
 
+Stateless = Callable[[OperatorPlan, Record], Sequence[Record]]
+"""Maps an operator without state and one record to what it emits for it; its inputs form a union."""
+
+
 @dataclass(frozen=True, slots=True)
-class Operating:
-    """What an operator emits and keeps, given the records that reached it."""
+class Stateful:
+    """What a stateful operator keeps, and what it has emitted once it keeps that.
 
-    emits: Bag
-    keeps: Bag | None = None
-    """What a stateful operator's state holds: pairs of an input's number and a record. None: it has no state."""
+    Both are functions of bags, so it does not matter in what order the records came. What is kept adds up: of two bags
+    together it keeps what it keeps of each.
+    """
 
-
-Meaning = Callable[[OperatorPlan, Sequence[Bag]], Operating]
-"""Maps an operator and the bag of each of its inputs to what it emits and keeps."""
+    keeps: Callable[[OperatorPlan, Sequence[Bag]], Bag]
+    """From the bag of each input to the content of the state: pairs of an input's number and a record."""
+    emitted: Callable[[OperatorPlan, Bag], Bag]
+    """From the content of the state to everything that was emitted until then."""
 
 
 def visit(record: Record, name: str) -> Record:
     """Return a lineage record after it passed one more vertex or operator."""
     path = record[PATH]
     return (record[ID], record[KEY], f"{path}>{name}" if path else name)
-
-
-def _each(change: Callable[[OperatorPlan, Record], Sequence[Record]]) -> Meaning:
-    """Return the meaning of a stateless operator that changes each record by itself; its inputs form a union."""
-
-    def meaning(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
-        emits: Bag = Counter()
-        for bag in inputs:
-            for record, times in bag.items():
-                for changed in change(operator, record):
-                    emits[changed] += times
-        return Operating(emits)
-
-    return meaning
 
 
 def _passed(operator: OperatorPlan, record: Record) -> Sequence[Record]:
@@ -80,17 +71,21 @@ def _rekeyed(operator: OperatorPlan, record: Record) -> Sequence[Record]:
     return ((visited[ID], f"{record[KEY]}.{record[ID] % operator.parameters['by']}", visited[PATH]),)
 
 
-def _kept(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
-    """Keep every record, by input. Emit those whose ids are divisible by the parameter ``every``; by default all."""
+def _kept(_: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
+    """Keep every record, by input."""
+    return Counter(
+        {(number, record): times for number, bag in enumerate(inputs) for record, times in bag.items()}
+    )
+
+
+def _kept_and_passed(operator: OperatorPlan, kept: Bag) -> Bag:
+    """Emit the records whose ids are divisible by the parameter ``every``; by default all."""
     every = operator.parameters.get("every", 1)
     emits: Bag = Counter()
-    keeps: Bag = Counter()
-    for number, bag in enumerate(inputs):
-        for record, times in bag.items():
-            keeps[(number, record)] += times
-            if record[ID] % every == 0:
-                emits[visit(record, operator.name)] += times
-    return Operating(emits, keeps)
+    for (_, record), times in kept.items():
+        if record[ID] % every == 0:
+            emits[visit(record, operator.name)] += times
+    return emits
 
 
 # --- kinds over tables: a record is the tuple of its (column, value) pairs, in the order of their names -------
@@ -110,39 +105,91 @@ def _filtered(operator: OperatorPlan, record: Record) -> Sequence[Record]:
     return (record,) if (least is None or value >= least) and (below is None or value < below) else ()
 
 
-def _joined(operator: OperatorPlan, inputs: Sequence[Bag]) -> Operating:
-    """Emit each pair of a left and a right row with equal keys; keep the columns of the rows that pairs need."""
+UNDER = "(key)"
+"""In what a join keeps: the column that holds the key under which a row is kept."""
+
+
+def _waiting(operator: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
+    """Keep of each row the columns that pairs need, under its key; a key with a null matches nothing."""
     keys, columns = operator.parameters["keys"], (operator.parameters["left"], operator.parameters["right"])
     keeps: Bag = Counter()
-    sides: list[dict[Record, Bag]] = [{}, {}]
     for number, bag in enumerate(inputs):
         for record, times in bag.items():
             row = dict(record)
             key = tuple(row[column] for column in keys[number])
-            if None in key:
-                continue
-            chosen = table_record({name: row[column] for name, column in columns[number].items()})
-            keeps[(number, chosen)] += times
-            sides[number].setdefault(key, Counter())[chosen] += times
+            if None not in key:
+                chosen = {name: row[column] for name, column in columns[number].items()}
+                keeps[(number, table_record({**chosen, UNDER: key}))] += times
+    return keeps
+
+
+def _paired(_: OperatorPlan, kept: Bag) -> Bag:
+    """Emit each pair of a left and a right row with equal keys."""
+    sides: list[dict[Any, Bag]] = [{}, {}]
+    for (number, record), times in kept.items():
+        row = dict(record)
+        key = row.pop(UNDER)
+        sides[number].setdefault(key, Counter())[table_record(row)] += times
     emits: Bag = Counter()
     for key, lefts in sides[0].items():
         for right, many in sides[1].get(key, Counter()).items():
             for left, times in lefts.items():
                 emits[tuple(sorted((*left, *right)))] += times * many
-    return Operating(emits, keeps)
+    return emits
 
 
-MEANINGS: dict[str, Meaning] = {
-    "pass": _each(_passed),
-    "drop": _each(_dropped),
-    "fork": _each(_forked),
-    "rekey": _each(_rekeyed),
-    "merge": _each(_passed),
-    "keep": _kept,
-    "filter": _each(_filtered),
-    "join": _joined,
+STATELESS: dict[str, Stateless] = {
+    "pass": _passed,
+    "drop": _dropped,
+    "fork": _forked,
+    "rekey": _rekeyed,
+    "merge": _passed,
+    "filter": _filtered,
 }
-"""Kind of operator -> what it means."""
+"""Kind of operator without state -> what it means."""
+
+STATEFUL: dict[str, Stateful] = {
+    "keep": Stateful(_kept, _kept_and_passed),
+    "join": Stateful(_waiting, _paired),
+}
+"""Kind of operator with state -> what it means."""
+
+KINDS = (*STATELESS, *STATEFUL)
+"""Every kind of operator that has a meaning."""
+
+
+def require_meaning(job: JobPlan) -> None:
+    """Raise ValueError for an operator whose kind has no meaning here."""
+    for vertex in job.vertices:
+        for operator in vertex.operators:
+            if operator.kind not in (SOURCE, SINK, *KINDS):
+                raise ValueError(
+                    f"the operator {operator.name!r} is of kind {operator.kind!r}, which has no meaning"
+                )
+
+
+def arriving(job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag]) -> list[Bag]:
+    """Return the bag of each input of a vertex, if all that was sent to it arrived.
+
+    ``sent``: vertex -> what it emitted. A broadcast edge brings every record to every subtask.
+    """
+    edges = job.inputs_of(vertex.name)
+    inputs: list[Bag] = [Counter() for _ in {edge.input for edge in edges}]
+    for edge in edges:
+        copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
+        for record, times in sent[edge.source].items():
+            inputs[edge.input][record] += times * copies
+    return inputs
+
+
+def changed(operator: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
+    """Return what an operator without state emits for what reached it."""
+    change, emits = STATELESS[operator.kind], Counter[Record]()
+    for bag in inputs:
+        for record, times in bag.items():
+            for emitted in change(operator, record):
+                emits[emitted] += times
+    return emits
 
 
 class DataflowModel:
@@ -150,35 +197,26 @@ class DataflowModel:
 
     def __init__(self, job: JobPlan) -> None:
         """Take a job whose operators all have a meaning here; raises ValueError for one that has none."""
-        for vertex in job.vertices:
-            for operator in vertex.operators:
-                if operator.kind not in (SOURCE, SINK, *MEANINGS):
-                    raise ValueError(
-                        f"the operator {operator.name!r} is of kind {operator.kind!r}, which has no meaning"
-                    )
+        require_meaning(job)
         self._job = job
 
     def at(self, read: Mapping[str, Bag]) -> Content:
         """Return the content of the graph after each source vertex emitted the given bag and all of it arrived."""
-        emitted: dict[str, Bag] = {}
+        sent: dict[str, Bag] = {}
         content = Content({}, {})
         for vertex in self._job.vertices:
-            edges = self._job.inputs_of(vertex.name)
-            inputs: list[Bag] = [Counter() for _ in {edge.input for edge in edges}]
-            for edge in edges:
-                copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
-                for record, times in emitted[edge.source].items():
-                    inputs[edge.input][record] += times * copies
-            current = [read[vertex.name]] if vertex.kind == SOURCE else inputs
+            source = vertex.kind == SOURCE
+            current = [read[vertex.name]] if source else arriving(self._job, vertex, sent)
             for operator in vertex.operators:
                 if operator.kind == SINK:
-                    content.reached_sinks[vertex.name] = _union(current)
+                    content.reached_sinks[vertex.name] = union(current)
+                elif operator.kind in STATEFUL:
+                    meaning = STATEFUL[operator.kind]
+                    kept = content.kept[operator.name] = meaning.keeps(operator, current)
+                    current = [meaning.emitted(operator, kept)]
                 elif operator.kind != SOURCE:
-                    done = MEANINGS[operator.kind](operator, current)
-                    if done.keeps is not None:
-                        content.kept[operator.name] = done.keeps
-                    current = [done.emits]
-            emitted[vertex.name] = _union(current)
+                    current = [changed(operator, current)]
+            sent[vertex.name] = union(current)
         return content
 
 
@@ -191,13 +229,9 @@ class Content:
     reached_sinks: dict[str, Bag]
     """Sink vertex -> the records that reached it."""
 
-    @property
-    def at_sinks(self) -> Bag:
-        """Return the records that reached any sink."""
-        return _union(list(self.reached_sinks.values()))
 
-
-def _union(bags: Sequence[Bag]) -> Bag:
+def union(bags: Sequence[Bag]) -> Bag:
+    """Return all bags in one; a single one is returned as it is."""
     if len(bags) == 1:
         return bags[0]
     whole: Bag = Counter()

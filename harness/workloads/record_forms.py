@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 from barrier_tck.harness.record.history import Row
-from barrier_tck.harness.workloads.meaning import ID, PATH, Record, table_record
+from barrier_tck.harness.workloads.meaning import ID, PATH, UNDER, Record, table_record
 from barrier_tck.harness.workloads.workload import Workload
 
 _SUBTASK = re.compile(r"\[\d+\]")
@@ -72,8 +72,8 @@ class TableForm:
         return ""
 
     def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
-        """Return the rows of an entry of a join: those of one side."""
-        return [(("left", "right").index(state), row) for row in entry]
+        """Return the rows of an entry of a join: those of one side, with their key."""
+        return [(("left", "right").index(state), {**row, UNDER: key}) for row in entry]
 
     def told(self, record: Record) -> str:
         """Return the columns with their values."""

@@ -151,7 +151,7 @@ def test_the_chain_is_exact_in_the_simulator_while_its_executor_is_killed(
     try:
         assert world.run(SimulatedTargets(world))
         assert world.coordinator.driver.state is JobState.FINISHED
-        require_exact([dict(row) for row in committed_rows(world.read_only_files())], values)
+        require_exact([dict(row) for row in committed_rows(world.read_only_files())[0]], values)
     finally:
         world.release()
     assert len(restored) == 2 and restored[1] is not None

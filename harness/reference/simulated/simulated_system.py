@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -27,6 +26,7 @@ from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
+from barrier_tck.harness.reference.sink_files import is_committed, rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
@@ -178,12 +178,14 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
         books.cut_off(Reason.OUT_OF_TIME if world.scheduler.timed_out else Reason.NOTHING_LEFT, detail)
     files = world.read_only_files()
     storage = world.components.checkpoint_storage(files, world.graph.name, CHECKPOINTS)
+    output, writers = committed_rows(files)
     return History(
         operations=tuple(books.operations),
         end=end,
         reason=books.end_reason,
         detail=detail or "; ".join(world.failures[-3:]),
-        output=committed_rows(files),
+        output=output,
+        output_by=writers,
         checkpoints=tuple(books.views),
         storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
         pending=driver.machine.waiting_for() if end is End.STUCK else (),
@@ -193,13 +195,10 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
 _decode_lines = msgspec.json.Decoder().decode_lines
 
 
-def committed_rows(files: FileSystem) -> tuple[Row, ...]:
-    """Read the committed output of the row plane: every line of every committed file."""
-    rows: list[Any] = []
-    for path in files.list_files(OUTPUT):
-        if path.startswith(f"{OUTPUT}/part-"):
-            rows.extend(_decode_lines(files.read(path)))
-    return tuple(rows)
+def committed_rows(files: FileSystem) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Read the committed output of the row plane, every line of every file, and the sink subtask of each row."""
+    paths = [path for path in files.list_files(OUTPUT) if is_committed(path, OUTPUT)]
+    return rows_by_writer(paths, lambda path: _decode_lines(files.read(path)))
 
 
 def _measure(world: SimulatedWorld) -> dict[str, float]:

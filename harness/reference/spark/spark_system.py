@@ -41,6 +41,7 @@ from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
@@ -354,7 +355,8 @@ class ReferenceSpark:
             end=end,
             reason=watcher.end_reason,
             detail=detail,
-            output=output,
+            output=output[0] if output is not None else None,
+            output_by=output[1] if output is not None else (),
             checkpoints=tuple(watcher.views),
             storage=view_storage(opener.storage, files, CHECKPOINTS, OUTPUT),
             pending=pending,
@@ -373,8 +375,8 @@ class ReferenceSpark:
 
     def _output(
         self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
-    ) -> tuple[tuple[Row, ...] | None, OutputComparison | None]:
-        """Return the committed rows, or what a Spark batch query says about them.
+    ) -> tuple[tuple[tuple[Row, ...], tuple[str, ...]] | None, OutputComparison | None]:
+        """Return the committed rows with their writers, or what a Spark batch query says about them.
 
         Spark judges exact running totals. Other rows are returned: duplicates can only be explained row by row, by
         what was restored (ALO-2), and rows without keys are few.
@@ -384,8 +386,8 @@ class ReferenceSpark:
             offsets = plan.workload.start_offset
             judged = source / SOURCE if workload.input_directory is None else source
             return None, self._judge.judge(plan.workload.name, judged, directory, offsets)
-        files = sorted(directory.glob("part-*"))
-        return tuple(row for file in files for row in _rows_of(file.read_bytes())), None
+        files = [str(file) for file in directory.glob("part-*")]
+        return rows_by_writer(files, lambda file: _rows_of(Path(file).read_bytes())), None
 
     def keep_logs(self, directory: Path) -> None:
         """Copy the logs that every process has written so far into a directory; none if the cluster never ran."""

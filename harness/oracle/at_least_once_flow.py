@@ -1,0 +1,107 @@
+"""What one attempt can have added to every operator and sink of a graph, where nothing is aligned (ALO-1, ALO-2).
+
+An attempt begins with what it restored, of checkpoint m, and reads every source from S_m on. It sends each record along
+each edge once. So what a checkpoint n of this attempt holds more than m holds follows, record by record:
+
+* what was sent before barrier n arrives before it on its channel: it is in n, *at least*;
+* what was sent behind barrier n may have come early, on a channel that delivered the barrier before the others did: *at
+  most*, everything that the attempt ever sends. Only a subtask that reads several channels waits for others (ALO-3).
+
+What a stateful operator had emitted before its barrier follows from what it holds in m and in n, early records among
+them. So the bounds of what stands behind it are exact again. At the end of a job nothing is open any more: what the
+last attempt added is then known to the record.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan
+from barrier_tck.harness.workloads.meaning import STATEFUL, Bag, arriving, changed, union
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What is read, sent or received in one attempt."""
+
+    least: Bag
+    """Before the barrier, for sure."""
+    most: Bag
+    """Before the barrier, or early, at most."""
+    ever: Bag
+    """In the whole attempt."""
+
+    @classmethod
+    def certain(cls, bag: Bag, ever: Bag) -> Stretch:
+        """Return a stretch of which it is known what lies before the barrier."""
+        return cls(bag, bag, ever)
+
+
+def added_by_attempt(
+    job: JobPlan, read: Mapping[str, Stretch], before: Mapping[str, Bag], now: Mapping[str, Bag] | None
+) -> Iterator[tuple[str, Stretch]]:
+    """Yield (stateful operator or sink, what the attempt added to it by its barrier), upstream first.
+
+    ``read`` is by source vertex. ``before`` is what the stateful operators held at the beginning, ``now`` what they
+    hold in the checkpoint; None: the job is over, and they hold all that ever reached them.
+    """
+    sent: dict[str, Stretch] = {}
+    for vertex in job.vertices:
+        if vertex.kind == SOURCE:
+            inputs: Sequence[Stretch] = [read[vertex.name]]
+        else:
+            inputs = _received(job, vertex.name, sent)
+        for operator in vertex.operators:
+            if operator.kind == SINK:
+                yield operator.name, _union(inputs)
+            elif operator.kind in STATEFUL:
+                added = _each(inputs, partial(STATEFUL[operator.kind].keeps, operator))
+                yield operator.name, added
+                held = None if now is None else now.get(operator.name, Counter())
+                inputs = [_emitted(operator, before.get(operator.name, Counter()), held, added)]
+            elif operator.kind != SOURCE:
+                inputs = [_each(inputs, partial(changed, operator))]
+        sent[vertex.name] = _union(inputs)
+
+
+def _received(job: JobPlan, name: str, sent: Mapping[str, Stretch]) -> list[Stretch]:
+    """Return what reaches each input of a vertex."""
+    vertex = job.vertex(name)
+    least, most, ever = (
+        arriving(job, vertex, {sender: part(stretch) for sender, stretch in sent.items()})
+        for part in (_least, _most, _ever)
+    )
+    waits = job.channels_into(name) > 1
+    return [Stretch(*bags) for bags in zip(least, ever if waits else most, ever, strict=True)]
+
+
+def _emitted(operator: OperatorPlan, before: Bag, now: Bag | None, added: Stretch) -> Stretch:
+    """Return what a stateful operator emitted in the attempt, in view of what it holds."""
+    emitted = STATEFUL[operator.kind].emitted
+    restored = emitted(operator, before)
+    ever = emitted(operator, before + added.ever) - restored
+    by_barrier = ever if now is None else emitted(operator, now) - restored
+    return Stretch.certain(by_barrier, by_barrier | ever)
+
+
+def _each(inputs: Sequence[Stretch], function: Callable[[Sequence[Bag]], Bag]) -> Stretch:
+    return Stretch(*(function([part(one) for one in inputs]) for part in (_least, _most, _ever)))
+
+
+def _union(inputs: Sequence[Stretch]) -> Stretch:
+    return inputs[0] if len(inputs) == 1 else _each(inputs, union)
+
+
+def _least(stretch: Stretch) -> Bag:
+    return stretch.least
+
+
+def _most(stretch: Stretch) -> Bag:
+    return stretch.most
+
+
+def _ever(stretch: Stretch) -> Bag:
+    return stretch.ever

@@ -1,0 +1,75 @@
+"""Which completed checkpoints can be judged by what they hold, and what speaks against the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.damage import is_own_damage
+from barrier_tck.harness.oracle.prefix import Extent
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import CheckpointCompleted
+from barrier_tck.harness.workloads.workload import split_name
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCheckpoints:
+    """The completed checkpoints of one trial."""
+
+    judged: tuple[SnapshotView, ...]
+    """By number; those that could not be opened are among them, unless the trial is to blame."""
+    harmed: tuple[SnapshotView, ...]
+    """Those that could not be opened because the trial had damaged them: they say nothing."""
+    unopened: tuple[int, ...]
+    """Those that completed and that nobody opened."""
+
+
+def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
+    """Sort the checkpoints of one trial by what can be said of them."""
+    views = sorted(context.history.checkpoints, key=lambda view: view.checkpoint)
+    completed = dict.fromkeys(told.operation.checkpoint for told in context.history.of(CheckpointCompleted))
+    opened = {view.checkpoint for view in views}
+    harmed = [view for view in views if view.problem is not None and is_own_damage(view.problem, context)]
+    return OpenedCheckpoints(
+        tuple(view for view in views if view not in harmed),
+        tuple(harmed),
+        tuple(checkpoint for checkpoint in completed if checkpoint not in opened),
+    )
+
+
+def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[str]:
+    """Say which subtasks have no part in a checkpoint (STA-3)."""
+    parts = set(view.subtasks)
+    for subtask in context.subtasks:
+        if subtask not in parts:
+            yield f"subtask {subtask} has no part in it"
+
+
+def misplaced(view: SnapshotView, extents: Mapping[str, Extent], start_offset: int) -> Iterator[str]:
+    """Say which splits have no position, or one outside the split; ``start_offset`` is where every split begins."""
+    positions = positions_of(view)
+    for name, extent in extents.items():
+        position = positions.get(name)
+        if position is None:
+            yield f"split {name} has no position"
+        # 0 may stand for a split not yet begun, even if it starts later.
+        elif position != 0 and not extent.start <= position <= max(extent.end, start_offset):
+            yield f"split {name} is at {position}, outside its input from {extent.start} to {extent.end}"
+    yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
+
+
+def going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:
+    """Say which splits were further on in an earlier checkpoint of the same attempt (BAR-2)."""
+    for name, position in view.positions.items():
+        before = earlier.positions.get(name, 0) if earlier is not None else 0
+        if earlier is not None and position < before:
+            yield (
+                f"split {name} is at {position}, but was at {before} in the earlier checkpoint "
+                f"{earlier.checkpoint}: one barrier overtook the other"
+            )
+
+
+def positions_of(view: SnapshotView) -> dict[str, int]:
+    """Return split -> records before the barrier, by the names that workloads use."""
+    return {split_name(split): position for split, position in view.positions.items()}
