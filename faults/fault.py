@@ -79,10 +79,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a report calls whoever is hit while the fault lasts, for instance ``paused``; for faults that last."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number below its least value, or values that contradict each other."""
+        """Raise ValueError for a number out of its bounds, or values that contradict each other."""
         for field, value, number in self.numbers():
             if value < number.least:
                 raise ValueError(f"{field} is {value}; it must be {number.least} or more")
+            if value > number.unit.most:
+                raise ValueError(f"{field} is {value}; it must be {number.unit.most} or less")
         problem = self.problem()
         if problem is not None:
             raise ValueError(problem)
@@ -131,7 +133,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def problem(self) -> str | None:
         """Say which of its values contradict each other, whatever the job; a fault with such values cannot be made.
 
-        The least value of each number is declared by its field.
+        The bounds of each number are declared by its field.
         """
         return None
 

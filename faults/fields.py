@@ -21,6 +21,11 @@ class Unit(Enum):
     """Bytes, or bytes a second."""
     OCCASIONS = "occasions"
 
+    @property
+    def most(self) -> int:
+        """Return the greatest number that can be meant: a day, a tebibyte, or a million times."""
+        return {Unit.MILLISECONDS: 86_400_000, Unit.BYTES: 1 << 40, Unit.OCCASIONS: 1_000_000}[self]
+
 
 @dataclass(frozen=True, slots=True)
 class Number:

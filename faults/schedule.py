@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Collection, Sequence
 
 from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.fields import Unit
 from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ScheduledFault
 
@@ -30,7 +31,7 @@ def validate(
 
     Checked: subtasks of faults and triggers exist; sender and receiver are connected, if ``channels`` (those to the
     coordinator among them) are known, and the coordinator is only ever the receiver; points of the coordinator take no
-    subtask; ``nth`` is 1 or more; times are not negative. A fault that would be wrong for any job is refused when it
+    subtask; times and ``nth`` are within bounds. A fault that would be wrong for any job is refused when it
     is made.
     """
     for index, scheduled in enumerate(schedule):
@@ -38,8 +39,7 @@ def validate(
         _check_fault(scheduled.fault, subtasks, channels, f"{path}.fault")
         match scheduled.trigger:
             case At(time_ms=time_ms):
-                if time_ms < 0:
-                    raise ScheduleError(f"{path}.trigger.time_ms is {time_ms}; it must be 0 or more")
+                _require_within(time_ms, 0, Unit.MILLISECONDS, f"{path}.trigger.time_ms")
             case After() as after:
                 _check_after(after, subtasks, f"{path}.trigger")
 
@@ -75,8 +75,7 @@ def _check_link(
 
 
 def _check_after(trigger: After, subtasks: Sequence[str], path: str) -> None:
-    if trigger.nth < 1:
-        raise ScheduleError(f"{path}.nth is {trigger.nth}; occurrences are counted from 1")
+    _require_within(trigger.nth, 1, Unit.OCCASIONS, f"{path}.nth")
     if trigger.subtask is None:
         return
     if trigger.point in COORDINATOR_POINTS:
@@ -85,6 +84,11 @@ def _check_after(trigger: After, subtasks: Sequence[str], path: str) -> None:
             "coordinator; leave the subtask out"
         )
     _require_subtask(trigger.subtask, subtasks, f"{path}.subtask")
+
+
+def _require_within(value: int, least: int, unit: Unit, path: str) -> None:
+    if not least <= value <= unit.most:
+        raise ScheduleError(f"{path} is {value}; it must be between {least} and {unit.most}")
 
 
 def _require_subtask(name: str, subtasks: Sequence[str], path: str, also: tuple[str, ...] = ()) -> None:

@@ -59,7 +59,9 @@ class ReportedRun:
 
     def replay_command(self, trial: int) -> str | None:
         """Return the exact command line that replays a trial, or None if no plan of it was kept."""
-        return replay_command(self.plan_path(trial), self.campaign.opened_as or self.campaign.system)
+        kept = self.details.get(trial)
+        system = self.campaign.opened_as or self.campaign.system
+        return replay_command(self.plan_path(trial), system, kept.plan if kept is not None else None)
 
 
 def verdict_of(trial: TrialSummary) -> Verdict:

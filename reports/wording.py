@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from barrier_tck.faults.catalogue import BY_TAG
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 
 MEANING = {
@@ -111,6 +112,15 @@ def median(values: Sequence[float]) -> float:
     return float(statistics.median(values))
 
 
-def replay_command(plan: Path | None, system: str) -> str | None:
-    """Return the exact command line that replays a plan on a system, or None if no plan was kept."""
-    return None if plan is None else shlex.join(["barrier-tck", "replay", str(plan), "--system", system])
+def replay_command(plan: Path | None, system: str, used: TrialPlan | None = None) -> str | None:
+    """Return the exact command line that replays a plan on a system, or None if no plan was kept.
+
+    Code from elsewhere that the plan uses is named, too: it would not run without that.
+    """
+    if plan is None:
+        return None
+    words = ["barrier-tck", "replay", str(plan), "--system", system]
+    if used is not None:
+        named = {"--state-backend": used.state_backend, "--workload": used.workload.name}
+        words += [word for option, name in named.items() if ":" in name for word in (option, name)]
+    return shlex.join(words)

@@ -6,9 +6,15 @@ import re
 from dataclasses import dataclass
 
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import shown
 
 DEFAULT_TRIALS = 200
 """Trials of a campaign that names no budget."""
+
+TRIALS_MAX = 10_000_000
+"""The most trials of a campaign."""
+SECONDS_MAX = 366 * 86_400.0
+"""The longest time that can be meant: a year."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -22,6 +28,8 @@ def parse_duration(text: str, name: str = "the duration") -> float:
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds <= 0:
         raise UsageProblem(f"{name} is {text!r}; it must be longer than nothing")
+    if seconds > SECONDS_MAX:
+        raise UsageProblem(f"{name} is {shown(text)}; it must be a year or less")
     return seconds
 
 
@@ -36,8 +44,8 @@ class Budget:
         """Refuse both, neither, and nothing at all."""
         if (self.trials is None) == (self.seconds is None):
             raise UsageProblem("a budget is a number of trials or a time; give one of the two")
-        if self.trials is not None and self.trials < 1:
-            raise UsageProblem(f"trials is {self.trials}; it must be 1 or more")
+        if self.trials is not None and not 1 <= self.trials <= TRIALS_MAX:
+            raise UsageProblem(f"trials is {self.trials}; it must be between 1 and {TRIALS_MAX}")
 
     def allows(self, done: int, elapsed_seconds: float) -> bool:
         """Tell whether another trial may begin."""

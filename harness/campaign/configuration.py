@@ -15,11 +15,12 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from barrier_tck.faults.vocabulary import ScheduledFault
-from barrier_tck.harness.campaign.budget import Budget, parse_duration
+from barrier_tck.harness.campaign.budget import TRIALS_MAX, Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
 from barrier_tck.harness.draw.brought_profiles import chosen_profile
 from barrier_tck.harness.draw.profiles import Profile
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.bounds import Bounded
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.json_values import problem_of_json
 from barrier_tck.harness.support.strict_input import convert, read_toml
@@ -68,11 +69,11 @@ class SystemSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Every other key of the table: settings that only the system understands."""
 
 
-class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AimedTrial(Bounded, frozen=True, forbid_unknown_fields=True):
     """One ``[[trial]]``: a fault schedule, run ``repeat`` times with different seeds."""
 
     faults: tuple[ScheduledFault, ...] = ()
-    repeat: int = 1
+    repeat: Annotated[int, msgspec.Meta(ge=1, le=TRIALS_MAX)] = 1
     note: str = ""
     state_backend: str = ""
     """Empty: the campaign's."""
@@ -80,41 +81,41 @@ class AimedTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: as the campaign says."""
     on_unreadable: str = ""
     """Empty: the campaign's."""
-    system: Section = {}
+    system: Section = msgspec.field(default_factory=dict)
     """Settings of the system that are not the campaign's."""
-    workload: Section = {}
-    job: Section = {}
-    deployment: Section = {}
-    checkpoints: Section = {}
-    restart: Section = {}
-    network: Section = {}
-    limits: Section = {}
+    workload: Section = msgspec.field(default_factory=dict)
+    job: Section = msgspec.field(default_factory=dict)
+    deployment: Section = msgspec.field(default_factory=dict)
+    checkpoints: Section = msgspec.field(default_factory=dict)
+    restart: Section = msgspec.field(default_factory=dict)
+    network: Section = msgspec.field(default_factory=dict)
+    limits: Section = msgspec.field(default_factory=dict)
 
 
-class ClusterSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClusterSection(Bounded, frozen=True, forbid_unknown_fields=True):
     """``[cluster]``: the local Spark cluster that the campaign starts, for systems that run on one."""
 
-    workers: int = 3
-    cores_per_worker: int = 3
+    workers: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
+    cores_per_worker: Annotated[int, msgspec.Meta(ge=1, le=1_024)] = 3
     """Slots of each executor; the job should still fit when one executor is dead."""
-    executor_memory_mb: int = 512
-    master_port: int | None = None
+    executor_memory_mb: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 512
+    master_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     """None: any free port."""
 
 
-class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     """A whole campaign file, defaults spelled out. Made by ``read_configuration``."""
 
-    version: int = CONFIGURATION_VERSION
+    version: Annotated[int, msgspec.Meta(ge=1, le=CONFIGURATION_VERSION)] = CONFIGURATION_VERSION
     name: CampaignName = "standard"
     system: SystemSection = SystemSection()
     """In a file a name, or a table with a name and settings."""
     profile: str = ""
     """The profile from which plans are drawn; empty: the first that the system brings, or else ``standard``."""
-    trials: int | None = None
+    trials: Annotated[int, msgspec.Meta(ge=1, le=TRIALS_MAX)] | None = None
     budget: str | None = None
     """A duration such as ``5m``, instead of ``trials``."""
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     timeout: str | None = None
     """Bound on one trial's wall time, such as ``2m``."""
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
@@ -129,13 +130,13 @@ class CampaignConfiguration(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
     on_unreadable: str = "fail"
     """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
-    workload: Section = {}
-    job: Section = {}
-    deployment: Section = {}
-    checkpoints: Section = {}
-    restart: Section = {}
-    network: Section = {}
-    limits: Section = {}
+    workload: Section = msgspec.field(default_factory=dict)
+    job: Section = msgspec.field(default_factory=dict)
+    deployment: Section = msgspec.field(default_factory=dict)
+    checkpoints: Section = msgspec.field(default_factory=dict)
+    restart: Section = msgspec.field(default_factory=dict)
+    network: Section = msgspec.field(default_factory=dict)
+    limits: Section = msgspec.field(default_factory=dict)
     cluster: ClusterSection | None = None
     trial: tuple[AimedTrial, ...] = ()
 
@@ -267,9 +268,6 @@ def _check_amounts(configuration: CampaignConfiguration, source: str) -> None:
     """Raise UsageProblem for the first number that cannot be meant, and for two that say the opposite."""
     if configuration.trials is not None and configuration.budget is not None:
         raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
-    for index, trial in enumerate(configuration.trial):
-        if trial.repeat < 1:
-            raise UsageProblem(f"{source}: trial[{index}].repeat is {trial.repeat}; it must be 1 or more")
     try:
         configuration.the_budget()
         configuration.adjusted(TrialPlan())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import gcd
 from random import Random
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -22,9 +22,14 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload_names import workload_names
 
-Weights = dict[str, int]
+WEIGHT_MAX = 1_000
+FAULTS_MAX = 100
+"""The most faults of a drawn trial."""
+
+Weights = dict[str, Annotated[int, msgspec.Meta(ge=0, le=WEIGHT_MAX)]]
 """Name -> weight, 0 or more; not all of them 0."""
 
+_Faults = Annotated[int, msgspec.Meta(ge=0, le=FAULTS_MAX)]
 _Card = TypeVar("_Card")
 
 LOCAL_RECOVERY = {"on": True, "off": False}
@@ -44,7 +49,7 @@ class MixSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[faults]``: how many faults a drawn trial has, and of which packages."""
 
-    per_trial: tuple[int, int] = (1, 2)
+    per_trial: tuple[_Faults, _Faults] = (1, 2)
     """Fewest and most, both included, each number as often as the others."""
     packages: Weights = {}
     """Packages of ``barrier_tck.faults.catalogue``; empty: kinds by the weights of the profile."""
@@ -216,10 +221,8 @@ def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -
 
 def _check_weights(weights: Weights, known: Iterable[str] | None, path: str) -> None:
     names = None if known is None else list(known)
-    for name, weight in weights.items():
+    for name in weights:
         if names is not None and name not in names:
             raise UsageProblem(f"unknown key '{path}.{name}'{nearest(name, names)}")
-        if weight < 0:
-            raise UsageProblem(f"{path}.{name} is {weight}; it must be 0 or more")
     if weights and not any(weights.values()):
         raise UsageProblem(f"every weight of {path} is 0; leave one above 0, or remove the table")

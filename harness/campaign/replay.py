@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+import msgspec
+
 from barrier_tck.harness.oracle.checker import Checker
-from barrier_tck.harness.plan.reading import read_plan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.reading import check_backend, read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.run_directory import latest_run, trial_directory
@@ -71,6 +74,22 @@ def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     if not chosen:
         raise UsageProblem(f"{path} keeps no trial in full, so there is nothing to replay")
     return tuple(_recorded(trial_directory(path, number)) for number in chosen)
+
+
+def varied(source: ReplaySource, state_backend: str | None, workload: str | None) -> ReplaySource:
+    """Return the source with another state backend or workload, if one is given.
+
+    Another plan than the recorded one has nothing to be compared with. Raises UsageProblem for a state backend that is
+    neither a short name nor a target.
+    """
+    plan = source.plan
+    if state_backend is not None:
+        plan = msgspec.structs.replace(plan, state_backend=state_backend)
+        check_backend(plan, str(source.path))
+    if workload is not None and workload != plan.workload.name:
+        changed = msgspec.structs.replace(plan.workload, name=workload)
+        plan = msgspec.structs.replace(plan, workload=changed, job=JobPlan())
+    return source if plan == source.plan else ReplaySource(source.path, plan)
 
 
 def _recorded(directory: Path) -> ReplaySource:

@@ -167,7 +167,10 @@ def _configured(
     changes = {name: value for name, value in options.items() if value is not None}
     if trials is not None or budget is not None:
         changes |= {"trials": trials, "budget": budget}
-    configuration = msgspec.structs.replace(configuration, **changes)
+    try:
+        configuration = msgspec.structs.replace(configuration, **changes)
+    except ValueError as error:
+        raise UsageProblem(f"{source}: {error}") from error
     check_values(configuration, source)
     return configuration
 
@@ -215,6 +218,7 @@ def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: 
 
     In GitHub Actions, also print annotations, attached to the campaign ``file``, and add to the step's summary.
     """
+    from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.summary import print_summary
     from barrier_tck.reports.write import write_reports
 
@@ -224,14 +228,12 @@ def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: 
         console.print(f"report: {paths.html}", markup=False)
     if record.interrupted:
         console.print(f"interrupted after {record.trials} trials, which are kept", markup=False)
+    run = load_run(path)
+    versions = record.environment
     for number in record.failing[:3]:
-        plan = record.shrunk.get(str(number), f"trials/{number:05d}/plan.json")
-        command = f"barrier-tck replay {path / plan} --system {record.opened_as}"
-        versions = record.environment
         console.print(
-            f"repeat trial {number}: {command}   (seed {record.seed}, barrier-tck {versions['barrier-tck']}, "
-            f"python {versions['python']})",
-            markup=False,
+            f"repeat trial {number}: {run.replay_command(number)}   (seed {record.seed}, barrier-tck "
+            f"{versions['barrier-tck']}, python {versions['python']})"
         )
     _tell_github(console, path, file)
 

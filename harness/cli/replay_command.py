@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
+from barrier_tck.harness.cli.named_code import NamedCode, TrustOption, code_of, require_named
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import JsonOption, ReplaySystemOption
 from barrier_tck.harness.cli.printing import console_for, emit
@@ -28,28 +30,53 @@ def replay(
         ),
     ],
     system: ReplaySystemOption = None,
+    state_backend: Annotated[
+        str | None,
+        typer.Option(
+            "--state-backend",
+            metavar="NAME",
+            help="State backend to run the plans on: heap, rocksdb, or package.module:Factory. Default: each plan's.",
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            help="Workload to run the plans with: a name, or package.module:Factory. Default: each plan's.",
+        ),
+    ] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a plan again and compare the verdict and, in the simulator, the trace.
 
-    For a run directory, its failing trials are replayed or, if none failed, all trials that were kept.
+    For a run directory, its failing trials are replayed or, if none failed, all trials that were kept. Code from
+    elsewhere that a plan or record names runs only if an option names it too.
 
     \b
     Examples:
       barrier-tck replay runs/standard-20260101-120000/shrunk/00012.json
       barrier-tck replay runs/standard-20260101-120000
+      barrier-tck replay plan.json --state-backend your_package:YourBackend
     """
     from barrier_tck.harness.campaign import replay as replaying
     from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
     from barrier_tck.harness.trial.plan_check import check_plan
 
     console = console_for(as_json)
-    sources = replaying.sources_of(path)
+    sources = tuple(
+        replaying.varied(source, state_backend, workload) for source in replaying.sources_of(path)
+    )
     recorded = sources[0].recorded
     name = system or (recorded.opened_as or recorded.system if recorded is not None else DEFAULT_SYSTEM)
+    if not trust:
+        given = NamedCode("system", system or ""), *_given(state_backend, workload)
+        for source in sources:
+            require_named(code_of(source.plan, name), given, str(source.path))
     replayed = []
-    if system is not None:
-        look_where_run()  # a system that only a record names is not searched for there
+    if trust or any((system, state_backend, workload)):
+        look_where_run()
     with opened(name) as deployed:
         for source in sources:
             check_plan(source.plan, deployed, str(source.path))
@@ -83,6 +110,14 @@ def replay(
         },
     )
     raise typer.Exit(EXIT_CODES[verdict])
+
+
+def _given(state_backend: str | None, workload: str | None) -> Iterator[NamedCode]:
+    """Yield what options name besides the system."""
+    if state_backend is not None:
+        yield NamedCode("state backend", state_backend)
+    if workload is not None:
+        yield NamedCode("workload", workload)
 
 
 def _print_replayed(console: Console, one: Replayed) -> None:

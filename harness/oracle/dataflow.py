@@ -331,8 +331,8 @@ class _Judge:
         for record, paths in seen.items():
             leave = place.most.get(record, 0)
             if len(paths) > leave and not (of_sink and self._fell_back and leave):
-                bound = f"{leave}" if leave == place.least.get(record, 0) else f"{leave} at most"
-                yield f"{self._told(record, paths)} is in {place.name} {len(paths)} times instead of {bound}"
+                surplus = _surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
+                yield f"{self._told(record, paths)} {surplus}"
 
     def _count_duplicates(self, name: str, seen: Ways) -> None:
         once = self._by_sink(self._whole, {name: seen}).get(name) or self._whole.get(name) or Bag()
@@ -414,6 +414,19 @@ class _Judge:
 
 def _bag(ways: Ways) -> Bag:
     return Counter({record: len(paths) for record, paths in ways.items()})
+
+
+def _surplus(found: int, most: int, place: str, exactly: bool) -> str:
+    """Say that a record is somewhere too often."""
+    if most:
+        bound = _times(most) if exactly else f"{_times(most)} at most"
+        return f"is in {place} {_times(found)} instead of {bound}"
+    often = "" if found == 1 else f" {_times(found)}"
+    return f"is in {place}{often}, where it does not belong"
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _unnumbered(record: Record) -> Record:

@@ -21,6 +21,9 @@ PLAN_VERSION = 2
 CheckpointingMode = Literal["exactly_once", "at_least_once"]
 """How barriers are treated."""
 
+RECORDS_MAX = 10_000_000
+"""The most records of a source subtask, whose input is made in memory."""
+
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 _Some = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 _Duration = Annotated[int, msgspec.Meta(ge=0, le=86_400_000)]
@@ -42,6 +45,16 @@ class WorkloadPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Rate limit per source subtask; None: no limit."""
     start_offset: _Count = 0
     """Position at which each split begins: the records before it are not part of the input."""
+
+    def __post_init__(self) -> None:
+        """Refuse more records than anybody waits for."""
+        super().__post_init__()
+        records = self.batches * self.batch_records
+        if records > RECORDS_MAX:
+            raise ValueError(
+                f"batches is {self.batches} and batch_records {self.batch_records}: that is {records:,} records for "
+                f"each source subtask; at most {RECORDS_MAX:,} are allowed"
+            )
 
 
 class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -104,7 +117,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """One trial."""
 
     version: int = PLAN_VERSION
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     workload: WorkloadPlan = WorkloadPlan()
     job: JobPlan = JobPlan()
     """The dataflow; without vertices it is the workload's own (``harness.workloads.workload_names.filled``)."""

@@ -99,6 +99,10 @@ def _problems(value: object, kind: inspect.Type, path: str) -> Iterator[str]:
             if isinstance(value, list):
                 for index, member in enumerate(value):
                     yield from _problems(member, item, f"{path}[{index}]")
+        case inspect.TupleType(item_types=items):
+            if isinstance(value, list):
+                for index, (member, item) in enumerate(zip(value, items, strict=False)):
+                    yield from _problems(member, item, f"{path}[{index}]")
         case inspect.DictType(value_type=member_kind):
             if isinstance(value, dict):
                 for key, member in value.items():

@@ -163,7 +163,7 @@ def test_a_trial_of_a_system_from_elsewhere_is_repeated_on_that_system(
     assert "the job finished without a single checkpoint" in capsys.readouterr().out
     (run,) = tmp_path.iterdir()
     assert f" --system {system}" in (run / "report.html").read_text()
-    assert cli.run(["replay", str(run)]) == 1
+    assert cli.run(["replay", str(run), "--trust"]) == 1
 
 
 def test_a_plan_alone_is_replayed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def with_kept(part: StateView, kept: Any) -> StateView:
     ("kept", "words"),
     [
         (lambda records: records[1:], "is missing from the state of both"),
-        (lambda records: [*records, records[0]], "2 times instead of 1"),
+        (lambda records: [*records, records[0]], "twice instead of once"),
         (
             lambda records: [(1 - records[0][0], *records[0][1:]), *records[1:]],
             "is missing from the state of both",

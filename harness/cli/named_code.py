@@ -1,0 +1,59 @@
+"""Code that data names runs only if the command line names it too.
+
+A plan, a record or a run directory may come from anybody, and each of them can name a system, a state backend or a
+workload as ``package.module:Factory``. To import that is to run it. So a command that reads such data asks: the same
+name must stand on the command line, or ``--trust`` must say that all of it may run. A campaign file is no such data:
+whoever runs it wrote or chose it, as one does a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import is_target, shown
+
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run whatever code the files name. Without it, a system, state backend or workload that is named "
+        "package.module:Factory runs only if an option names it too.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCode:
+    """Code of somebody else that a file names."""
+
+    what: str
+    """``system``, ``state backend`` or ``workload``; with a dash it is the option that names it."""
+    target: str
+
+    @property
+    def option(self) -> str:
+        """Return the option that names it on a command line."""
+        return f"--{self.what.replace(' ', '-')}"
+
+
+def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
+    """Yield the code from outside that a plan names, and the system that it is to run on, if that is from outside."""
+    named = (("system", system), ("state backend", plan.state_backend), ("workload", plan.workload.name))
+    yield from (NamedCode(what, target) for what, target in named if is_target(target))
+
+
+def require_named(found: Iterable[NamedCode], given: Iterable[NamedCode], source: str) -> None:
+    """Raise UsageProblem for the first code that a file names and the command line does not."""
+    allowed = tuple(given)
+    for code in found:
+        if code not in allowed:
+            raise UsageProblem(
+                f"{source} names code that would run: the {code.what} {shown(code.target)}. If you trust it, name it "
+                f"too: {code.option} {code.target} (or --trust, for all that the file names)"
+            )
