@@ -30,7 +30,7 @@ from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.workload import Workload
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 AT_LEAST_ONCE = "at_least_once"
 """The checkpointing mode in which records may be counted twice after a recovery (ALO-2)."""
@@ -44,7 +44,9 @@ def checkers_for(
     ``workload`` overrides the plan's, for instance to read an input from elsewhere. Raises UsageError for a
     workload that does not exist.
     """
-    trial_input = TrialInput(workload if workload is not None else workload_named(plan.workload.name), plan)
+    if workload is None:
+        workload, plan = workload_named(plan.workload.name), filled(plan)
+    trial_input = TrialInput(workload, plan)
     chosen: list[Checker] = []
     exact = is_exact(trial_input.plan)
     inspects = plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities

@@ -7,7 +7,6 @@ is not reported at all: where nothing is aligned, wrong output is no sign of a w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -24,14 +23,10 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
-
-@runtime_checkable
-class JudgesOutput(Protocol):
-    """A checker that compares the committed output with the input: what was survived shows there, however it was."""
-
-    @property
-    def judges_output(self) -> bool:
-        """Return True; a checker that does not judge output has no such attribute."""
+JUDGES_OUTPUT = "judges_output"
+"""An attribute that is true of a checker which compares the committed output with the input: what was survived shows
+there, however it was.
+"""
 
 
 def spoken_for(finding: Finding, checker: object, context: TrialContext) -> Finding:
@@ -48,7 +43,7 @@ def _has(clause: str, context: TrialContext) -> bool:
 
 
 def _had_a_chance(clause: str, checker: object, context: TrialContext) -> bool:
-    if clause in _SHOWN_BY_OUTPUT and isinstance(checker, JudgesOutput) and _survived(context):
+    if clause in _SHOWN_BY_OUTPUT and getattr(checker, JUDGES_OUTPUT, False) and _survived(context):
         return True
     chance = _CHANCES.get(clause)
     return chance is None or chance(context)

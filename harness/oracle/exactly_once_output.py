@@ -184,13 +184,14 @@ class _Evidence:
         self.examples.append(f"{kind.replace('_', ' ')}: {example}")
 
 
+_NUMBERS = (int, float)
 _SCALARS = (int, str, float, bool, bytes, NoneType)
 
 
 def _well_typed(identifier: Any, key: Key, accumulators: tuple[Any, ...]) -> bool:
     """Tell whether values are such that they can be counted and compared."""
     for value in accumulators:
-        if not isinstance(value, int | float):
+        if not isinstance(value, _NUMBERS):
             return False
     for value in key:
         if not isinstance(value, _SCALARS):

@@ -34,7 +34,8 @@ class TrialInput:
     def __init__(self, workload: Workload, plan: TrialPlan) -> None:
         """Take the workload and the plan; nothing is read yet."""
         self.workload = workload
-        self.plan = msgspec.structs.replace(plan, job=job_of_plan(workload, plan))
+        job = job_of_plan(workload, plan)
+        self.plan = plan if job is plan.job else msgspec.structs.replace(plan, job=job)
 
     @property
     def spec(self) -> SequentialSpec:

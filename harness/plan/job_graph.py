@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
@@ -56,7 +57,7 @@ class OperatorPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaul
         return hash((self.name, self.kind, _text(self.parameters)))
 
 
-class VertexPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class VertexPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """A chain of operators that runs in ``parallelism`` subtasks."""
 
     name: Name
@@ -72,14 +73,14 @@ class VertexPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults
         """Hash by content: parameters are a dictionary."""
         return hash((self.name, self.kind, self.parallelism, _text(self.parameters), self.then))
 
-    @property
+    @cached_property
     def operators(self) -> tuple[OperatorPlan, ...]:
-        """Return the whole chain; the first operator has the vertex's name."""
+        """The whole chain; the first operator has the vertex's name."""
         return (OperatorPlan(self.name, self.kind, self.parameters), *self.then)
 
-    @property
+    @cached_property
     def subtasks(self) -> tuple[str, ...]:
-        """Return the subtasks, as ``vertex[index]``."""
+        """The subtasks, as ``vertex[index]``."""
         return tuple(f"{self.name}[{index}]" for index in range(self.parallelism))
 
 
@@ -103,7 +104,7 @@ class EdgePlan(
     """Closes a loop. The reference runtime refuses such an edge for now."""
 
 
-class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """A whole dataflow, or a request for one.
 
     Without vertices it is a request: for a shape that the workload knows, possibly with other widths.
@@ -127,6 +128,10 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     def __hash__(self) -> int:
         """Hash by content: widths are a dictionary."""
+        return self._content_hash
+
+    @cached_property
+    def _content_hash(self) -> int:
         return hash((self.shape, tuple(self.widths.items()), self.vertices, self.edges))
 
     # --- what follows from the graph --------------------------------------------------------------------------
@@ -138,9 +143,9 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
                 return vertex
         raise KeyError(name)
 
-    @property
+    @cached_property
     def sources(self) -> tuple[VertexPlan, ...]:
-        """Return the vertices that read input."""
+        """The vertices that read input."""
         return tuple(vertex for vertex in self.vertices if vertex.kind == SOURCE)
 
     @property
@@ -156,9 +161,9 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """Return the edges out of a vertex, in the order of the plan."""
         return tuple(edge for edge in self.edges if edge.source == vertex)
 
-    @property
+    @cached_property
     def subtasks(self) -> tuple[str, ...]:
-        """Return every subtask, upstream vertices first."""
+        """Every subtask, upstream vertices first."""
         return tuple(subtask for vertex in self.vertices for subtask in vertex.subtasks)
 
     def channels_of(self, edge: EdgePlan) -> tuple[tuple[str, str], ...]:
@@ -168,9 +173,9 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             return tuple(zip(senders, receivers, strict=True))
         return tuple((sender, receiver) for sender in senders for receiver in receivers)
 
-    @property
+    @cached_property
     def channels(self) -> tuple[tuple[str, str], ...]:
-        """Return (sender, receiver) of every channel: by edge, then sender, then receiver."""
+        """(sender, receiver) of every channel: by edge, then sender, then receiver."""
         return tuple(channel for edge in self.edges for channel in self.channels_of(edge))
 
     def channels_into(self, vertex: str) -> int:
@@ -180,18 +185,18 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
             for edge in self.inputs_of(vertex)
         )
 
-    @property
+    @cached_property
     def depth(self) -> int:
-        """Return how many vertices the longest way from a source to a sink has."""
+        """How many vertices the longest way from a source to a sink has."""
         depths: dict[str, int] = {}
         for vertex in self.vertices:
             before = [depths.get(edge.source, 0) for edge in self.inputs_of(vertex.name)]
             depths[vertex.name] = 1 + max(before, default=0)
         return max(depths.values(), default=0)
 
-    @property
+    @cached_property
     def shuffles(self) -> bool:
-        """Tell whether any subtask reads more than one channel: only then is there something to align."""
+        """Whether any subtask reads more than one channel: only then is there something to align."""
         return any(self.channels_into(vertex.name) > 1 for vertex in self.vertices)
 
 

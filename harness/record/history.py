@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -176,7 +177,7 @@ class End(StrEnum):
     """The harness could not run it."""
 
 
-class History(msgspec.Struct, frozen=True):
+class History(msgspec.Struct, frozen=True, dict=True):
     """Everything that one trial left for judgement."""
 
     operations: tuple[Recorded[Operation], ...]
@@ -201,9 +202,15 @@ class History(msgspec.Struct, frozen=True):
 
     def of(self, kind: type[KindT]) -> Iterator[Recorded[KindT]]:
         """Yield the operations of one kind, in order."""
+        return iter(cast("list[Recorded[KindT]]", self._by_kind.get(kind, [])))
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[Recorded[Operation]]]:
+        """The operations by kind: a dozen checkers ask for theirs, many times."""
+        found: dict[type, list[Recorded[Operation]]] = {}
         for line in self.operations:
-            if isinstance(line.operation, kind):
-                yield cast("Recorded[KindT]", line)
+            found.setdefault(type(line.operation), []).append(line)
+        return found
 
     @property
     def explanation(self) -> str:

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.outside import what_happened
 from barrier_tck.harness.system.additions import KeepsLogs
 from barrier_tck.harness.system.system_names import reference_of
-from barrier_tck.harness.system.system_under_test import SystemUnderTest, TrialOutcome
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
 from barrier_tck.harness.workloads.workload_names import filled
 
@@ -166,8 +167,14 @@ def _context(
         faults=nemesis.records(),
         subtasks=outcome.subtasks,
         job=system.job(plan),
-        capabilities=frozenset(capability.name for capability in system.capabilities),
+        capabilities=_names(frozenset(system.capabilities)),
     )
+
+
+@lru_cache(maxsize=16)
+def _names(capabilities: frozenset[Capability]) -> frozenset[str]:
+    """Return the names of capabilities: the same for every trial of a system."""
+    return frozenset(capability.name for capability in capabilities)
 
 
 def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> History:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, Spread, VertexPlan
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
@@ -38,8 +39,19 @@ def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
     ``batch_records`` is how many records a batch of a source holds; None: as many as the plan says.
     """
     plan = filled(plan)
-    job = plan.job
-    batches = batches_by_source(plan, batch_records or plan.workload.batch_records)
+    groups = plan.deployment.max_parallelism
+    return _view(plan.seed, plan.workload, plan.job, groups, batch_records or plan.workload.batch_records)
+
+
+@lru_cache(
+    maxsize=64
+)  # of one plan it is asked several times: as faults are drawn, as they are checked and judged
+def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, batch_records: int) -> JobView:
+    """Return the view; ``groups`` is the job's maximum parallelism."""
+    input_plan = TrialPlan(
+        seed=seed, workload=workload, job=job, deployment=DeploymentPlan(max_parallelism=groups)
+    )
+    batches = batches_by_source(input_plan, batch_records)
     return JobView(
         subtasks=tuple(
             SubtaskView(
@@ -47,7 +59,7 @@ def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
                 _roles(vertex),
                 _passes(job, vertex, batches.get(name, 0)),
                 vertex.name,
-                _key_groups(plan, vertex, index),
+                _key_groups(groups, vertex, index),
             )
             for vertex in job.vertices
             for index, name in enumerate(vertex.subtasks)
@@ -61,11 +73,11 @@ def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
     )
 
 
-def _key_groups(plan: TrialPlan, vertex: VertexPlan, index: int) -> tuple[int, int] | None:
+def _key_groups(groups: int, vertex: VertexPlan, index: int) -> tuple[int, int] | None:
     """Return the key groups that a subtask owns, the second one exclusive (RSC-1); None if it keeps no state."""
     if not any(is_stateful(operator.kind) for operator in vertex.operators):
         return None
-    width, groups = vertex.parallelism, plan.deployment.max_parallelism
+    width = vertex.parallelism
     return -(-index * groups // width), -(-(index + 1) * groups // width)
 
 

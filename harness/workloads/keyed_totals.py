@@ -129,13 +129,19 @@ def _refuse_impossible(workload: WorkloadPlan) -> None:
 def _lengths(seed: int, subtask: int, batches: int, size: int) -> tuple[int, ...]:
     """Return how many input records each split of a source subtask has; every subtask has the same number of splits."""
     total = batches * size
-    shape = random.Random(f"{seed}/workload/shape").randrange(8)
+    shape = _shape(seed)
     if shape < 4 or total == 0:
         return (total,)
     if shape == 4:
         return (1, total - 1)
     first = size * random.Random(f"{seed}/workload/cut/{subtask}").randint(0, batches)
     return (first, total - first)
+
+
+@lru_cache(maxsize=16)
+def _shape(seed: int) -> int:
+    """Return a number from 0 to 7 that decides how the records of every source subtask are split."""
+    return random.Random(f"{seed}/workload/shape").randrange(8)
 
 
 def _split(plan: TrialPlan, subtask: int, part: int, records: int) -> SplitData:

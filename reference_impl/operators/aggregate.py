@@ -54,6 +54,7 @@ class KeyedAggregate:
         self._store: KeyedStateStore | None = None
         self._table: AccumulatorTable | None = None
         self._input_ended = False
+        self._write_through = False
         self._emits_each = spec.emit is Emission.EACH_RECORD
         self._emits_changes = spec.emit is Emission.CHANGES
 
@@ -61,6 +62,7 @@ class KeyedAggregate:
         """Open the store with the restored files and fill the table from it (REC-1)."""
         spec = self._spec
         self._context = context
+        self._write_through = context.write_through
         self._store = context.open_store(self.uid, restored)
         self._table = self._plane.accumulators(spec.key, spec.aggregates, spec.carry, context.max_parallelism)
         entries = [
@@ -74,9 +76,10 @@ class KeyedAggregate:
 
     def process(self, payload: Payload) -> Payload | None:
         """Fold a batch in; returns running aggregates with ``Emission.EACH_RECORD``."""
-        output = self._opened_table().update(payload, self._emits_each)
-        if self._opened_context().write_through:
-            self._flush()
+        table = self._opened_table()
+        output = table.update(payload, self._emits_each)
+        if self._write_through:
+            self._flush(table)
         return output
 
     def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
@@ -103,7 +106,7 @@ class KeyedAggregate:
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Flush the table and do the store's synchronous part (SNP-1)."""
-        self._flush()
+        self._flush(self._opened_table())
         uid, input_ended = self.uid, self._input_ended
         writer = self._opened_context().writers.writer(checkpoint, uid)
         future = self._opened_store().snapshot(checkpoint, writer)
@@ -127,8 +130,8 @@ class KeyedAggregate:
         if self._store is not None:
             self._store.close()
 
-    def _flush(self) -> None:
-        groups, keys, values = self._opened_table().take_dirty()
+    def _flush(self, table: AccumulatorTable) -> None:
+        groups, keys, values = table.take_dirty()
         if keys:
             self._opened_store().put_many(AGGREGATE_STATE, groups, keys, values)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
@@ -94,6 +94,7 @@ class Edge:
         return f"{self.source} -> {self.target}"
 
 
+@lru_cache(maxsize=4096)
 def key_group_range(index: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
     """Return the key groups that subtask ``index`` owns: contiguous, each owned exactly once (RSC-1)."""
     return KeyGroupRange(
@@ -179,10 +180,14 @@ class JobGraph:
 
     def vertex(self, name: str) -> Vertex:
         """Return a vertex by name; raises JobUsageError if there is none."""
-        for vertex in self.vertices:
-            if vertex.name == name:
-                return vertex
-        raise JobUsageError(f"job {self.name!r} has no vertex {name!r}")
+        vertex = self._vertices.get(name)
+        if vertex is None:
+            raise JobUsageError(f"job {self.name!r} has no vertex {name!r}")
+        return vertex
+
+    @cached_property
+    def _vertices(self) -> dict[str, Vertex]:
+        return {vertex.name: vertex for vertex in self.vertices}
 
     @cached_property
     def subtasks(self) -> tuple[SubtaskId, ...]:
@@ -226,11 +231,19 @@ class JobGraph:
 
     def inputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's input channels; their position is the channel number in its input gate."""
-        return tuple(channel for channel in self.channels if channel.receiver == subtask)
+        return tuple(channel for channel, _ in self._inputs.get(subtask, ()))
 
     def input_numbers_of(self, subtask: SubtaskId) -> tuple[int, ...]:
         """Return for each of ``inputs_of`` which logical input of the vertex it feeds."""
-        return tuple(number for channel, number in self._numbered_channels if channel.receiver == subtask)
+        return tuple(number for _, number in self._inputs.get(subtask, ()))
+
+    @cached_property
+    def _inputs(self) -> dict[SubtaskId, list[tuple[ChannelId, int]]]:
+        """Subtask -> the channels that it reads, each with the input that it feeds."""
+        found: dict[SubtaskId, list[tuple[ChannelId, int]]] = {}
+        for channel, number in self._numbered_channels:
+            found.setdefault(channel.receiver, []).append((channel, number))
+        return found
 
     def outputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's output channels; their position is the channel number of ``ChannelOutput``."""

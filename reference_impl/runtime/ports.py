@@ -72,8 +72,8 @@ class Clock(Protocol):
 class Probe(Protocol):
     """Told of every protocol point; may not return if the process is killed at that point."""
 
-    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
-        """Report that this subtask (or the coordinator) stands at a point."""
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
+        """Report that this subtask stands at a point, or the coordinator, which says of which ``attempt``."""
 
 
 class ChannelOutput(Protocol):

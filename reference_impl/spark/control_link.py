@@ -217,7 +217,7 @@ class SlotProbe:
         self._sequence = 0
         self._processed = False
 
-    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **_details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
         """Stop at the point if it is watched."""
         if not self._processed and point is RuntimePoint.RECORDS_PROCESSED:
             self._processed = True

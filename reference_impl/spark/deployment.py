@@ -249,11 +249,11 @@ class SparkJobRunner:
 
     # --- the coordinator's ports, called on the event loop --------------------------------------------------
 
-    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
         """Probe: the coordinator stands at a point."""
         if point is RuntimePoint.ATTEMPT_RUNNING and self._options.warm_executors:
             self._warmer.start()
-        self._observer.point_reached(point, None, details.get("attempt", 0), checkpoint)
+        self._observer.point_reached(point, None, attempt, checkpoint)
 
     def set(self, name: str, at_ms: float) -> None:
         """Timers: call the driver at a time."""

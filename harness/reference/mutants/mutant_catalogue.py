@@ -386,6 +386,9 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
 MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _mutants()}
 """Every planted bug, by id."""
 
+_OWN_BACKEND = TrialPlan().state_backend
+"""The backend that a plan has unless it says otherwise: that of the components themselves."""
+
 
 def components_of(plan: TrialPlan) -> Components:
     """Return the parts from which a plan's runtime is built.
@@ -399,7 +402,7 @@ def components_of(plan: TrialPlan) -> Components:
         components = MUTANTS[plan.mutant].components
     else:
         raise UsageProblem(f"mutant {plan.mutant!r} is not known; known mutants: {', '.join(MUTANTS)}")
-    if plan.state_backend == TrialPlan().state_backend:
+    if plan.state_backend == _OWN_BACKEND:
         return components
     if components.state_backend is not Components().state_backend:
         raise UsageProblem(f"mutant {plan.mutant!r} is a broken heap backend; leave state_backend at 'heap'")

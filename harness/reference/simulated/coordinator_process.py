@@ -116,9 +116,9 @@ class SimulatedCoordinator:
         if self.driver.ended:
             self.world.stop_if_over()
 
-    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
         """Probe."""
-        self.world.point_reached(point, None, details.get("attempt", 0), checkpoint)
+        self.world.point_reached(point, None, attempt, checkpoint)
         if not self.alive:
             raise ProcessKilled
 

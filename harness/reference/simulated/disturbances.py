@@ -15,6 +15,7 @@ subtask for the coordinator, and the end of its leash for the subtask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Protocol
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment
@@ -47,7 +48,7 @@ class Disturbances:
     def __init__(self, world: ConnectedWorld, seed: int) -> None:
         """Start with none."""
         self._world = world
-        self._draw = stream(seed, "disturbances").random
+        self._seed = seed
         self._active: dict[Pair, list[Impairment]] = {}
 
     def add(self, pair: Pair, impairment: Impairment) -> None:
@@ -89,6 +90,11 @@ class Disturbances:
                 self._apply_to(channel, (process.text, channel.receiver.text))
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _draw(self) -> Callable[[], float]:
+        """Draws for all disturbances; most trials have none, and making a stream takes a while."""
+        return stream(self._seed, "disturbances").random
 
     def _of(
         self, pair: Pair, direction: Direction, close: Callable[[], None], before: Disturbance | None

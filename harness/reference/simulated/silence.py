@@ -8,6 +8,7 @@ control connection is disturbed, until it is healthy again or lost.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
@@ -36,10 +37,15 @@ class Heartbeats:
         whether anything is wrong with its control connection.
         """
         self._scheduler = scheduler
-        self._draw = stream(seed, "heartbeats").random
+        self._seed = seed
         self._detector = detector
         self._is_awaited = is_awaited
         self._is_disturbed = is_disturbed
+
+    @cached_property
+    def _draw(self) -> Callable[[], float]:
+        """Draws for all heartbeats; most trials watch nobody, and making a stream takes a while."""
+        return stream(self._seed, "heartbeats").random
 
     def watch(self, process: SimulatedSubtask) -> None:
         """Watch a subtask from now on; the last heartbeat that came was up to an interval ago."""

@@ -169,7 +169,7 @@ class SimulatedSubtask:
 
     # --- ports ----------------------------------------------------------------------------------------------
 
-    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, **details: Any) -> None:
+    def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
         """Probe: tell the world, and die here if that killed this process."""
         if point is RECORDS_PROCESSED:
             if not (self._processed_nothing or self.world.records_watched):
