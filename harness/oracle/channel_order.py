@@ -7,6 +7,8 @@ replays in order what it replays. Between splits any order is right.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.trial_input import InputRecord, TrialInput
@@ -40,10 +42,10 @@ class ChannelOrder:
                 continue  # what is no row of the job, another checker tells
             if record is not None and isinstance(number, int):
                 known.append((number, record, identifier))
-        if len(dict.fromkeys(entry[2] for entry in known)) < len(known):
+        if len({identifier for _, _, identifier in known}) < len(known):
             summary = "records took effect more than once, so there is no one order to judge"
             return Finding(self.name, (), Verdict.VALID, summary)
-        known.sort(key=_number)
+        known.sort(key=itemgetter(0))
         latest: dict[tuple[Key, str], InputRecord] = {}
         examples: list[str] = []
         for number, record, identifier in known:
@@ -60,7 +62,3 @@ class ChannelOrder:
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(examples))
         summary = "records of one split and key took effect in the order of the split"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
-
-
-def _number(entry: tuple[int, InputRecord, int]) -> int:
-    return entry[0]

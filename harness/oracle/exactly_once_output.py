@@ -109,6 +109,7 @@ class _Evidence:
         """Judge all rows."""
         self.counts["committed"] = len(output)
         times_seen: dict[int, int] = {}
+        judged_kinds: dict[tuple[type, ...], bool] = {}
         # Key -> count -> (id, accumulators): each key's rows in the order in which its operator made them.
         by_count: dict[Key, dict[int, tuple[int, tuple[Any, ...]]]] = {}
         spec, records, count_index = self._spec, self._records, self._count_index
@@ -122,7 +123,11 @@ class _Evidence:
             identifier, key, accumulators = values[0], values[1:first], values[first:]
             if None in accumulators:
                 accumulators = tuple([0 if value is None else value for value in accumulators])
-            if not _well_typed(identifier, key, accumulators):
+            kinds = tuple(map(type, values))
+            well_typed = judged_kinds.get(kinds)
+            if well_typed is None:
+                well_typed = judged_kinds[kinds] = _well_typed(kinds[:first], kinds[first:])
+            if not well_typed:
                 self._note("unexpected", f"row {row} has values of other types than the job's")
                 continue
             seen = times_seen[identifier] = times_seen.get(identifier, 0) + 1
@@ -184,19 +189,13 @@ class _Evidence:
         self.examples.append(f"{kind.replace('_', ' ')}: {example}")
 
 
-_NUMBERS = (int, float)
 _SCALARS = (int, str, float, bool, bytes, NoneType)
 
 
-def _well_typed(identifier: Any, key: Key, accumulators: tuple[Any, ...]) -> bool:
-    """Tell whether values are such that they can be counted and compared."""
-    for value in accumulators:
-        if not isinstance(value, _NUMBERS):
-            return False
-    for value in key:
-        if not isinstance(value, _SCALARS):
-            return False
-    return isinstance(identifier, _SCALARS)
+def _well_typed(columns: tuple[type, ...], accumulators: tuple[type, ...]) -> bool:
+    """Tell whether values of these types can be counted and compared: those of id and key, and the accumulators'."""
+    numbers = all(issubclass(kind, (int, float, NoneType)) for kind in accumulators)
+    return numbers and all(issubclass(kind, _SCALARS) for kind in columns)
 
 
 def _text(key: Key) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barrier_tck.harness.workloads.sequential_model import Key, SequentialSpec, Totals
+from barrier_tck.harness.workloads.sequential_model import Contribution, Key, SequentialSpec, Totals
 from barrier_tck.harness.workloads.workload import SplitData, split_files, split_name
 
 Integers = npt.NDArray[np.int64]
@@ -28,6 +28,15 @@ class Extent:
 
     start: int
     end: int
+
+
+Contributions = Mapping[str, Sequence[Contribution]]
+"""Split -> what each of its records contributes, those before the split's start included."""
+
+
+def contributions_of(spec: SequentialSpec, splits: Sequence[SplitData]) -> Contributions:
+    """Return what every record of some splits contributes, by the model."""
+    return {split.name: list(map(spec.contribution, split.rows)) for split in splits}
 
 
 class PrefixFold(Protocol):
@@ -47,10 +56,9 @@ class PrefixFold(Protocol):
 class RowsPrefix:
     """Folds generated splits row by row."""
 
-    def __init__(self, spec: SequentialSpec, splits: Sequence[SplitData]) -> None:
-        """Take the model and the splits."""
-        self._spec = spec
-        self._rows = {split.name: split.rows for split in splits}
+    def __init__(self, splits: Sequence[SplitData], contributions: Contributions) -> None:
+        """Take the splits, and what their records contribute."""
+        self._contributions = contributions
         self.extents: Mapping[str, Extent] = {
             split.name: Extent(split.start_offset, len(split.rows)) for split in splits
         }
@@ -64,10 +72,10 @@ class RowsPrefix:
         """Return the totals of the records before the positions."""
         if _goes_back(self._at, positions, self.extents):
             self._begin()
-        for name, rows in self._rows.items():
+        for name, contributions in self._contributions.items():
             at, position = self._at[name], positions[name]
             if position > at:
-                self._spec.fold(rows[at:position], onto=self._totals)
+                SequentialSpec.add(contributions[at:position], self._totals)
                 self._at[name] = position
         return self._totals
 

@@ -6,7 +6,14 @@ from functools import cached_property
 
 import msgspec
 
-from barrier_tck.harness.oracle.prefix import Extent, ParquetPrefix, PrefixFold, RowsPrefix
+from barrier_tck.harness.oracle.prefix import (
+    Contributions,
+    Extent,
+    ParquetPrefix,
+    PrefixFold,
+    RowsPrefix,
+    contributions_of,
+)
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.sequential_model import Key, SequentialSpec, Totals
 from barrier_tck.harness.workloads.workload import SplitData, Workload, job_of_plan, read_splits
@@ -52,19 +59,22 @@ class TrialInput:
     @cached_property
     def records(self) -> dict[int, InputRecord]:
         """Id -> record, for every record of the input; raises ValueError if an id occurs twice."""
-        spec, found = self.spec, {}
-        id_column, contribution = spec.id_column, spec.contribution
+        id_column, found = self.spec.id_column, {}
         number = 0
         for split in self.splits:
-            name = split.name
-            for offset, row in enumerate(split.input, split.start_offset):
-                found[row[id_column]] = InputRecord(name, offset, *contribution(row))
+            name, start, contributions = split.name, split.start_offset, self._contributions[split.name]
+            for offset, row in enumerate(split.input, start):
+                found[row[id_column]] = InputRecord(name, offset, *contributions[offset])
             number += len(split.input)
         if len(found) != number:
             raise ValueError(
                 f"the input of workload {self.workload.name!r} has {number - len(found)} repeated ids"
             )
         return found
+
+    @cached_property
+    def _contributions(self) -> Contributions:
+        return contributions_of(self.spec, self.splits)
 
     @cached_property
     def totals(self) -> Totals:
@@ -94,5 +104,5 @@ class TrialInput:
         """A fold over growing prefixes of the splits."""
         directory = self.workload.input_directory
         if directory is None:
-            return RowsPrefix(self.spec, self.splits)
+            return RowsPrefix(self.splits, self._contributions)
         return ParquetPrefix(self.spec, directory, self.start_offset)

@@ -20,6 +20,9 @@ Key = tuple[Any, ...]
 Totals = dict[Key, list[int]]
 """Key -> accumulators, in the order of the model's aggregates."""
 
+Contribution = tuple[Key, list[int]]
+"""The key of a record, and what the record adds to each accumulator."""
+
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -68,7 +71,7 @@ class SequentialSpec:
         """Return the key of an input or output row."""
         return tuple([row[column] for column in self.key_columns])
 
-    def contribution(self, row: Mapping[str, Any]) -> tuple[Key, list[int]]:
+    def contribution(self, row: Mapping[str, Any]) -> Contribution:
         """Return an input record's key and what it adds to each accumulator: 1 to a count; null adds 0 to a sum."""
         values, width = self._read(row), len(self.key_columns)
         increments = [*values[width:]]
@@ -79,9 +82,12 @@ class SequentialSpec:
 
     def fold(self, rows: Iterable[Mapping[str, Any]], onto: Totals | None = None) -> Totals:
         """Fold records, in any order, onto totals (changed in place; new ones if None) and return them."""
-        totals: Totals = {} if onto is None else onto
-        for row in rows:
-            key, increments = self.contribution(row)
+        return self.add(map(self.contribution, rows), {} if onto is None else onto)
+
+    @staticmethod
+    def add(contributions: Iterable[Contribution], totals: Totals) -> Totals:
+        """Add what records contribute to totals, which are changed in place and returned."""
+        for key, increments in contributions:
             accumulators = totals.get(key)
             totals[key] = increments if accumulators is None else [*map(add, accumulators, increments)]
         return totals

@@ -6,6 +6,7 @@ It is made to be fast with thousands of tiny batches: its loops avoid every call
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -34,7 +35,8 @@ def _row_form(function: Any) -> Callable[[Row], Any]:
     return form
 
 
-def _values_getter(columns: Sequence[str]) -> Callable[[Row], tuple[Any, ...]]:
+@lru_cache(maxsize=1024)
+def _values_getter(columns: tuple[str, ...]) -> Callable[[Row], tuple[Any, ...]]:
     """Return the function from a row to its values in some columns, for instance to its key."""
     if not columns:
         return lambda row: ()
@@ -69,7 +71,7 @@ class RowAccumulatorTable:
         """Start empty."""
         self._key = tuple(key)
         self._key_of = _values_getter(self._key)
-        self._carried = _values_getter(carry)
+        self._carried = _values_getter(tuple(carry))
         self._names = tuple(aggregates)
         self._columns = (*carry, *self._key, *self._names)
         """Of a row of ``update``'s output."""
@@ -114,9 +116,11 @@ class RowAccumulatorTable:
 
     def take_dirty(self) -> tuple[list[int], list[bytes], list[bytes]]:
         """Return groups, keys and accumulators changed since the last call."""
-        entries = self._dirty.values()
-        groups = [entry.group for entry in entries]
-        values = [encode_accumulator(tuple(entry.values)) for entry in entries]
+        groups: list[int] = []
+        values: list[bytes] = []
+        for entry in self._dirty.values():
+            groups.append(entry.group)
+            values.append(encode_accumulator(tuple(entry.values)))
         keys = list(self._dirty)
         self._dirty.clear()
         return groups, keys, values
@@ -189,7 +193,7 @@ class RowPlane:
         if parallelism == 1:
             return [(0, payload)] if payload else []
         parts: dict[int, Rows] = {}
-        key_of = _values_getter(key)
+        key_of = _values_getter(tuple(key))
         row: Row = {}
         try:
             for row in payload:

@@ -169,8 +169,7 @@ def a_reader_of_two_channels(seed: int) -> tuple[SimulatedSubtask, Reader]:
     process.runs = True
     for name in ("slow", "fast"):
         channel = DataChannel(name, scheduler, random.Random(seed), latency_ms=0.0, capacity=8)
-        channel.receiver = process
-        process.inputs.append(channel)
+        process.read_from(channel)
     process.inputs[0].disturbance = Disturbance(lambda: 0.5, [Latency(latency_ms=100)])
     return process, reader
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barrier_tck.harness.oracle.prefix import ParquetPrefix, RowsPrefix
+from barrier_tck.harness.oracle.prefix import ParquetPrefix, RowsPrefix, contributions_of
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.support.errors import UsageError
@@ -166,7 +166,10 @@ def test_the_column_fold_agrees_with_the_row_fold(
         rows: list[dict[str, Any]] = [{"id": 100 * number + i, **row} for i, row in enumerate(drawn)]
         made.append(SplitData(f"s{number}", 0, tuple(rows), min(start, len(rows))))
         pq.write_table(pa.Table.from_pylist(rows, schema=schema), directory / f"s{number}.parquet")
-    by_rows, by_columns = RowsPrefix(NULLS, made), ParquetPrefix(NULLS, directory, start)
+    by_rows, by_columns = (
+        RowsPrefix(made, contributions_of(NULLS, made)),
+        ParquetPrefix(NULLS, directory, start),
+    )
     assert by_rows.extents == by_columns.extents
     for _ in range(3):
         cut = {split.name: data.draw(st.integers(0, len(split.rows))) for split in made}

@@ -168,7 +168,6 @@ class DataChannel:
         "capacity",
         "disturbance",
         "name",
-        "number",
         "occupied",
         "queue",
         "receiver",
@@ -192,8 +191,6 @@ class DataChannel:
         """(when it arrives, is data, element), oldest first: what was sent and not read, arrived or not."""
         self.sender: ChannelEnd | None = None
         self.receiver: ChannelEnd | None = None
-        self.number = 0
-        """The channel's number in the receiver's input gate."""
         self.disturbance: Disturbance | None = None
         self.swallowed = False
         """Whether anything is missing from the stream."""

@@ -6,8 +6,8 @@ else moves time, and no wall clock is read.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 
 
@@ -36,23 +36,20 @@ class Scheduler:
 
     def at(self, time_ms: float, action: Callable[..., None], argument: Any = None) -> None:
         """Run ``action(argument)`` at a time; one that has passed means now, after what is due now."""
-        self._sequence += 1
-        heapq.heappush(
-            self._queue, (time_ms if time_ms > self.now else self.now, self._sequence, action, argument)
-        )
+        if time_ms < self.now:
+            time_ms = self.now
+        self._sequence = sequence = self._sequence + 1
+        heappush(self._queue, (time_ms, sequence, action, argument))
 
     def run(self, until_ms: float) -> bool:
         """Run steps until one sets ``stopped``; False if time or work ran out before."""
         self._until_ms = until_ms
-        queue, pop = self._queue, heapq.heappop
+        queue = self._queue
         while queue and not self.stopped:
-            step = pop(queue)
-            time_ms, _, action, argument = step
-            if time_ms > until_ms:
-                heapq.heappush(queue, step)
+            if queue[0][0] > until_ms:
                 self.now, self.timed_out = until_ms, True
                 break
-            self.now = time_ms
+            self.now, _, action, argument = heappop(queue)
             action(argument)
         return self.stopped
 
@@ -66,7 +63,7 @@ class Scheduler:
         while waiting():
             if self.stopped or not queue or queue[0][0] > self._until_ms:
                 return False
-            self.now, _, action, argument = heapq.heappop(queue)
+            self.now, _, action, argument = heappop(queue)
             action(argument)
         return True
 

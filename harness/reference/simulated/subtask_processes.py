@@ -143,6 +143,8 @@ class SimulatedSubtask:
         self.last_heard = 0.0
         """For failure detection (``barrier_tck.harness.reference.simulated.silence``)."""
         self.inputs: list[DataChannel] = []
+        self._queues: list[tuple[int, deque[tuple[float, bool, Any]]]] = []
+        """The number of each input channel, and what is on it: looked through at every step."""
         self.outputs: list[DataChannel] = []
         self.full_outputs = 0
         """How many of them are full: until there is none, nothing is read and no source is polled."""
@@ -208,6 +210,12 @@ class SimulatedSubtask:
         )
 
     # --- life -----------------------------------------------------------------------------------------------
+
+    def read_from(self, channel: DataChannel) -> None:
+        """Add an input channel; its number is how many there were before."""
+        channel.receiver = self
+        self._queues.append((len(self.inputs), channel.queue))
+        self.inputs.append(channel)
 
     def attach(self, driver: SubtaskDriver) -> None:
         """Give the process its driver and schedule its opening."""
@@ -402,8 +410,7 @@ class SimulatedSubtask:
                 choices.append(_POLL)
             return choices
         blocked = driver.blocked
-        for number, channel in enumerate(self.inputs):
-            queue = channel.queue
+        for number, queue in self._queues:
             if queue and queue[0][0] <= now and not blocked[number]:
                 choices.append(number)
         return choices
@@ -412,21 +419,20 @@ class SimulatedSubtask:
         """Expect the earliest of what ``_enabled`` would list, now or later."""
         now = self._scheduler.now
         if self.mailbox:
-            self.expect(now)
-            return
-        if self.full_outputs:
+            earliest = now
+        elif self.full_outputs:
             return  # the receiver that makes room wakes the process
-        if not driver.exhausted:
-            self.expect(max(now, self._poll_at))
-            return
-        earliest = NEVER
-        blocked = driver.blocked
-        for number, channel in enumerate(self.inputs):
-            queue = channel.queue
-            if queue and queue[0][0] < earliest and not blocked[number]:
-                earliest = queue[0][0]
-        if earliest < NEVER:
-            self.expect(max(now, earliest))
+        elif not driver.exhausted:
+            earliest = self._poll_at
+        else:
+            earliest = NEVER
+            blocked = driver.blocked
+            for number, queue in self._queues:
+                if queue and queue[0][0] < earliest and not blocked[number]:
+                    earliest = queue[0][0]
+            if earliest == NEVER:
+                return
+        self.expect(earliest if earliest > now else now)
 
     def _trace(self, step: str, details: Any = None) -> None:
         self._note((self._scheduler.now, self.name, step, details))

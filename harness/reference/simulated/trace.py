@@ -49,12 +49,15 @@ def repeatable(message: Any) -> Any:
 
 def _brief(details: Any) -> str:
     kind = type(details)
-    if kind is tuple:
-        return " ".join([_brief(part) for part in details])
-    if details is None or kind is int or kind is str or kind is bool:
+    if kind in _PLAIN:
         return str(details)
+    if kind is tuple:
+        return " ".join(map(_brief, details))
     text = kind.__name__
     checkpoint, subtask = getattr(details, "checkpoint", None), getattr(details, "subtask", None)
     if checkpoint is not None:
         text = f"{text} {checkpoint}"
     return text if subtask is None else f"{text} {subtask}"
+
+
+_PLAIN = frozenset({int, str, bool, type(None)})

@@ -235,11 +235,9 @@ class SimulatedWorld:
             channel = DataChannel(
                 str(identity), scheduler, network_random, latency_ms * slow, network.channel_capacity
             )
-            sender, receiver = processes[identity.sender], processes[identity.receiver]
-            channel.sender, channel.receiver = sender, receiver
-            channel.number = len(receiver.inputs)
-            receiver.inputs.append(channel)
+            sender = channel.sender = processes[identity.sender]
             sender.outputs.append(channel)
+            processes[identity.receiver].read_from(channel)
         self.processes = processes
         self._everyone = [process for process in self._everyone if process.alive]
         self._everyone.extend(processes.values())
