@@ -15,7 +15,7 @@ from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, ProtocolPoint
 _HEAD = """\
 # Faults
 
-What can be done to a system, and how a correct system must take it. This page is drawn from `faults/catalogue.py`
+What can be done to a system, and how a correct system must react. This page is generated from `faults/catalogue.py`
 and from the faults' own files below `faults/kinds/`.
 
 <!-- Generated: python -m barrier_tck.faults.faults_page > docs/faults.md -->
@@ -23,7 +23,7 @@ and from the faults' own files below `faults/kinds/`.
 ## Names in campaign files
 
 `packages` in `[faults]` takes names of the first column, `kinds` takes names of the second. A fault of weight 0 is not
-drawn by the profiles; a campaign file may still list it or give it a weight of its own. A kind that *outlasts the
+drawn by the profiles; a campaign file may still list it or give it a weight. A kind that *outlasts the
 heartbeat* lasts so long that the process is replaced before it goes on: it makes a zombie.
 """
 

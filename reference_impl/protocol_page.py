@@ -32,12 +32,12 @@ _HEAD = """\
 <!-- Generated: python -m barrier_tck.reference_impl.protocol_page > docs/protocol.md -->
 
 Each machine takes an event and returns commands; it does no I/O. Its table says for each state which events may come
-and what follows. This page is drawn from those tables (`reference_impl/protocol/table.py`).
+and what follows. This page is generated from those tables (`reference_impl/protocol/table.py`).
 
 In a diagram, an arrow is labelled with the events that may lead along it. Events after which a machine stays in its
-state have no arrow. In a table, `A / B` means that the event is handled and may lead to A or B, **handled** that the
-machine stays in its state, *ignored* that the event may come and nothing follows. An empty cell is an illegal event:
-it raises ProtocolError with the latest transitions, and the machine stays as it is.
+state have no arrow. In a table, `A / B` means that the event is handled and may lead to A or B; **handled** means
+that the machine stays in its state; *ignored* means that the event may come and nothing follows. An empty cell means
+that the event is illegal: it raises ProtocolError with the latest transitions, and the machine does not change.
 """
 
 
@@ -80,7 +80,7 @@ def _section(machine: type[TableMachine[Any, Any]]) -> Iterator[str]:
     for event in dict.fromkeys(event for row in table.values() for event in row):
         cells = (_cell(table[state].get(event)) for state in table)
         yield f"| {event.__name__} | {' | '.join(cells)} |"
-    yield "\nRules beside the table:\n"
+    yield "\nRules that the table does not show:\n"
     for rule in machine.RULES:
         yield f"- {_summary(rule)} (`{rule.__name__}`)"
     yield ""

@@ -386,7 +386,7 @@ class CoordinatorMachine(TableMachine[JobState, CoordinatorCommand]):
         return (*aborted, *self._restart_when_quiet(now_ms))
 
     def _whose_metadata(self, event: CoordinatorEvent, checkpoint: CheckpointId) -> PendingCheckpoint:
-        """The outcome of a write of metadata is that of a checkpoint that is being completed."""
+        """The outcome of a metadata write must belong to a checkpoint that is being completed."""
         pending = self.pending.get(checkpoint)
         if pending is None or not pending.completing:
             raise self.illegal(event, f"the metadata of checkpoint {checkpoint} is not being written")

@@ -123,7 +123,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return (SendDecline(event.checkpoint, event.reason),)
 
     def _check_taking(self, event: SubtaskEvent, checkpoint: CheckpointId) -> None:
-        """The outcome of a synchronous part is that of the snapshot being taken."""
+        """The outcome of a synchronous part must belong to the snapshot that is being taken."""
         if checkpoint != self._taking:
             raise self.illegal(event, f"the snapshot being taken is {self._taking}")
 
@@ -142,7 +142,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return (SendDecline(event.checkpoint, event.reason),)
 
     def _end_store(self, event: SnapshotStored | SnapshotFailed) -> None:
-        """The outcome of an asynchronous part is that of a snapshot being stored, neither ended nor cancelled."""
+        """The outcome of an asynchronous part must belong to a snapshot that is still being stored."""
         if event.checkpoint not in self._storing:
             raise self.illegal(event, f"snapshots being stored: {self._storing}")
         self._storing.remove(event.checkpoint)
@@ -170,7 +170,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return (EndInput(),)
 
     def _check_open(self, event: InputEnded) -> None:
-        """A channel ends once."""
+        """A channel ends only once."""
         if not self._open_inputs[event.channel]:
             raise self.illegal(event, "the channel had already ended")
 

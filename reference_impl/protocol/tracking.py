@@ -142,7 +142,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         return missing == 0
 
     def _give_up_beyond_bound(self) -> AlignmentCommands:
-        """Give the oldest checkpoint up where more than ``TRACKED_MAX`` are counted: memory is bounded."""
+        """If more than ``TRACKED_MAX`` checkpoints are counted, the oldest one is given up: memory is bounded."""
         if len(self._counted) <= TRACKED_MAX:
             return ()
         oldest = min(self._counted)
