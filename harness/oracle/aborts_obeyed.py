@@ -1,7 +1,8 @@
-"""A subtask that was told of an abort has given its part up: it acknowledges that checkpoint no more (COO-2, SNP-2).
+"""A subtask that learned of an abort has given up its part: it must not acknowledge that checkpoint any more (COO-2,
+SNP-2).
 
-What a subtask sends arrives in order, so its word that it learned of the abort comes before whatever it sends later. An
-acknowledgement that had come before, and comes again, is no new one.
+The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
+sends later. An acknowledgement that came before and is repeated does not count as a new one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class AbortsObeyed:
-    """Nobody acknowledges what it knows to be aborted."""
+    """No subtask acknowledges a checkpoint that it knows to be aborted."""
 
     name = "aborts-obeyed"
     clauses = ("COO-2", "SNP-2")
 
     def check(self, context: TrialContext) -> Finding:
-        """Follow what each subtask of one trial learned and acknowledged."""
+        """Compare what each subtask of one trial learned with what it acknowledged."""
         learned: dict[tuple[int, int, str], float] = {}
         acknowledged: set[tuple[int, int, str]] = set()
         problems: list[str] = []
@@ -37,7 +38,7 @@ class AbortsObeyed:
                     acknowledged.add(part)
         counts = {"learned": len(learned), "violations": len(problems)}
         if problems:
-            summary = f"{len(problems)} acknowledgements of what was given up; the first: {problems[0]}"
+            summary = f"{len(problems)} acknowledgements of aborted checkpoints; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        summary = f"aborts were learned of {len(learned)} times, and nobody acknowledged one afterwards"
+        summary = f"subtasks learned of {len(learned)} aborts, and acknowledged none of these checkpoints afterwards"
         return Finding(self.name, self.clauses if learned else (), Verdict.VALID, summary, counts)

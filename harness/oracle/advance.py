@@ -1,8 +1,8 @@
-"""How far a job came, by whatever its history shows: positions of checkpoints, checkpoints, commits, output.
+"""How far a job came, according to what its history shows: positions of checkpoints, checkpoints, commits, output.
 
-Where checkpoints were opened, their positions tell exactly how many records they cover. Of a system that does not show
-them the completions themselves are taken, and of one without checkpoints its commits. Nothing counts twice: a job
-that restores a checkpoint and commits for it once more runs in circles.
+If checkpoints were opened, their positions show exactly how many records they cover. If a system does not show
+positions, the completed checkpoints are counted; if it has no checkpoints, its commits are. Nothing counts twice: a
+job that restores a checkpoint and commits for it again runs in circles.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from barrier_tck.harness.workloads.workload import split_name
 
 
 def input_is_empty(trial_input: TrialInput) -> bool:
-    """Tell whether there is no record at all, so that nothing has to be covered by anything."""
+    """Tell whether the input has no record at all, so that nothing has to be covered."""
     return all(extent.end <= extent.start for extent in trial_input.extents.values())
 
 
 def completions(history: History) -> dict[int, float]:
-    """Return checkpoint -> when it was told to be complete for the first time, in milliseconds."""
+    """Return checkpoint -> when it was first reported as complete, in milliseconds."""
     found: dict[int, float] = {}
     for told in history.of(CheckpointCompleted):
         found.setdefault(told.operation.checkpoint, told.time_ms)
@@ -36,7 +36,7 @@ def restored_last(history: History) -> int | None:
 
 
 def advanced_since(since_ms: float, history: History, trial_input: TrialInput) -> str | None:
-    """Say how a job advanced from a time on, or return None if it stood still or ran in circles."""
+    """Say how a job advanced after a time, or return None if it stood still or ran in circles."""
     completed = completions(history)
     seen = {view.checkpoint: sum(view.positions.values()) for view in history.checkpoints}
     begin = sum(extent.start for extent in trial_input.extents.values())
@@ -47,21 +47,21 @@ def advanced_since(since_ms: float, history: History, trial_input: TrialInput) -
         else:
             later = max(later, position)
     if later > earlier:
-        return f"{later - earlier} records came into checkpoints"
+        return f"{later - earlier} records were added to checkpoints"
     unseen = [n for n, time_ms in completed.items() if n not in seen and time_ms >= since_ms]
     if unseen:
         return f"{len(unseen)} checkpoints completed"
-    # What a checkpoint covers that was opened, and held no more than an earlier one, is nothing new.
+    # A checkpoint that was opened and held no more than an earlier one covers nothing new.
     news = [checkpoint for time_ms, checkpoint in _first_commits(history) if time_ms >= since_ms]
     new = sum(checkpoint is None or checkpoint not in seen for checkpoint in news)
     return f"{new} commits made something visible" if new else None
 
 
 def covers_the_input(context: TrialContext, trial_input: TrialInput) -> bool | None:
-    """Tell whether the checkpoint that was restored last covers all of the input; None: nobody can tell.
+    """Tell whether the checkpoint that was restored last covers the whole input; None if nothing shows it.
 
-    Its positions tell, if it was opened. Otherwise the output does: if all of it is there, and nothing was committed
-    that a completed checkpoint does not cover.
+    If it was opened, its positions show it. Otherwise the output does: the input is covered if all output is there
+    and completed checkpoints cover everything that was committed.
     """
     history = context.history
     last = restored_last(history)
@@ -74,9 +74,9 @@ def covers_the_input(context: TrialContext, trial_input: TrialInput) -> bool | N
 
 
 def output_is_whole(history: History, trial_input: TrialInput) -> bool | None:
-    """Tell whether every record of the input has a row in the output; None if nobody can tell.
+    """Tell whether every record of the input has a row in the output; None if nothing shows it.
 
-    Nobody can if the output was not read, or if the workload's rows do not say which record they come from.
+    Nothing shows it if the output was not read, or if the workload's rows do not say from which record they come.
     """
     model = trial_input.workload.spec
     if history.output is not None and model is not None:
@@ -90,7 +90,7 @@ def output_is_whole(history: History, trial_input: TrialInput) -> bool | None:
 
 
 def _committed_beyond(history: History) -> bool:
-    """Tell whether anything was committed, from the last restore on, that no completed checkpoint covers."""
+    """Tell whether anything was committed after the last restore that no completed checkpoint covers."""
     starts = [line.time_ms for line in history.of(AttemptStarted)]
     known = [*completions(history), restored_last(history)]
     newest = max((checkpoint for checkpoint in known if checkpoint is not None), default=None)
@@ -102,7 +102,7 @@ def _committed_beyond(history: History) -> bool:
 
 
 def _first_commits(history: History) -> Iterator[tuple[float, int | None]]:
-    """Yield (time, checkpoint) of each commit, but for those that repeat one of the same subtask."""
+    """Yield (time, checkpoint) of each commit, except those that repeat a commit of the same subtask."""
     known: dict[tuple[str, int], None] = {}
     for line in history.of(Committed):
         checkpoint = line.operation.checkpoint

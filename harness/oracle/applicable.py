@@ -1,4 +1,4 @@
-"""Which checkers judge a trial: those whose property the plan asks for and the system can show."""
+"""Which checkers judge a trial: those whose property the plan requires and the system can show."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
 AT_LEAST_ONCE = "at_least_once"
-"""The checkpointing mode in which records may be counted twice after a recovery (ALO-2)."""
+"""The checkpointing mode in which records may count twice after a recovery (ALO-2)."""
 
 
 def checkers_for(
     plan: TrialPlan, capabilities: Collection[Capability], workload: Workload | None = None
 ) -> tuple[Checker, ...]:
-    """Return the checkers that apply, for this one plan; they share its input, which is made once.
+    """Return the checkers that apply to this plan; they share its input, which is made once.
 
     ``workload`` overrides the plan's, for instance to read an input from elsewhere. Raises UsageError for a
     workload that does not exist.
@@ -80,10 +80,10 @@ def checkers_for(
 
 
 def is_exact(plan: TrialPlan) -> bool:
-    """Tell whether output and snapshots must be exact: always, but for a shuffle in at-least-once mode.
+    """Tell whether output and snapshots must be exact: always, except with a shuffle in at-least-once mode.
 
-    Without checkpoints the mode means nothing, and without a shuffle no subtask has a second channel to wait
-    for (ALO-3). The plan's job is filled in.
+    Without checkpoints the mode has no meaning, and without a shuffle no subtask has a second channel to wait for
+    (ALO-3). The plan's job must be filled in.
     """
     at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
     return not at_least_once or not plan.job.shuffles

@@ -1,32 +1,33 @@
-"""At-least-once of the committed output: nothing is lost, and every duplicate is one that was to be expected (ALO-2).
+"""At-least-once for the committed output: nothing is lost, and every duplicate can be explained (ALO-2).
 
-Two-sided: a system that counts twice where it may not is as wrong as one that loses. What may come twice follows
-from how the mode works. Let n be a checkpoint that an attempt was restored from, and S_n its positions.
+The check is two-sided: a system that counts twice where it must not is as wrong as one that loses records. What may
+come twice follows from how the mode works. Let n be a checkpoint from which an attempt was restored, and S_n its
+positions.
 
-*Which records.* The restore replays the records at or after S_n, and no other. Whatever the attempt before had done
-with those is discarded, but for what got into snapshot n: records that came early, on channels that delivered
-barrier n before the others did. That happens in two places: at the keyed operator, whose *state* then counts them
-already, and at the sink, itself an operator with several inputs: rows that it took after barrier n on one channel
-and before barrier n on another are committed *with* n, and come again. An attempt emits one row per record at
-most. So the rows of a record number at most one, plus one for each checkpoint that was restored and has the record
-at or after its S_n; a checkpoint restored twice counts once, since what the attempt between had emitted belongs to
-no completed checkpoint. (How far the failed attempt had come is not in a history, so there is no upper bound but
-the end of the split.) A record before S_n, or one in a job that never recovered, may not come twice.
+*Which records.* The restore replays exactly the records at or after S_n. Whatever the previous attempt had done with
+these records is discarded, except what got into snapshot n: records that came early, on channels that delivered
+barrier n before the others did. This happens in two places. At the keyed operator, the *state* then already counts
+them. At the sink, which is itself an operator with several inputs, rows that it took after barrier n on one channel
+and before barrier n on another are committed *with* n, and come again. An attempt emits at most one row per record.
+So a record has at most one row, plus one for each checkpoint that was restored and has the record at or after its
+S_n. A checkpoint that was restored twice counts once, because what the attempt in between had emitted belongs to no
+completed checkpoint. (A history does not show how far the failed attempt had come, so the only upper bound is the end
+of the split.) A record before S_n, or a record in a job that never recovered, must not come twice.
 
-*Which totals.* Let V_0 = 0, V_i be the state of a key in the i-th restored checkpoint, and V_end what the job ends
-with: the totals of the whole input plus the surplus that the last restored checkpoint held over the fold of its
-prefix (no barrier comes after the end, so no more is added). What an operator emitted before its barrier n is
-covered by n. So attempt after attempt the running totals of a key lead from V_i to V_i+1 without a gap: for each
-count one row, and each row adds exactly its own record to the totals before it. Of that *main chain*, the part from
-V_i to V_i+1 consists of every record between S_i and S_i+1 once, and of early records behind S_i+1, none twice.
-Rows beside the main chain are those that a sink took early: their record is behind some restored S_n, their count
-is above that of V_n, and no attempt makes two rows of one count. They form chains of their own, one per restored
-checkpoint, each from its V_n on: as many of these rows lead on from given totals as led there or began there. (With
-several sinks the next row of a chain may have gone to another sink, later, and be lost with the attempt: then
-records and counts are compared, and not the totals.)
+*Which totals.* Let V_0 = 0, let V_i be the state of a key in the i-th restored checkpoint, and let V_end be the state
+with which the job ends: the totals of the whole input plus the surplus of the last restored checkpoint over the fold
+of its prefix (no barrier comes after the end, so nothing more is added). Checkpoint n covers what an operator emitted
+before its barrier n. So, attempt by attempt, the running totals of a key lead from V_i to V_i+1 without a gap: there
+is one row for each count, and each row adds exactly its own record to the totals before it. In this *main chain*, the
+part from V_i to V_i+1 contains every record between S_i and S_i+1 once, and early records behind S_i+1, none of them
+twice. Rows outside the main chain are those that a sink took early: their record is behind some restored S_n, their
+count is above that of V_n, and no attempt makes two rows with one count. They form their own chains, one for each
+restored checkpoint, which begins at its V_n: the number of rows that continue from given totals is at most the number
+that led there or began there. (With several sinks the next row of a chain may have gone to another sink, later, and
+may be lost with the attempt: then records and counts are compared, but not the totals.)
 
-Everything else is INVALID. Of a job that did not finish, rows may be missing, so there the records and their number
-are judged, and not the chain.
+Everything else is INVALID. If a job did not finish, rows may be missing, so only the records and their numbers are
+judged, not the chain.
 """
 
 from __future__ import annotations
@@ -53,22 +54,22 @@ from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.workloads.sequential_model import Key
 
 VIOLATIONS = ("unexpected", "wrong_key", "unexplained", "wrong_totals")
-"""Counts that are a violation at any time; ``lost`` is one only if the job finished."""
+"""Counts that are always a violation; ``lost`` is a violation only if the job finished."""
 
 NAME = "at-least-once-output"
 DUPLICATED = "duplicated"
-"""Count of the rows beyond one per record that the mode allows: what a campaign must have seen (ALO-2)."""
+"""The count of allowed rows beyond one per record; a campaign must have seen some (ALO-2)."""
 
 
 class AtLeastOnceOutput:
-    """Compares the committed output with the input and with what was restored."""
+    """Compares the committed output with the input and with the restored checkpoints."""
 
     name = NAME
     clauses = ("ALO-2", "ALO-1", "SNK-1", "REC-1", "SRC-1")
     judges_output = True
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input that the output is compared with."""
+        """Take the input with which the output is compared."""
         self._input = trial_input
 
     def check(self, context: TrialContext) -> Finding:
@@ -84,7 +85,7 @@ class AtLeastOnceOutput:
         restored = dict.fromkeys(n for attempt, n in started if n is not None and attempt in ran)
         unopened = [n for n in restored if n not in views]
         if unopened:
-            summary = f"checkpoint {unopened[0]} was restored and never opened, so nothing can be expected"
+            summary = f"checkpoint {unopened[0]} was restored but never opened, so it is not known what may come twice"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
         cuts = [cut_of(views[n], self._input) for n in sorted(restored)]
         sinks = _sinks_of(context)
@@ -95,7 +96,7 @@ class AtLeastOnceOutput:
 
 
 def _sinks_of(context: TrialContext) -> int:
-    """Return how many sinks there are: as many as the system says or, if it does not, as many as the plan has."""
+    """Return the number of sinks: as the system says or, if it does not say, as in the plan."""
     if context.job is not None:
         return len(context.job.in_role(Role.SINK))
     return sum(vertex.parallelism for vertex in context.plan.job.sinks)
@@ -114,7 +115,7 @@ def _verdict(context: TrialContext, evidence: _Evidence) -> tuple[Verdict, str]:
         return Verdict.INVALID, f"{', '.join(wrong)}; {committed}"
     if evidence.undecided:
         return Verdict.UNKNOWN, f"the order of rows is too ambiguous: {evidence.undecided}; {committed}"
-    duplicates = f"{counts[DUPLICATED]} duplicates, all of them to be expected"
+    duplicates = f"{counts[DUPLICATED]} duplicates, all of them explained"
     if end is End.FINISHED or not counts["lost"]:
         return Verdict.VALID, f"no record is lost; {duplicates}; {committed}"
     if declined_cleanly(context):
@@ -162,7 +163,7 @@ class _Evidence:
         return self._input.totals
 
     def _known(self, row: Row) -> OutputRow | None:
-        """Return a row of the input's records under the right key; note what is wrong with any other."""
+        """Return the row if it belongs to a record of the input and has the right key; otherwise note what is wrong."""
         spec = self._input.spec
         try:
             identifier, key = row[spec.id_column], spec.key_of(row)
@@ -182,7 +183,7 @@ class _Evidence:
         return output_row(identifier, record, totals, self._count_index)
 
     def _judge_number(self, identifier: Any, record: InputRecord, seen: int) -> None:
-        """Compare how often a record came with how often it may have come."""
+        """Compare how often a record came with how often it may come."""
         if not seen:
             self._note("lost", f"id {identifier} ({record}) is not in the output")
             return
@@ -196,14 +197,14 @@ class _Evidence:
             elif not behind:
                 why = f"it lies before the barriers of every restored checkpoint ({self._names()})"
             else:
-                why = f"of the restored checkpoints only {', '.join(map(str, behind))} had it replayed"
+                why = f"only these restored checkpoints replayed it: {', '.join(map(str, behind))}"
             self._note("unexplained", f"id {identifier} ({record}) came {seen} times, but {why}")
 
     def _names(self) -> str:
         return ", ".join(str(cut.checkpoint) for cut in self._cuts)
 
     def _judge_key(self, key: Key, rows: list[OutputRow]) -> None:
-        """Follow the running totals of a key from attempt to attempt, and judge the rows beside them."""
+        """Follow the running totals of a key from attempt to attempt, and judge the other rows."""
         left = list(rows)
         ends = [*self._cuts, None]
         for start, end in zip([None, *self._cuts], ends, strict=True):
@@ -225,7 +226,7 @@ class _Evidence:
         return zero if cut is None else tuple(cut.state.get(key, zero))
 
     def _end_totals(self, cut: Cut | None, key: Key) -> tuple[int, ...]:
-        """Return the totals at a checkpoint, or at the end: the whole input's, and what was carried in."""
+        """Return the totals at a checkpoint, or at the end: those of the whole input plus the restored surplus."""
         if cut is not None:
             return self._totals_at(cut, key)
         whole = self._totals.get(key, [0] * self._width)
@@ -233,7 +234,7 @@ class _Evidence:
         return tuple(a + b for a, b in zip(whole, carried, strict=True))
 
     def _judge_early(self, key: Key, rows: Sequence[OutputRow]) -> None:
-        """Judge the rows beside the main chain: a sink took them early, ahead of its part of a checkpoint."""
+        """Judge the rows outside the main chain: a sink took them early, before its part of a checkpoint."""
         states = {cut.checkpoint: self._totals_at(cut, key) for cut in self._cuts}
         count_index = self._input.spec.count_index
         bases = Counter(states.values())
@@ -252,7 +253,7 @@ class _Evidence:
             elif at_count[row.number] > began:
                 why = f"{at_count[row.number]} such rows have that count, and {began} attempts can have made one"
             elif not self._several_sinks and followed[row.before] > reached[row.before] + bases[row.before]:
-                why = f"nothing led to {list(row.before)}, neither a restored checkpoint nor another such row"
+                why = f"neither a restored checkpoint nor another such row led to {list(row.before)}"
             else:
                 continue
             self._note(

@@ -1,18 +1,19 @@
-"""Snapshots in at-least-once mode: at least the fold of their prefix, and any more than that is accounted for (ALO-1).
+"""Snapshots in at-least-once mode: at least the fold of their prefix, and everything beyond it is explained (ALO-1).
 
-Which surplus is right? A subtask whose channels i deliver barrier n at different times takes its snapshot of n
-after the last of them, and goes on processing all channels meanwhile. So for each key the snapshot holds
+Which surplus is right? A subtask whose channels i deliver barrier n at different times takes its snapshot of n after
+the last of them, and meanwhile goes on processing all channels. So for each key the snapshot holds
 
 * every record before barrier n on its channel: the fold of the prefix S_n, with nothing missing;
-* records at or after S_n that came early. Channels are FIFO and one source subtask reads a split in order, so of
-  each split and key they are the *first* ones after S_n: a prefix, empty for a channel that was last;
-* what the attempt was restored with beyond the prefix of *its* checkpoint m, unchanged: the records of that surplus
-  lie after S_m and were replayed, so they are counted again, now as part of the prefix or early themselves.
+* records at or after S_n that came early. Channels are FIFO and one source subtask reads a split in order, so for
+  each split and key they are the *first* ones after S_n: a prefix, which is empty for the channel that was last;
+* the surplus with which the attempt was restored, that is what its checkpoint m held beyond its own prefix, unchanged:
+  the records of that surplus lie after S_m and were replayed, so they are counted again, now as part of the prefix or
+  as early records.
 
 Hence, per key, ``state(n) - fold(S_n) - surplus(m)`` must be the sum, count and values together, of one prefix per
-split of the key's records after S_n. A count that fits with a sum that does not is a violation, and so is a
-negative surplus: that is loss. For a job of which a surplus is so large that the sums of its prefixes cannot all
-be listed (``COMBINATIONS_MAX``), the count alone is compared.
+split of the key's records after S_n. If a count fits but a sum does not, this is a violation, and so is a negative
+surplus, which means loss. If a surplus is so large that not all sums of prefixes can be listed
+(``COMBINATIONS_MAX``), only the count is compared.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.workloads.sequential_model import Key
 
 COMBINATIONS_MAX = 100_000
-"""Most sums of prefixes that are listed to explain one surplus."""
+"""The largest number of sums of prefixes that are listed to explain one surplus."""
 
 Vector = tuple[int, ...]
 """A count and sums, in the order of the model's aggregates."""
 
 
 class AtLeastOnceSnapshots(SnapshotFormula):
-    """Every checkpoint holds all records before its barriers; what it holds more are the next ones, or carried in."""
+    """Every checkpoint holds all records before its barriers; any surplus is early records, or was restored."""
 
     name = "at-least-once-snapshots"
     clauses = ("ALO-1", "BAR-1", "BAR-2", "STA-3")
-    promise = "their prefix and an accountable surplus"
+    promise = "their prefix and a surplus that can be explained"
 
     def _compare(
         self,
@@ -52,7 +53,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         positions: Mapping[str, int],
         state: Mapping[str, list[Any]],
     ) -> Iterator[str]:
-        """Say for which keys something is missing, or more than can be accounted for."""
+        """Yield a sentence for each key that lacks something, or has more than can be explained."""
         spec = self._input.spec
         width, count_index = len(spec.aggregates), spec.count_index
         carried = self._restored_cut(view, context)
@@ -66,7 +67,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
             if surplus[count_index] < 0:
                 yield (
                     f"key {_text(key)} holds {held.get(key, zero)}; the records before the barriers give "
-                    f"{fold.get(key, zero)} and {before} was carried in: {-surplus[count_index]} are missing"
+                    f"{fold.get(key, zero)} and {before} was restored in addition: {-surplus[count_index]} are missing"
                 )
             elif any(surplus) and not self._explains(key, positions, surplus):
                 yield (
@@ -75,20 +76,20 @@ class AtLeastOnceSnapshots(SnapshotFormula):
                 )
 
     def _restored_cut(self, view: SnapshotView, context: TrialContext) -> Cut | None:
-        """Return the checkpoint that the view's attempt began with; raises ValueError if nobody opened it."""
+        """Return the checkpoint with which the view's attempt began; raises ValueError if it was not opened."""
         checkpoints = restored_checkpoints(context.history)
         if view.attempt is None and any(checkpoint is not None for checkpoint in checkpoints.values()):
-            raise ValueError(f"nobody says which attempt took checkpoint {view.checkpoint}")
+            raise ValueError(f"it is not known which attempt took checkpoint {view.checkpoint}")
         restored = checkpoints.get(view.attempt) if view.attempt is not None else None
         if restored is None:
             return None
         for candidate in context.history.checkpoints:
             if candidate.checkpoint == restored:
                 return cut_of(candidate, self._input)
-        raise ValueError(f"checkpoint {restored} was restored by attempt {view.attempt} and never opened")
+        raise ValueError(f"checkpoint {restored} was restored by attempt {view.attempt} but never opened")
 
     def _explains(self, key: Key, positions: Mapping[str, int], surplus: Vector) -> bool:
-        """Tell whether one prefix per split of the key's records from the positions on adds up to the surplus."""
+        """Tell whether prefixes of the key's records after the positions, one for each split, add up to the surplus."""
         number = surplus[self._input.spec.count_index]
         prefixes = [
             _prefix_sums(offsets_and_values, positions.get(split, 0), number, len(surplus))
@@ -107,9 +108,9 @@ class AtLeastOnceSnapshots(SnapshotFormula):
 
 
 def add_up(prefixes: Sequence[Sequence[Vector]], surplus: Vector, count_index: int) -> bool:
-    """Tell whether one of each sequence's vectors, chosen well, add up to the surplus.
+    """Tell whether one can choose one vector from each sequence so that they add up to the surplus.
 
-    Each sequence begins with zero. Beyond ``COMBINATIONS_MAX`` combinations the count alone is compared.
+    Each sequence begins with zero. Beyond ``COMBINATIONS_MAX`` combinations, only the count is compared.
     """
     if not prefixes:
         return not any(surplus)

@@ -1,4 +1,4 @@
-"""Checkers that a system or a workload brings: they judge beside the standard ones, and are guarded as those are."""
+"""Checkers that a system or a workload brings: they judge in addition to the standard ones, guarded like them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from barrier_tck.harness.workloads.workload_names import workload_named
 
 @runtime_checkable
 class BringsCheckers(Protocol):
-    """What a system or a workload may add: properties of its own, judged in every trial besides the standard ones."""
+    """What a system or a workload may add: its own properties, judged in every trial beside the standard ones."""
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
-        """Return those that apply to a plan, whose job is filled in; each name is the only one of all checkers."""
+        """Return the checkers that apply to a plan, whose job is filled in; no two checkers may have the same name."""
 
 
 class NoCheckers:
-    """Stands for checkers that could not be had: what they would have said is not known."""
+    """Stands for checkers that could not be made: what they would have said is not known."""
 
     clauses: tuple[str, ...] = ()
 
     def __init__(self, owner: str, error: BaseException) -> None:
-        """Take whose they are, and what went wrong."""
+        """Take the owner of the checkers, and the error."""
         self.name = f"checkers of {owner}"
         self._error = error
 
     def check(self, context: TrialContext) -> Finding:
-        """Raise what went wrong."""
+        """Raise the error."""
         raise self._error
 
 
@@ -58,6 +58,6 @@ def _brought(owner: object, name: str, plan: TrialPlan) -> Iterator[Checker]:
         brought = tuple(owner.checkers(plan))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - the trial is UNKNOWN for it, not lost
+    except BaseException as error:  # noqa: BLE001 - because of it the trial is UNKNOWN, but not lost
         brought = (NoCheckers(name, error),)
     yield from brought

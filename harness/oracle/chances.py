@@ -1,7 +1,7 @@
-"""Which clauses a finding may speak for: those that the system has, and that the trial had a chance to break.
+"""Which clauses a finding may speak for: those that apply to the system, and that the trial had a chance to break.
 
-A clause without a chance to be broken is not reported as kept. A clause of a mechanism that the system does not have
-is not reported at all: where nothing is aligned, wrong output is no sign of a wrong alignment.
+A clause that had no chance to be broken is not reported as kept. A clause about a mechanism that the system does not
+have is not reported at all: if nothing is aligned, wrong output is no sign of a wrong alignment.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def _recovered(context: TrialContext) -> bool:
 def _survived(context: TrialContext) -> bool:
     """Tell whether processes were killed, and the system went on without another attempt.
 
-    Some systems replace what was killed within an attempt. That they went on is shown by a commit of something that
-    had not begun when the fault struck: what was under way already may have needed the dead no more.
+    Some systems replace killed processes within an attempt. To show that they went on, something must be committed
+    that had not begun when the fault struck: work that was under way already may not have needed the killed process
+    any more.
     """
     history = context.history
     kills = [
@@ -97,7 +98,7 @@ _NEEDS: dict[str, Capability] = {
     "ALO-1": Capability.BARRIERS,
     "BAR-1": Capability.BARRIERS,
 }
-"""Clauses of a mechanism that not every system has."""
+"""Clauses about a mechanism that not every system has -> the capability that says so."""
 
 _SHOWN_BY_OUTPUT = ("REC-1", "SRC-1")
 """Clauses that right output shows after a kill, whether or not there was a second attempt."""
@@ -122,4 +123,4 @@ _CHANCES: dict[str, Callable[[TrialContext], bool]] = {
     "COO-4": _completed,
     "COO-6": _coordinator_crashed,
 }
-"""Clauses that a trial says nothing about unless this happened in it."""
+"""Clause -> what must have happened in a trial; otherwise the trial says nothing about the clause."""

@@ -1,8 +1,8 @@
-"""Channels are FIFO: what a split gives to one key has its effect in the order of the split (BAR-2).
+"""Channels are FIFO: the records of one split and key take effect in the order of the split (BAR-2).
 
-A record reaches its key's operator over one channel only, that of its source, and the operator numbers the rows of a
-key as it makes them. So along the numbers of a key, the offsets of each split grow, also across a recovery, which
-replays in order what it replays. Between splits any order is right.
+A record reaches its key's operator over only one channel, that of its source, and the operator numbers the rows of a
+key as it makes them. So with growing numbers of a key, the offsets of each split grow, even across a recovery, which
+also replays in order. Between splits any order is right.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class ChannelOrder:
     clauses: tuple[str, ...] = ("BAR-2",)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input that the output is compared with; its job must number the rows of a key."""
+        """Take the input with which the output is compared; its job must number the rows of a key."""
         self._input = trial_input
 
     def check(self, context: TrialContext) -> Finding:
-        """Judge the rows of one trial; rows that were judged elsewhere say nothing of their order."""
+        """Judge the rows of one trial; rows that were judged elsewhere say nothing about their order."""
         if context.history.output is None:
-            summary = "the rows were not read one by one, so nothing is said of their order"
+            summary = "the rows were not read one by one, so nothing is said about their order"
             return Finding(self.name, (), Verdict.VALID, summary)
         spec, records = self._input.spec, self._input.records
         read = values_of((spec.id_column, spec.aggregates[spec.count_index].name))
@@ -39,11 +39,11 @@ class ChannelOrder:
                 identifier, number = read(row)
                 record = records.get(identifier)
             except (KeyError, TypeError):
-                continue  # what is no row of the job, another checker tells
+                continue  # another checker reports rows that are not the job's
             if record is not None and isinstance(number, int):
                 known.append((number, record, identifier))
         if len({identifier for _, _, identifier in known}) < len(known):
-            summary = "records took effect more than once, so there is no one order to judge"
+            summary = "records took effect more than once, so there is no single order to judge"
             return Finding(self.name, (), Verdict.VALID, summary)
         known.sort(key=itemgetter(0))
         latest: dict[tuple[Key, str], InputRecord] = {}

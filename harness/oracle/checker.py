@@ -1,4 +1,4 @@
-"""The seam to a checker: what it may look at, and what it gives."""
+"""The interface of a checker: what it may look at, and what it returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TrialContext:
     subtasks: tuple[str, ...] = ()
     """Every subtask, upstream first."""
     job: JobView | None = None
-    """What the system says of the job: roles and links; None: it does not say."""
+    """What the system says about the job: roles and links; None if it says nothing."""
     capabilities: frozenset[str] = frozenset()
     """Names of ``harness.system.system_under_test.Capability`` that the system declares, e.g. SNAPSHOT_INSPECTION."""
 
@@ -46,4 +46,4 @@ class Checker(Protocol):
         """Return the ids of the clauses that the property speaks for."""
 
     def check(self, context: TrialContext) -> Finding:
-        """Judge the trial. Raising means that the checker could not judge: the finding becomes UNKNOWN."""
+        """Judge the trial. If it raises, the checker could not judge, and the finding becomes UNKNOWN."""

@@ -1,8 +1,8 @@
-"""How many checkpoints are in flight, and how long the pause between two is, are as configured (BAR-4).
+"""The number of checkpoints in flight and the pause between two of them are as configured (BAR-4).
 
-Both are judged at every trigger. The checkpoint that follows the end of all input need not wait for the pause, as
-waiting would gain nothing; but it must be the last one that completes in its attempt, or it was not what it was said
-to be.
+Both are judged at every trigger. The checkpoint after the end of all input need not wait for the pause, because
+waiting would gain nothing. But it must be the last checkpoint that completes in its attempt; otherwise it was wrongly
+reported as the last one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 ROUNDING_MS = 1e-6
-"""What adding up virtual times may take from a length."""
+"""The largest rounding error when virtual times are added, in milliseconds."""
 TELLING_MS = 5.0
-"""On a real machine: an end and a trigger are told up to this long after they were decided."""
+"""On a real machine, an end or a trigger is reported up to this many milliseconds after it was decided."""
 
 
 class AdmittedTriggers:
@@ -52,20 +52,20 @@ def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float
         at = f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered"
         if len(in_flight) > checkpoints.max_concurrent:
             numbers = ", ".join(str(one.number) for one in in_flight)
-            yield f"{at}, and {numbers} were in flight, where {checkpoints.max_concurrent} may be (BAR-4)"
+            yield f"{at} while {numbers} were in flight; at most {checkpoints.max_concurrent} may be (BAR-4)"
         last_ms = max((one.ended_ms or 0.0 for one in ended), default=None)
         pause_ms = checkpoints.min_pause_ms if last_ms is None else life.triggered_ms - last_ms
         if pause_ms < checkpoints.min_pause_ms - slack_ms and not life.final:
-            yield f"{at} {pause_ms:g} ms after the last end, where {checkpoints.min_pause_ms} are the least (BAR-4)"
+            yield f"{at} {pause_ms:g} ms after the last end, but the least pause is {checkpoints.min_pause_ms} (BAR-4)"
         for last in ended:
             if last.final and last.completed:
-                yield f"{at} after checkpoint {last.number}, which was to be the last one, had completed (BAR-4)"
+                yield f"{at} after checkpoint {last.number}, which should have been the last one, had completed (BAR-4)"
 
 
 def _triggers(
     attempt: AttemptLife,
 ) -> Iterator[tuple[CheckpointLife, list[CheckpointLife], list[CheckpointLife]]]:
-    """Yield each checkpoint with those in flight when it was triggered, itself included, and those that had ended."""
+    """Yield each checkpoint with those in flight when it was triggered, including itself, and those that had ended."""
     in_flight: list[CheckpointLife] = []
     ended: list[CheckpointLife] = []
     for life in attempt.checkpoints:

@@ -1,7 +1,8 @@
-"""A checkpoint whose time is over is given up then, and none is given up as too late before (COO-2).
+"""A checkpoint is aborted when its timeout is over, and no checkpoint is aborted as expired before that (COO-2).
 
-A checkpoint that every subtask acknowledged in time is the coordinator's: only its own write decides, and that is no
-matter of the timeout. One whose attempt is over, or whose coordinator died, is given up for that reason.
+If every subtask acknowledged a checkpoint in time, only the coordinator's write of the metadata decides, and the
+timeout does not apply to it. A checkpoint whose attempt is over, or whose coordinator died, is aborted for that
+reason.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 ROUNDING_MS = 1e-6
-"""What adding up virtual times may take from a length."""
+"""The largest rounding error when virtual times are added, in milliseconds."""
 BUSY_MS = 5_000.0
-"""On a real machine: a coordinator may be this late, for it stands still while a fault strikes at its own point."""
+"""On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
 TELLING_PART = 0.1
-"""On a real machine: a trigger is told up to this part of the timeout after the time began to run."""
+"""On a real machine, a trigger is reported up to this share of the timeout after the timeout began."""
 
 
 class CheckpointExpiry:
@@ -50,7 +51,7 @@ class CheckpointExpiry:
                 if not life.acknowledged_by(due_ms + late_ms, everybody):
                     problems.append(
                         f"checkpoint {life.number}, triggered at {life.triggered_ms:g} ms, was in flight for more than "
-                        f"its {timeout_ms:g} ms, and of {everybody} acknowledgements {len(life.acknowledged)} had come "
+                        f"its {timeout_ms:g} ms, and {len(life.acknowledged)} of {everybody} acknowledgements had come "
                         "(COO-2)"
                     )
         counts = {
@@ -73,6 +74,6 @@ def _ended(life: CheckpointLife, attempt: AttemptLife, over_ms: float) -> float:
 def _too_early(life: CheckpointLife, due_ms: float, early_ms: float) -> Iterator[str]:
     if life.failed is Reason.EXPIRED and life.ended_ms is not None and life.ended_ms < due_ms - early_ms:
         yield (
-            f"checkpoint {life.number} was given up as expired {life.ended_ms - life.triggered_ms:g} ms after its "
+            f"checkpoint {life.number} was aborted as expired {life.ended_ms - life.triggered_ms:g} ms after its "
             f"trigger, {due_ms - life.ended_ms:g} ms before its time was over (COO-2)"
         )

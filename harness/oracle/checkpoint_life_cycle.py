@@ -1,9 +1,9 @@
-"""The life of every checkpoint, as the coordinator's own operations tell it (COO-1 to COO-4, COO-6, REC-1, REC-2).
+"""The life of every checkpoint, as the coordinator's own operations show it (COO-1 to COO-4, COO-6, REC-1, REC-2).
 
-Nothing is assumed of how a coordinator works, only what it must never do: reuse an id, complete without every
-acknowledgement, complete what it aborted or what an older attempt left, or restore something else than the
-latest complete checkpoint. A coordinator that dies while it makes a checkpoint durable leaves it undecided:
-such a checkpoint, with all its acknowledgements, may count as complete or not.
+Nothing is assumed about how a coordinator works, only what it must never do: reuse an id, complete a checkpoint
+without every acknowledgement, complete a checkpoint that it aborted or that an older attempt left, or restore
+anything but the latest completed checkpoint. If a coordinator dies while it makes a checkpoint durable, the
+checkpoint is undecided: if it has all acknowledgements, it may count as complete or not.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class CheckpointLifeCycle:
             summary = "the history shows no attempt, so nothing can be said of its checkpoints"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         summary = (
-            f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints lived by the rules"
+            f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints followed the rules"
         )
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
 
 
 @dataclass(slots=True)
 class _Checkpoint:
-    """What the history has told of one checkpoint so far."""
+    """What the history has shown about one checkpoint so far."""
 
     number: int
     attempt: int
@@ -74,12 +74,12 @@ class _Checkpoint:
     state: str = OPEN
     acknowledged: set[str] = field(default_factory=set)
     last_acknowledged: int = -1
-    """Index of the operation that told of the latest acknowledgement that counted; likewise below."""
+    """Index of the operation of the latest acknowledgement that counted; the same for the fields below."""
     completed: int | None = None
 
 
 class _Story:
-    """Reads operations in order and notes what breaks a rule."""
+    """Reads operations in order and notes every broken rule."""
 
     def __init__(
         self, subtasks: frozenset[str], crashes: tuple[float, ...], may_be_older: bool = False
@@ -148,7 +148,7 @@ class _Story:
     def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
         told = line.operation
         checkpoint = self.checkpoints.get(told.checkpoint)
-        # Late, unknown and foreign acknowledgements may arrive; they just do not count (COO-3).
+        # Late, unknown and foreign acknowledgements may arrive, but they do not count (COO-3).
         if checkpoint is not None and checkpoint.attempt == told.attempt:
             if told.subtask not in checkpoint.acknowledged:
                 checkpoint.last_acknowledged = line.index
@@ -209,7 +209,7 @@ class _Story:
         what = self._why_not_restorable(number)
         checkpoint = self.checkpoints.get(number)
         if what is None and checkpoint is not None and checkpoint.state == OPEN:
-            # Only a coordinator that died over it may have known that it was complete, and not told.
+            # Only a coordinator that died at that moment may have known that it was complete without reporting it.
             crashed = self._crashed_between(checkpoint.triggered_ms, line.time_ms)
             what = None if crashed else "was not known to be complete and durable"
         if what is not None:

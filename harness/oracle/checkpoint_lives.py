@@ -1,6 +1,6 @@
-"""The life of each checkpoint, attempt by attempt, as the history tells it: when it began, and how it ended.
+"""The life of each checkpoint, attempt by attempt, as the history shows it: when it began, and how it ended.
 
-Nothing is judged here. A checkpoint of which no end is told ended with its attempt at the latest.
+Nothing is judged here. A checkpoint without a reported end ended with its attempt at the latest.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class CheckpointLife:
     attempt: int
     triggered_ms: float
     triggered_at: int
-    """Position of the operation in the history; likewise below."""
+    """Position of the operation in the history; the same for the fields below."""
     final: bool
     """Whether it was triggered after all input had been consumed."""
     ended_ms: float | None = None
     ended_at: int | None = None
     failed: Reason | None = None
-    """Why it was given up; None if it completed, or if nothing is told of its end."""
+    """Why it was aborted; None if it completed, or if its end was not reported."""
     acknowledged: dict[str, float] = field(default_factory=dict)
     """Subtask -> when its first acknowledgement arrived."""
 
@@ -47,7 +47,7 @@ class CheckpointLife:
         return self.ended_ms is not None and self.failed is None
 
     def end(self, time_ms: float, index: int, failed: Reason | None) -> None:
-        """Take what the history tells of its end."""
+        """Take its end from the history."""
         self.ended_ms, self.ended_at, self.failed = time_ms, index, failed
 
     def ended_before(self, other: CheckpointLife) -> bool:
@@ -55,7 +55,7 @@ class CheckpointLife:
         return self.ended_at is not None and self.ended_at < other.triggered_at
 
     def acknowledged_by(self, time_ms: float, subtasks: int) -> bool:
-        """Tell whether so many subtasks had acknowledged it by then: what is left is the coordinator's."""
+        """Tell whether this number of subtasks had acknowledged it by then; the rest is up to the coordinator."""
         return sum(when <= time_ms for when in self.acknowledged.values()) >= subtasks
 
 
@@ -103,7 +103,7 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
 
 
 def coordinator_crashes(context: TrialContext) -> tuple[float, ...]:
-    """Return when the nemesis crashed the coordinator, which then could not record what it gave up."""
+    """Return when the nemesis crashed the coordinator, which then could not record which checkpoints it aborted."""
     crashes = [
         index for index, entry in enumerate(context.plan.faults) if entry.fault.ends is Ends.COORDINATOR
     ]

@@ -1,9 +1,10 @@
-"""Committed transactions: a sink shows nothing but what a completed checkpoint covers (SNK-1).
+"""Committed transactions: a sink shows only what a completed checkpoint covers (SNK-1).
 
-What an attempt prepared for checkpoint n may become visible only if n completed: then the attempt after it starts from
-n, or from a later one. So no committed transaction of an attempt is newer than what the next attempt was restored
-from, and none of the last attempt is newer than the newest completed checkpoint. This holds in both modes, duplicates
-or not: at-least-once mode lets records count twice, and not transactions show that were never completed.
+What an attempt prepared for checkpoint n may become visible only if n completed; then the next attempt starts from n,
+or from a later checkpoint. So no committed transaction of an attempt is newer than the checkpoint from which the next
+attempt was restored, and none of the last attempt is newer than the newest completed checkpoint. This holds in both
+modes, with or without duplicates: at-least-once mode allows records to count twice, but it does not allow
+transactions to be visible whose checkpoint never completed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class CommittedTransactions:
-    """Compares what is committed, transaction by transaction, with where the attempts began."""
+    """Compares each committed transaction with the checkpoints from which attempts started."""
 
     name = "committed-transactions"
     clauses: tuple[str, ...] = ("SNK-1",)
@@ -31,7 +32,7 @@ class CommittedTransactions:
         for found in storage.transactions:
             if found.attempt is None or found.checkpoint is None:
                 problems.append(
-                    f"{found.name} does not say which attempt prepared it, and for which checkpoint"
+                    f"{found.name} does not say which attempt prepared it and for which checkpoint"
                 )
                 continue
             if found.attempt not in bounds:
@@ -47,12 +48,10 @@ class CommittedTransactions:
         counts = {"transactions": len(storage.transactions), "uncovered": len(problems)}
         back = fell_back(context)
         if problems and back is not None:
-            summary = f"{len(problems)} transactions lie behind what was restored, but {back}"
+            summary = f"{len(problems)} transactions are newer than the restored checkpoint, but {back}"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         if problems:
-            summary = (
-                f"{len(problems)} transactions are visible that no completed checkpoint covers: {problems[0]}"
-            )
+            summary = f"{len(problems)} visible transactions are not covered by a completed checkpoint: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         summary = f"a completed checkpoint covers each of {counts['transactions']} committed transactions"
         spoken = self.clauses if storage.transactions else ()
@@ -60,7 +59,7 @@ class CommittedTransactions:
 
 
 def _newest_allowed(context: TrialContext) -> dict[int, int | None]:
-    """Return attempt -> the newest checkpoint whose transactions may be visible; None: those of no checkpoint."""
+    """Return attempt -> the newest checkpoint whose transactions may be visible; None if none may be."""
     completed = [told.operation.checkpoint for told in context.history.of(CheckpointCompleted)]
     restored = restored_checkpoints(context.history)
     after = list(restored.values())[1:]

@@ -11,7 +11,7 @@ from barrier_tck.harness.record.records import FaultRecord
 
 
 def primaries_damaged(context: TrialContext) -> bool:
-    """Tell whether durable storage was damaged: a system may find a checkpoint unreadable then (REC-4)."""
+    """Tell whether durable storage was damaged; then a system may find a checkpoint unreadable (REC-4)."""
     return any(True for _ in _damages(context))
 
 
@@ -21,7 +21,7 @@ def damaged_files(context: TrialContext) -> tuple[str, ...]:
 
 
 def is_own_damage(problem: CheckpointProblem, context: TrialContext) -> bool:
-    """Tell whether what cannot be read is a file that the trial damaged."""
+    """Tell whether the unreadable file is one that the trial damaged."""
     return problem.file is not None and problem.file in damaged_files(context)
 
 

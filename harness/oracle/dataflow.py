@@ -42,7 +42,7 @@ Ways = Mapping[Record, Sequence[str]]
 
 
 class Dataflow:
-    """Every vertex of any acyclic graph holds, at every cut, what the records before the cut give."""
+    """At every cut, every vertex of any acyclic graph holds what the records before the cut give."""
 
     name = "dataflow"
     judges_output = True
@@ -133,7 +133,7 @@ ANY_SINK = ""
 
 @dataclass
 class _Judge:
-    """Compares what was seen with the model; counts what it compared."""
+    """Compares what was seen with the model, and counts the comparisons."""
 
     input: TrialInput
     context: TrialContext
@@ -182,7 +182,7 @@ class _Judge:
     # --- checkpoints ----------------------------------------------------------------------------------------
 
     def of_checkpoint(self, view: SnapshotView) -> Iterator[str]:
-        """Say what is wrong with one checkpoint; nothing if it is right."""
+        """Yield what is wrong with one checkpoint; nothing if it is right."""
         if view.problem is not None:
             yield f"it could not be opened: {view.problem}"
             return
@@ -288,7 +288,7 @@ class _Judge:
     # --- the output -----------------------------------------------------------------------------------------
 
     def of_output(self) -> Iterator[str]:
-        """Say what is wrong with the committed output."""
+        """Yield what is wrong with the committed output."""
         history = self.context.history
         if history.output is None:
             return
@@ -320,7 +320,7 @@ class _Judge:
         return _Place(f"what {who} {did}", least, most)
 
     def _compare(self, place: _Place, seen: Ways, may_lack: bool = False) -> Iterator[str]:
-        """Say which records are missing from a place, and which are there without leave."""
+        """Yield which records are missing from a place, and which are there although they must not be."""
         of_sink = not place.name.startswith("the state of")
         for record, times in place.least.items():
             self.compared += times
@@ -346,7 +346,7 @@ class _Judge:
                 yield f"{self._told(next(iter(rows)))} was written by {name}, which is no sink of the job"
 
     def _told(self, record: Record, ways: Sequence[str] = ()) -> str:
-        """Return a record for a finding, with where it was read and the last way by which it came."""
+        """Return a record for a finding, with the place where it was read and the last path on which it came."""
         bare = _unnumbered(record)
         split, offset = self._offsets.get(self._form.identity(bare), ("", -1))
         read = f" ({split}@{offset})" if split else ""
@@ -386,7 +386,7 @@ class _Judge:
         return _Cut(positions_of(view), self._held(view), at_sinks)
 
     def _held(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
-        """Return stateful operator -> record (with the number of its input) -> the full ways by which it came."""
+        """Return stateful operator -> record (with the number of its input) -> the full paths on which it came."""
         found: dict[str, dict[Record, list[str]]] = {}
         for part in view.state:
             records = found.setdefault(part.operator, {})
@@ -430,7 +430,7 @@ def _times(count: int) -> str:
 
 
 def _unnumbered(record: Record) -> Record:
-    """Return a record without the number of the input that stands before it in a state."""
+    """Return a record without the number of its input, which precedes it in a state."""
     if len(record) == 2 and isinstance(record[0], int) and isinstance(record[1], tuple):
         bare: Record = record[1]
         return bare

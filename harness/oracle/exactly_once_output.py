@@ -1,9 +1,8 @@
-"""Exactly-once of the committed output: every record's effect is there once, whatever failed (SNK-1, REC-1,
-ALN-1).
+"""Exactly-once for the committed output: every record has its effect once, whatever failed (SNK-1, REC-1, ALN-1).
 
-Sums at intermediate counts depend on how the sources interleave, so they are not compared with one sequential
-run. What every interleaving obeys is: the ids are those of the input, once each; a key's counts are 1 to n,
-once each; and from count c - 1 to count c the sums grow by exactly the values of the row's own record.
+Sums at intermediate counts depend on how the sources interleave, so they are not compared with one sequential run.
+But for every interleaving this holds: the ids are those of the input, each once; a key's counts are 1 to n, each
+once; and from count c - 1 to count c the sums grow by exactly the values of the row's own record.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.sequential_model import Key, values_of
 
 LOSSES = ("lost",)
-"""Counts that are a violation only if the job finished: what is not committed yet may be missing."""
+"""Counts that are a violation only if the job finished: output that is not committed yet may be missing."""
 
 VIOLATIONS = ("duplicated", "unexpected", "wrong_key", "wrong_count", "wrong_sum")
-"""Counts that are a violation at any time."""
+"""Counts that are always a violation."""
 
 
 class ExactlyOnceOutput:
-    """Compares the committed output with the input, both ways, as multisets."""
+    """Compares the committed output with the input, in both directions, as multisets."""
 
     name = "exactly-once-output"
     clauses: tuple[str, ...] = ("SNK-1", "REC-1", "SRC-1", "ALN-1")
     judges_output = True
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input that the output is compared with."""
+        """Take the input with which the output is compared."""
         self._input = trial_input
         if trial_input.plan.checkpoints.mode == "at_least_once" and not trial_input.spec.stateful:
-            # Exact although nothing was aligned: there is no second channel to wait for.
+            # It is exact although nothing was aligned, because there is no second channel to wait for.
             self.clauses = ("SNK-1", "REC-1", "SRC-1", "ALO-3")
 
     def check(self, context: TrialContext) -> Finding:
-        """Judge the rows, or else the batch query's result, of one trial."""
+        """Judge the rows of one trial or, without rows, the batch query's result."""
         history = context.history
         if history.output is not None:
             evidence = _Evidence(self._input)
@@ -73,7 +72,7 @@ class ExactlyOnceOutput:
 
 
 def _verdict(context: TrialContext, counts: Mapping[str, int]) -> tuple[Verdict, str]:
-    """Return verdict and sentence; a job that did not finish may still owe output, but may not invent any."""
+    """Return the verdict and a sentence; a job that did not finish may lack output, but must not invent any."""
     wrong = [f"{counts[name]} {name.replace('_', ' ')}" for name in VIOLATIONS if counts[name]]
     lost = counts["lost"]
     committed = f"{counts['committed']} rows committed of {counts['expected']} expected"
@@ -159,14 +158,14 @@ class _Evidence:
             self._judge_key(key, rows_of_key)
 
     def _judge_key(self, key: Key, rows: Mapping[int, tuple[int, tuple[Any, ...]]]) -> None:
-        """Check one key's counts (1 to n) and that its sums grow by the records' own values."""
+        """Check that one key's counts are 1 to n, and that its sums grow by the records' own values."""
         records, count_index = self._records, self._count_index
         number = self._numbers[key]
         before_first = (0,) * len(self._spec.aggregates)
         for count in sorted(rows):
             identifier, accumulators = rows[count]
-            # Rows that are merely lost leave a gap, across which no sum can be compared. The number of
-            # records of the key is a bound that a gap cannot explain.
+            # Rows that are only lost leave a gap, across which no sum can be compared. But no gap can explain a count
+            # above the number of the key's records.
             if count < 1 or count > number:
                 self._note(
                     "wrong_count",

@@ -1,4 +1,4 @@
-"""Chooses examples for a finding: at most ten, the first and the last always among them."""
+"""Chooses examples for a finding: at most ten, always including the first and the last."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""A checkpoint that nothing disturbs does not fail: every barrier arrives, also after sources ended (BAR-3, BAR-6).
+"""A checkpoint that nothing disturbs does not fail: every barrier arrives, even after sources have ended (BAR-3,
+BAR-6).
 
-A barrier that is lost on its way shows only as a checkpoint that expires, or that somebody declines because a newer
-barrier came instead. The next checkpoint may be in order. So each such failure must have its cause: a fault of the plan
-that can have held it up or refused its files, or parts and ways that are as slow as the plan made them.
+A lost barrier shows only as a checkpoint that expires, or that a subtask declines because a newer barrier came
+instead. The next checkpoint may be fine. So each such failure must have a cause: a fault of the plan that can have
+delayed the checkpoint or refused its files, or parts and channels that are as slow as the plan made them.
 
-Only a world whose time is virtual can tell how slow it may be. There a bound is added up: the asynchronous part, and
-for each vertex the latency of a message and the steps that may come before the barrier. Where records still flow, all
-that the channels can hold may come before it, too.
+Only in a world with virtual time is it known how slow a checkpoint may be. There a bound is computed: the
+asynchronous part and, for each vertex, the latency of a message and the steps that may come before the barrier. If
+records still flow, everything that the channels can hold may come before it, too.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 FAILURES = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
 STEP_MS = 1.0
-"""A subtask of the simulated world takes up to this long for one thing."""
+"""A subtask of the simulated world takes up to this many milliseconds for one step."""
 STEPS_BESIDE = 5
-"""Other things than elements of channels that a subtask may do before it takes a barrier."""
+"""Number of other steps, besides reading channels, that a subtask may take before it reads a barrier."""
 
 
 class FailuresExplained:
@@ -55,14 +56,12 @@ class FailuresExplained:
         if problems and repeatable:
             summary = f"{len(problems)} checkpoints failed without a cause; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        summary = (
-            f"{failed} checkpoints failed, {len(problems)} of them without a cause that the plan gave them"
-        )
+        summary = f"{failed} checkpoints failed, {len(problems)} of them without a cause in the plan"
         return Finding(self.name, self.clauses if completed else (), Verdict.VALID, summary, counts)
 
 
 def _disturbances(context: TrialContext) -> Iterator[float]:
-    """Yield when something struck that can make a checkpoint fail without ending its attempt, then or later."""
+    """Yield the times of faults that can make a checkpoint fail, then or later, without ending its attempt."""
     for line in context.history.operations:
         match line.operation:
             case FaultFired(fault=number) | FaultUnclear(fault=number):
@@ -74,7 +73,7 @@ def _disturbances(context: TrialContext) -> Iterator[float]:
 def longest_ms(plan: TrialPlan, final: bool) -> float:
     """Return how long the parts of a checkpoint may take, from its trigger to its last acknowledgement.
 
-    ``final``: no record is under way any more.
+    ``final`` means that no record is in transit any more.
     """
     job, network = plan.job, plan.network
     slow = network.slow_factor if network.slow_channel is not None else 1
@@ -84,7 +83,7 @@ def longest_ms(plan: TrialPlan, final: bool) -> float:
         before += len(job.channels) * network.channel_capacity
     ways = len(job.vertices) * (network.latency_ms_max * slow + before * STEP_MS)
     if not final:
-        # A full channel takes its next batch only when one was read, and that batch has its own latency.
+        # A full channel accepts its next batch only after one was read, and that batch has its own latency.
         ways += len(job.channels) * network.channel_capacity * network.latency_ms_max * slow
         ways *= plan.checkpoints.max_concurrent
     return ways + 2 * network.latency_ms_max + plan.checkpoints.async_ms_max

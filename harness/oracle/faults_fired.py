@@ -1,4 +1,4 @@
-"""CAM-3: every fault that a trial planned is shown to have fired, or the trial is unknown, not passed."""
+"""CAM-3: every planned fault is shown to have fired; otherwise the trial is unknown, and not passed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _sentence(fault: FaultRecord) -> str:
 
 
 def _not_healed(fault: FaultRecord, context: TrialContext) -> bool:
-    """Tell whether a fault that lasts for a time lasted beyond the trial."""
+    """Tell whether a lasting fault lasted beyond the trial."""
     planned = context.plan.faults[fault.index : fault.index + 1]
     return fault.healed_at_ms is None and any(entry.fault.heals_after_ms is not None for entry in planned)
 

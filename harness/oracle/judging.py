@@ -1,7 +1,7 @@
-"""Checkers and their composition: a trial's history goes in, findings and one verdict come out.
+"""Runs checkers and composes their findings: a trial's history goes in, findings and one verdict come out.
 
-A checker judges one property. Composing takes the worst verdict; a checker that crashes says nothing about
-the system, so its finding is UNKNOWN and carries the traceback's last line and the plan that made it crash.
+A checker judges one property. The verdicts are composed by taking the worst one. A checker that crashes says nothing
+about the system, so its finding is UNKNOWN and contains the traceback's last line and the plan that made it crash.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def _guarded(checker: Checker, context: TrialContext) -> Finding:
     try:
         found = checker.check(context)
         if not isinstance(found, Finding):
-            raise TypeError(f"it gave {found!r}, which is no Finding")
+            raise TypeError(f"it returned {found!r}, which is no Finding")
         return spoken_for(found, checker, context)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a crash costs its own verdict only, not the record
+    except BaseException as error:  # noqa: BLE001 - a crash costs only its own verdict, not the record
         last_line = traceback.format_exception_only(error)[-1].strip()
         return Finding(
             checker=checker.name,

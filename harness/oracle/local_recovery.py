@@ -1,4 +1,4 @@
-"""Local recovery: which copy served what, judged against where copies were kept and what was done to them."""
+"""Local recovery: which copy served what, compared with where copies were kept and what was done to them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Due(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """Which copy had to serve a restore, and why not the secondary, for people."""
+    """Which copy had to serve a restore and, for people, why not the secondary."""
 
     due: _Due
     why: str = ""
@@ -61,21 +61,21 @@ class _Hit:
     host: str | None
     damage: Damage
     certain: bool = True
-    """False: copies may or may not have survived."""
+    """False if copies may or may not have survived."""
 
 
 @dataclass
 class _Books:
-    """The judgement in the making."""
+    """What was found so far: problems, counts, and clauses that had a chance to be broken."""
 
     problems: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     clauses: dict[str, None] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
-    """Restores of which nobody saw what they read, although others were seen."""
+    """Restores whose reads were not observed, although those of others were."""
 
     def broken(self, clause: str, sentence: str) -> None:
-        """Note what contradicts a clause."""
+        """Note a contradiction to a clause."""
         self.problems.append(f"{clause}: {sentence}")
 
     def seen(self, clause: str, count: str = "") -> None:
@@ -86,11 +86,12 @@ class _Books:
 
 
 class LocalRecovery:
-    """Every state file is restored by exactly one copy, by the secondary where it was intact and near (LOC-1 to 9).
+    """Exactly one copy serves every restored state file: the secondary one if it was intact and on the same host
+    (LOC-1 to 9).
 
-    A secondary must serve if the subtask came back to the host that kept it, the checkpoint is the newest, and
-    nothing hit the copy; it must not serve what was hit or is elsewhere. A copy that may have survived may do either.
-    Where somebody saw what a restore read, that must be what it tells.
+    A secondary copy must serve if the subtask returned to the host that kept it, the checkpoint is the newest, and no
+    fault hit the copy. A copy that was hit, or is on another host, must not serve. A copy that may have survived may
+    or may not serve. If the reads of a restore were observed, its report must agree with them.
     """
 
     name = "local-recovery"
@@ -119,10 +120,10 @@ class LocalRecovery:
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(books.problems))
         unmet = self._unmet(context, books)
         if unmet:
-            summary = f"{unmet[0]} was met by no restore: nothing is shown"
+            summary = f"no restore met {unmet[0]}: nothing is shown"
             return Finding(self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
         if books.unseen:
-            summary = f"{books.unseen[0]}, so there is only its word for it"
+            summary = f"{books.unseen[0]}, so there is only its own report"
             return Finding(
                 self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(books.unseen)
             )
@@ -154,7 +155,7 @@ class LocalRecovery:
                 )
 
     def _judge_failed_writes(self, context: TrialContext, books: _Books) -> None:
-        """A failed secondary fails no checkpoint, a failed primary does (LOC-2)."""
+        """A failed secondary copy fails no checkpoint; a failed primary copy does (LOC-2)."""
         history = context.history
         completed = [told.operation.checkpoint for told in history.of(CheckpointCompleted)]
         for acknowledged in history.of(Acknowledged):
@@ -178,14 +179,15 @@ class LocalRecovery:
         hosts, slots = placement.operation.hosts, placement.operation.slots
         homes = placement.operation.homes
         returned = sum(hosts[subtask] in where for subtask, where in homes.items())
-        # With one home each, as many return to a host as it has slots. Copies on several hosts: a lower bound.
+        # If each subtask has one home, as many return to a host as it has slots. With copies on several hosts this is
+        # a lower bound.
         wanted = Counter(where[0] for where in homes.values())
         possible = sum(min(count, slots.get(host, 0)) for host, count in wanted.items())
         books.seen("LOC-9", "placements")
         if returned < possible:
             books.broken(
                 "LOC-9",
-                f"in attempt {attempt} {returned} subtasks went back to their copies, where {possible} could have: "
+                f"in attempt {attempt} {returned} subtasks went back to their copies, but {possible} could have: "
                 f"{placement.operation}",
             )
 
@@ -194,13 +196,13 @@ class LocalRecovery:
     def _judge_restores(self, context: TrialContext, attempt: int, checkpoint: int, books: _Books) -> None:
         view = next((v for v in context.history.checkpoints if v.checkpoint == checkpoint), None)
         if view is None or view.problem is not None:
-            return  # the snapshot oracle speaks of it
+            return  # the snapshot oracle reports it
         reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
             if len(mine) != 1:
                 books.broken(
-                    "LOC-4", f"attempt {attempt} of {subtask} told {len(mine)} times what it restored"
+                    "LOC-4", f"attempt {attempt} of {subtask} reported {len(mine)} times what it restored"
                 )
                 continue
             self._judge_restore(context, mine[0], files, books)
@@ -214,14 +216,14 @@ class LocalRecovery:
         told = [file.path for file in restored.files]
         named = [file.path for file in files]
         if sorted(told) != sorted(named):
-            books.broken("LOC-4", f"{who} read {told}, where the checkpoint has {named}")
+            books.broken("LOC-4", f"{who} read {told}, but the checkpoint has {named}")
         reads = reads_of(context.history, restored)
         if reads is not None:
             books.counts["observed"] += 1
             for contradiction in contradictions(restored, reads, files):
                 books.broken("LOC-4", f"{who} {contradiction}")
         elif any(context.history.of(ReadsObserved)):
-            books.unseen.append(f"what {who} read was not seen")
+            books.unseen.append(f"the reads of {who} were not observed")
         own = key_groups_of(restored.subtask, context.job)
         for file in restored.files:
             start, end = file.key_groups
@@ -268,8 +270,8 @@ class LocalRecovery:
         if not local.kept:
             return _Expected(_Due.PRIMARY, f"no copy was kept: {local.detail or local.reason}")
         hit = [
-            # Before the acknowledgement arrived the copy may have been there already, or not yet; and once the
-            # subtask was deployed, it may have been read already, or not yet.
+            # Before the acknowledgement arrived, the copy may or may not have existed; and after the subtask was
+            # deployed, it may or may not have been read already.
             replace(hit, certain=hit.certain and acknowledged.time_ms <= hit.time_ms <= placement.time_ms)
             for hit in _hits(context)
             if hit.time_ms <= report.time_ms and (hit.subtask == restored.subtask or hit.host == local.host)
@@ -288,10 +290,10 @@ class LocalRecovery:
         return _Expected(_Due.BOTH, "the copy was partial") if hit else _Expected(_Due.SECONDARY)
 
     def _unmet(self, context: TrialContext, books: _Books) -> list[str]:
-        """Return the faults of copies whose outcome no restore has shown."""
+        """Return the faults that hit copies and whose outcome no restore has shown."""
         unmet: list[str] = []
         if declined_cleanly(context):
-            return unmet  # the job said itself what it could not restore
+            return unmet  # the job itself said what it could not restore
         restores = list(context.history.of(Restored))
         for time_ms, fault in _fired(context):
             match fault.copies_hit:
@@ -312,7 +314,7 @@ class LocalRecovery:
 
 
 def _refusal(file: ServedFile) -> str:
-    """Say for people why a local copy did not serve a file."""
+    """Return, for people, why a local copy did not serve a file."""
     return file.detail or (file.reason.value if file.reason is not None else "it does not say why")
 
 

@@ -1,4 +1,4 @@
-"""No garbage: when a job has finished, durable storage holds what is needed, all of it, and nothing else."""
+"""No garbage: when a job has finished, durable storage holds everything that is needed, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class NoGarbage:
-    """No file outlives its users: aborted, late and cancelled snapshots leave nothing (COO-3, SNP-2, SNP-5).
+    """No file outlives its users: aborted, late and cancelled snapshots leave no files (COO-3, SNP-2, SNP-5).
 
-    Nor is anything deleted too early: the newest completed checkpoints are retained, as many as configured (COO-4).
+    And nothing is deleted too early: as many of the newest completed checkpoints are retained as configured (COO-4).
 
     A job that did not finish may have been cut off in the middle of cleaning up; it is not judged.
     """
@@ -34,10 +34,10 @@ class NoGarbage:
         problems = [f"orphan: {path}" for path in storage.orphans]
         if len(storage.retained) > bound:
             problems.append(
-                f"{len(storage.retained)} checkpoints are retained, the plan says {bound} (COO-4)"
+                f"{len(storage.retained)} checkpoints are retained, but the plan says {bound} (COO-4)"
             )
         if problems:
-            summary = f"{len(problems)} things are left over; the first: {problems[0]}"
+            summary = f"{len(problems)} problems with what is left in storage; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         problems = _deleted_too_early(context, storage, bound)
         if problems:
@@ -48,14 +48,14 @@ class NoGarbage:
 
 
 def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> list[str]:
-    """Return which of the newest completed checkpoints are gone; what was damaged on purpose may be."""
+    """Return which of the newest completed checkpoints are gone; those that were damaged on purpose may be."""
     if primaries_damaged(context):
         return []
     told = [completed.operation.checkpoint for completed in context.history.of(CheckpointCompleted)]
-    # What is retained completed, too, even if the coordinator died before it told.
+    # A retained checkpoint is complete, too, even if the coordinator died before it could report it.
     completed = sorted(dict.fromkeys([*told, *storage.retained]))
     return [
-        f"checkpoint {checkpoint} had completed and is gone, where the newest {bound} are to be kept (COO-4)"
+        f"checkpoint {checkpoint} had completed and is gone, although the newest {bound} must be kept (COO-4)"
         for checkpoint in completed[-bound:]
         if checkpoint not in storage.retained
     ]

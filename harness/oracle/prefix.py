@@ -1,7 +1,7 @@
 """Folds source prefixes: what every operator must hold at a cut through the splits (ALN-2).
 
-A fold is asked for cut after cut. Cuts of one history mostly grow, so each continues from the one before; a
-cut that goes backwards starts again.
+Folds are computed for one cut after the other. The cuts of one history mostly grow, so each fold continues from the
+previous one; a cut that goes backwards starts again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a split's input lies: records ``start`` (included) to ``end`` (not)."""
+    """Where a split's input lies: records ``start`` (included) to ``end`` (excluded)."""
 
     start: int
     end: int
@@ -49,7 +49,7 @@ class PrefixFold(Protocol):
     def up_to(self, positions: Mapping[str, int]) -> Totals:
         """Return the totals of the records before the positions; the caller does not change them.
 
-        Every split must be there, with a position of its extent or below its start, which means not begun.
+        Every split must have a position. It lies within the split's extent, or below its start, which means not begun.
         """
 
 
@@ -121,7 +121,7 @@ class ParquetPrefix:
         return codes
 
     def _number_of(self, code: int, dictionaries: Sequence[list[Any]]) -> int:
-        """Return the number of the key that a combined dictionary code of one split means."""
+        """Return the number of the key for which a combined dictionary code of one split stands."""
         values: list[Any] = []
         for dictionary in reversed(dictionaries):
             code, index = divmod(code, max(1, len(dictionary)))
@@ -140,7 +140,7 @@ class ParquetPrefix:
             at, position = self._at[name], positions[name]
             if position > at:
                 for i, increments in enumerate(self._increments[name]):
-                    # add.at, not bincount: sums stay exact integers.
+                    # add.at instead of bincount, because then sums stay exact integers.
                     np.add.at(self._totals[i], codes[at:position], increments[at:position])
                 self._at[name] = position
         rows = self._totals.T.tolist()

@@ -1,10 +1,9 @@
-"""Progress: after the faults stop the job goes on, or it declines as its restart strategy says (REC-6).
+"""Progress: after the faults stop, the job goes on, or it gives up as its restart strategy says (REC-6).
 
-A system that takes checkpoints must complete one; of one that takes none, a commit shows that it goes on.
-
-Faults that last stop with their healing: from then on the job must go on, or end, within the plan's
-``limits.progress_ms``. While a fault lasts that may cut off all of a job, nothing is demanded of it; a process that
-stands still, or a connection that is late, is no excuse.
+A system that takes checkpoints must complete one; if a system takes none, a commit shows that it goes on. Lasting
+faults stop when they heal: from then on the job must go on, or end, within the plan's ``limits.progress_ms``. As long
+as a fault that may cut off the whole job lasts, nothing is required of the job; but a paused process or a slow
+connection is no excuse.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ from barrier_tck.harness.system.system_under_test import Capability
 class Progress:
     """The job must finish; with checkpointing on, a checkpoint must complete after the last fault, and in time.
 
-    In a system whose runs are exactly repeatable, each attempt that failed must have its fault, too. On a real
-    machine other things happen: there the finding only says so.
+    In a system whose runs are exactly repeatable, each failed attempt must also have its fault. On a real machine
+    other things may happen, so there the finding only mentions it.
     """
 
     name = "progress"
     clauses = ("REC-6",)
 
     def __init__(self, trial_input: TrialInput) -> None:
-        """Take the input: a job that was restored at its very end needs no further checkpoint."""
+        """Take the input, because a job that was restored at the end of its input needs no further checkpoint."""
         self._input = trial_input
 
     def check(self, context: TrialContext) -> Finding:
@@ -63,9 +62,7 @@ class Progress:
                         verdict = Verdict.INVALID
             case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
                 verdict = Verdict.UNKNOWN
-                summary = (
-                    f"the trial was over before this healed, and nothing was demanded till then: {blocking}"
-                )
+                summary = f"the trial was over before a fault healed, and nothing was required until then: {blocking}"
             case End.STUCK if (lately := _advanced_lately(context, self._input)) is not None:
                 verdict = Verdict.UNKNOWN
                 summary = (
@@ -129,30 +126,33 @@ class Progress:
             return Verdict.VALID, "the job finished; the last fault came so late that nothing had to recover"
         covers = covers_the_input(context, self._input)
         if covers:
-            return Verdict.VALID, "the job finished; what it restored last covers the whole input"
+            return Verdict.VALID, "the job finished; the last restored checkpoint covers the whole input"
         if covers is None and Capability.SNAPSHOT_INSPECTION.name not in context.capabilities:
-            return Verdict.UNKNOWN, "the job finished, and nothing shows whether it restored all of the input"
+            return (
+                Verdict.UNKNOWN,
+                "the job finished, and nothing shows whether the last restored checkpoint covers the whole input",
+            )
         return Verdict.INVALID, "the job finished, but no checkpoint completed after the last fault"
 
 
 def faults_fired(context: TrialContext) -> int:
-    """Return how many faults hit something, by the nemesis's records or, without them, by the history."""
+    """Return how many faults fired, according to the nemesis's records or, without them, to the history."""
     if context.faults:
         return sum(fault.outcome == "fired" for fault in context.faults)
     return sum(1 for _ in context.history.of(FaultFired))
 
 
 def attempts_failed(context: TrialContext) -> int:
-    """Return how many attempts ended without finishing the job, those that a crash cut off included."""
+    """Return how many attempts ended without finishing the job, including those that a crash cut off."""
     started = dict.fromkeys(line.operation.attempt for line in context.history.of(AttemptStarted))
     return len(started) - (1 if context.history.end is End.FINISHED and started else 0)
 
 
 def declined_cleanly(context: TrialContext) -> bool:
-    """Tell whether a job was right to give up: it used up its restarts, and each failed attempt had its own
-    fault.
+    """Tell whether a job was right to give up.
 
-    The second half matters: one fault that makes every restart fail is a bug, not a used-up budget (SI-02).
+    It was if it used up its restarts and each failed attempt had its own fault. The second condition matters: one fault
+    that makes every restart fail is a bug, not a used-up budget (SI-02).
     """
     if context.history.end is not End.FAILED:
         return False
@@ -165,8 +165,10 @@ def declined_cleanly(context: TrialContext) -> bool:
 
 
 def _failures_explained(context: TrialContext) -> int:
-    """Return how many failed attempts are explained: by faults, one each, by all that lasted while they ran, and by
-    more failed checkpoints in a row than the plan tolerates.
+    """Return how many failed attempts can be explained.
+
+    A fault explains one attempt, a lasting fault every attempt that ran while it lasted, and more failed checkpoints in
+    a row than the plan tolerates explain an attempt, too.
     """
     healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
     fired = {line.operation.fault: line.time_ms for line in context.history.of(FaultFired)}
@@ -206,7 +208,7 @@ def _ended_by_failed_checkpoints(context: TrialContext) -> int:
 
 
 def _attempts(history: History) -> list[tuple[float, float]]:
-    """Return when each deployment began and ended; one that nobody ended did with the next, or never."""
+    """Return when each deployment began and ended; one without a reported end ended with the next one, or never."""
     began = [(line.operation.attempt, line.time_ms) for line in history.of(AttemptStarted)]
     ended = {line.operation.attempt: line.time_ms for line in history.of(AttemptEnded)}
     nexts = [*(time_ms for _, time_ms in began), float("inf")][1:]
@@ -223,7 +225,7 @@ def _takes_checkpoints(context: TrialContext) -> bool:
 
 
 def _signs_of_life(context: TrialContext) -> list[float]:
-    """Return when a checkpoint completed, or, of a system without checkpoints, when something was committed."""
+    """Return when checkpoints completed or, for a system without checkpoints, when something was committed."""
     if _takes_checkpoints(context):
         return [told.time_ms for told in context.history.of(CheckpointCompleted)]
     return [line.time_ms for line in context.history.of(Committed)]
@@ -232,7 +234,7 @@ def _signs_of_life(context: TrialContext) -> list[float]:
 def _advanced_lately(context: TrialContext, trial_input: TrialInput) -> str | None:
     """Say how a job advanced shortly before the trial's bound, or return None if it stood still or ran in circles.
 
-    Shortly: within ``limits.progress_ms``, and within the second half of the trial.
+    "Shortly" means within ``limits.progress_ms``, and within the second half of the trial.
     """
     bound_ms = _bound_ms(context.history)
     if bound_ms is None:
@@ -254,7 +256,7 @@ def _late_after_healing(context: TrialContext, signs: Sequence[float]) -> float 
 
 
 def _blocking_to_the_end(context: TrialContext) -> str | None:
-    """Return a fault that may cut off all of the job and had not lasted its time when the trial was over."""
+    """Return a fault that may cut off the whole job and whose time was not over when the trial was."""
     for record in context.faults:
         fault = context.plan.faults[record.index].fault
         if fault.on_progress is not OnProgress.STOPS or record.fired_at_ms is None:
@@ -272,13 +274,13 @@ def _strategy(context: TrialContext) -> str:
 
 
 def _bound_ms(history: History) -> float | None:
-    """Return when the trial's bound ended the job; a job with nothing left to do ends before."""
+    """Return when the trial's time limit ended the job; None for a job that ended before, with nothing left to do."""
     cuts = [cut.time_ms for cut in history.of(JobCut) if cut.operation.reason is Reason.OUT_OF_TIME]
     return cuts[0] if cuts else None
 
 
 def _ended_ms(history: History) -> float | None:
-    """Return when the job was over, or cut off."""
+    """Return when the job ended, or was cut off."""
     ends = (JobFinished, JobFailed, JobCut)
     return min(
         (line.time_ms for line in history.operations if isinstance(line.operation, ends)), default=None

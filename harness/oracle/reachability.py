@@ -1,4 +1,4 @@
-"""Reachability: whatever a retained checkpoint refers to is there and intact, at any end of a job."""
+"""Reachability: everything that a retained checkpoint refers to is there and intact, however the job ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reachability:
             summary = f"{len(unreadable)} files of retained checkpoints are missing or corrupt"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(unreadable))
         if storage.unreadable:
-            summary = "what is unreadable is what the trial damaged"
+            summary = "only files that the trial damaged are unreadable"
             return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
         summary = f"all {counts['retained']} retained checkpoints can be read in full"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

@@ -1,4 +1,4 @@
-"""Routes: records went where the edges of the graph let them go, and stayed in order on their way (BAR-2, RSC-1)."""
+"""Routes: records followed the edges of the graph, and stayed in order on their paths (BAR-2, RSC-1)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _at_sinks(view: SnapshotView) -> Iterator[_Arrivals]:
 
 
 def placement_problems(job: JobView | None, view: SnapshotView) -> Iterator[str]:
-    """Say which keys' state lies in a subtask that does not own their key group (RSC-1)."""
+    """Yield which keys have state in a subtask that does not own their key group (RSC-1)."""
     for part in view.state:
         own = key_groups_of(part.subtask, job)
         for key, group in part.groups.items():
@@ -86,15 +86,15 @@ def key_groups_of(subtask: str, job: JobView | None) -> range | None:
 
 
 SPLIT_IDS = 100_000
-"""Ids of one split of the workload ``lineage`` lie in one range of this length, in reading order."""
+"""In the workload ``lineage``, the ids of one split lie in one range of this length, in reading order."""
 
 
 _Place = tuple[str, int]
-"""A vertex of the plan's job, and the place of a subtask among those of the vertex."""
+"""(vertex of the plan's job, place of a subtask among those of the vertex)."""
 
 
 def _place_of(subtask: str, job: JobView | None) -> _Place | None:
-    """Return where a subtask stands in the plan's job; None if the system does not say."""
+    """Return the place of a subtask in the plan's job; None if the system does not say."""
     view = job.by_name.get(subtask) if job is not None else None
     if job is None or view is None or not view.vertex:
         return None

@@ -1,4 +1,4 @@
-"""Where the attempts of one history began: which checkpoints were restored, and what they held."""
+"""Where the attempts of one history started: which checkpoints were restored, and what they held."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from barrier_tck.harness.workloads.workload import split_name
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A checkpoint, as the oracle reckons with it."""
+    """A checkpoint, in the form in which the oracle calculates with it."""
 
     checkpoint: int
     positions: Mapping[str, int]
-    """Split -> records before the barrier (S_n)."""
+    """Split -> number of records before the barrier (S_n)."""
     state: Totals
     """What the checkpoint holds per key; null sums are 0."""
     fold: Totals
@@ -32,14 +32,14 @@ class Cut:
         return record.offset >= self.positions.get(record.split, 0)
 
     def surplus(self, key: Key, width: int) -> list[int]:
-        """Return how much more the checkpoint holds of a key than the records before its barriers give."""
+        """Return how much more the checkpoint holds for a key than the records before its barriers give."""
         zero = [0] * width
         held, due = self.state.get(key, zero), self.fold.get(key, zero)
         return [mine - theirs for mine, theirs in zip(held, due, strict=True)]
 
 
 def restored_checkpoints(history: History) -> dict[int, int | None]:
-    """Return attempt -> checkpoint that it was started from (None: from the beginning), in order."""
+    """Return attempt -> the checkpoint from which it was started (None: from the beginning), in order."""
     return {
         started.operation.attempt: started.operation.restored_checkpoint
         for started in history.of(AttemptStarted)
@@ -47,15 +47,15 @@ def restored_checkpoints(history: History) -> dict[int, int | None]:
 
 
 def attempts_that_ran(history: History) -> frozenset[int]:
-    """Return the attempts of which every subtask came to run: no other can have completed a checkpoint."""
+    """Return the attempts in which every subtask ran: no other attempt can have completed a checkpoint."""
     return frozenset(running.operation.attempt for running in history.of(AttemptRunning))
 
 
 def fell_back(context: TrialContext) -> str | None:
-    """Say which attempt went back behind a completed checkpoint, because the plan lets it and a primary was damaged.
+    """Say which attempt went back behind a completed checkpoint, because the plan allows it and a primary was damaged.
 
-    What lies between comes twice then, in any mode, if a sink committed it, which it may not have lived to tell: a
-    transaction cannot be taken back (REC-4). None: no attempt did.
+    Then records in between come twice, in any mode, if a sink had committed them, perhaps without living long enough to
+    report it: a transaction cannot be taken back (REC-4). Returns None if no attempt went back.
     """
     if context.plan.on_unreadable != "older" or not primaries_damaged(context):
         return None
@@ -69,7 +69,7 @@ def fell_back(context: TrialContext) -> str | None:
                     where = "the beginning" if restored is None else f"checkpoint {restored}"
                     return (
                         f"attempt {attempt} went back to {where} although {completed} had completed, whose state "
-                        "was damaged; what that one had committed comes twice"
+                        "was damaged; what that checkpoint had committed comes twice"
                     )
     return None
 
@@ -95,7 +95,7 @@ def cut_of(view: SnapshotView, trial_input: TrialInput) -> Cut:
 
 
 def state_of(view: SnapshotView, trial_input: TrialInput) -> Totals:
-    """Return what a checkpoint holds per key, nulls as 0."""
+    """Return what a checkpoint holds per key, with nulls as 0."""
     return {
         key_of_text(text): [0 if value is None else value for value in values]
         for entries in view.state_by_operator(without=trial_input.witnesses).values()

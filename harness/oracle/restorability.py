@@ -1,9 +1,10 @@
-"""Restorability: what completed can be started from, and not only looked at (REC-1, SNK-1).
+"""Restorability: a job can be started from completed checkpoints; it is not enough that they can be opened (REC-1,
+SNK-1).
 
-Opening a checkpoint shows that its files are there. Whether an attempt can be started from it shows only when one
-is: operators must accept their state, and sinks must finish the commits that were prepared (SI-02). One attempt may
-fail of what the last fault left behind; several in a row, from the same checkpoint and with no fault in force,
-fail of the checkpoint.
+Opening a checkpoint shows that its files are there. Only a real start shows whether an attempt can be started from
+it: operators must accept their state, and sinks must finish the prepared commits (SI-02). One attempt may fail
+because of what the last fault left behind; but if several attempts in a row fail, from the same checkpoint and with
+no fault in force, the checkpoint is the cause.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 FAILURES_IN_A_ROW = 3
-"""So many attempts from one checkpoint, none of which came to run, are no accident."""
+"""If this many attempts in a row start from one checkpoint and none of them reaches running, it is no accident."""
 
 
 class Restorability:
-    """No completed checkpoint makes one attempt after the other fail before it runs."""
+    """No completed checkpoint makes attempt after attempt fail before it runs."""
 
     name = "restorability"
     clauses = ("REC-1", "SNK-1")
@@ -49,19 +50,21 @@ class Restorability:
             if len(row) == FAILURES_IN_A_ROW:
                 problems.append(
                     f"attempts {row[0].number} to {attempt.number} started from checkpoint "
-                    f"{attempt.checkpoint} and none of them came to run: {attempt.why}"
+                    f"{attempt.checkpoint} and none of them reached running: {attempt.why}"
                 )
         if problems:
             summary = f"a completed checkpoint cannot be restored: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         spoken = self.clauses if restored else ()
-        summary = f"{len(restored)} attempts were started from a checkpoint, and no checkpoint resisted"
+        summary = (
+            f"{len(restored)} attempts were started from a checkpoint, and every checkpoint could be restored"
+        )
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What the history tells of one attempt."""
+    """What the history shows about one attempt."""
 
     number: int
     checkpoint: int | None
@@ -78,7 +81,7 @@ class _Attempt:
         return self.checkpoint is not None and self.failed and not self.ran
 
     def overlaps(self, from_ms: float, to_ms: float) -> bool:
-        """Tell whether a time touches the attempt's."""
+        """Tell whether a period overlaps the attempt's."""
         return from_ms <= (self.ended_ms or self.started_ms) and self.started_ms <= to_ms
 
 
@@ -98,7 +101,7 @@ def _attempts(history: History) -> Sequence[_Attempt]:
 
 
 def _disturbed(context: TrialContext) -> Sequence[tuple[float, float]]:
-    """Return from when to when each fault was in force: one that strikes at once, for a moment."""
+    """Return from when to when each fault was in force; a fault that does not last is in force for a moment."""
     lasting = [planned.fault.heals_after_ms is not None for planned in context.planned_faults]
     times: dict[int, tuple[float, float]] = {}
     for line in context.history.operations:

@@ -1,8 +1,8 @@
-"""Which copy really served a restore: told from what was read, and not from what the system says of itself (LOC-4).
+"""Which copy really served a restore: derived from what was read, not from what the system says about itself (LOC-4).
 
-A state file that was read in durable storage came from there. One that was not came from the host's disk, if a file
-with just its bytes was read there. Whatever else was read there, manifests or a copy that then proved damaged, serves
-nothing.
+A state file that was read in durable storage came from there. Otherwise it came from the host's disk, if a file with
+exactly its bytes was read there. Everything else that was read there, such as manifests or a copy that turned out to
+be damaged, served nothing.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from barrier_tck.harness.record.operations import ReadsObserved, Restored, Serve
 
 
 def reads_of(history: History, restored: Restored) -> ReadsObserved | None:
-    """Return what was observed of a restore; None if nobody looked."""
+    """Return what was observed of a restore; None if nobody watched it."""
     place = (restored.subtask, restored.attempt)
     found = [line.operation for line in history.of(ReadsObserved)]
     return next((reads for reads in found if (reads.subtask, reads.attempt) == place), None)
 
 
 def contradictions(restored: Restored, reads: ReadsObserved, files: Sequence[NamedFile]) -> Iterator[str]:
-    """Say where what a subtask tells of its restore is not what it read; ``files`` are those of the checkpoint."""
+    """Yield where a subtask's report of its restore differs from what it read; ``files`` are the checkpoint's."""
     named = {file.path: file for file in files}
     for served in restored.files:
         file = named.get(served.path)
         if file is None:
-            continue  # it is not in the checkpoint, and said to be wrong already
+            continue  # it is not in the checkpoint, which was already reported
         came_from = _came_from(file, reads)
         if came_from is None:
-            yield f"says that the {served.served_by.value} served {served.path}, and was not seen to read it anywhere"
+            yield f"says that the {served.served_by.value} served {served.path}, but was not seen to read it anywhere"
         elif came_from is not served.served_by:
             yield (
-                f"says that the {served.served_by.value} served {served.path}, and was seen to read the "
+                f"says that the {served.served_by.value} served {served.path}, but was seen to read the "
                 f"{came_from.value}"
             )
     told = [served.path for served in restored.files]
     for path in dict.fromkeys(read.path for read in reads.reads if read.place is ServedFrom.PRIMARY):
         if path not in told:
-            yield f"was seen to read {path} in durable storage, and does not tell"
+            yield f"was seen to read {path} in durable storage, but does not report it"
 
 
 def _came_from(file: NamedFile, reads: ReadsObserved) -> ServedFrom | None:
-    """Return from where a file was read, None if from nowhere."""
+    """Return from where a file was read, None if it was not read."""
     bytes_of = (file.size, file.checksum)
     places = [
         read.place

@@ -1,9 +1,9 @@
 """Restored latest: every attempt starts from the newest checkpoint that completed before it (REC-1, REC-2).
 
-For systems whose checkpoints have another life than that of barriers: nobody acknowledges them, or an attempt takes up
-again what the one before left open. What must hold of any is that nothing which completed is forgotten, that nothing is
-restored which was given up, and that attempts follow one another. A checkpoint of which nobody told that it is
-complete may be restored: whoever completed it may have died before telling.
+This is for systems whose checkpoints do not have the life cycle of barriers: nobody acknowledges them, or an attempt
+continues what the previous one left open. For any such system three things must hold: no completed checkpoint is
+forgotten, no aborted checkpoint is restored, and attempts follow one another. A checkpoint that was never reported as
+complete may be restored: the process that completed it may have died before it could report it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
 class RestoredLatest:
-    """Compares where attempts start with what had completed by then."""
+    """Compares the checkpoints from which attempts start with those that had completed by then."""
 
     name = "restored-latest"
     clauses = ("REC-1", "REC-2")
@@ -52,7 +52,7 @@ class RestoredLatest:
             summary = f"{len(problems)} violations; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         if not attempts:
-            summary = "the history shows no attempt, so nothing can be said of what they restored"
+            summary = "the history shows no attempt, so nothing can be said about what they restored"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         summary = f"each of {len(attempts)} attempts started from the newest completed checkpoint"
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)

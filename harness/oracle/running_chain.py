@@ -1,4 +1,4 @@
-"""Finds the running totals of one key among its rows: from given totals to given totals, one row per count."""
+"""Finds the running totals of one key among its rows: a chain from given totals to given totals, one row per count."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from barrier_tck.harness.oracle.recoveries import Cut
 from barrier_tck.harness.oracle.trial_input import InputRecord
 
 STEPS_MAX = 200_000
-"""Most rows that are tried for one chain; far above what repeated rows of one key can ask for."""
+"""The largest number of rows that are tried for one chain, far more than repeated rows of one key can require."""
 
 
 class ChainTooAmbiguous(Exception):
-    """So many rows fit one another that the chain was not found in time."""
+    """Too many rows fit one another, so the chain was not found in time."""
 
 
 class OutputRow(NamedTuple):
@@ -24,13 +24,13 @@ class OutputRow(NamedTuple):
     record: InputRecord
     totals: tuple[int, ...]
     before: tuple[int, ...]
-    """The totals that the row's record was added to."""
+    """The totals to which the row's record was added."""
     number: int
-    """The count among the totals: the place that it has among the rows of its key."""
+    """The count among the totals: the row's place among the rows of its key."""
 
 
 def output_row(identifier: Any, record: InputRecord, totals: tuple[int, ...], count_index: int) -> OutputRow:
-    """Return the row with what follows from the others."""
+    """Return the row, with the fields that follow from the others."""
     before = tuple(map(sub, totals, record.increments))
     return OutputRow(identifier, record, totals, before, totals[count_index])
 
@@ -43,10 +43,10 @@ def chain_of(
     end: Cut | None,
     count_index: int,
 ) -> tuple[list[OutputRow], str]:
-    """Return the rows that lead from ``first`` to ``goal``, and what is wrong if there are none.
+    """Return the rows that lead from ``first`` to ``goal``; if there are none, also what is wrong.
 
-    ``start`` and ``end`` are the checkpoints at which they begin and end (None: the input's). No record comes
-    twice in a chain, none lies before ``start``, and as many lie before ``end`` as the input has there.
+    ``start`` and ``end`` are the checkpoints at which they begin and end (None: the input's begin and end). No record
+    comes twice in a chain, none lies before ``start``, and all of the input's records before ``end`` are in it.
     Raises ChainTooAmbiguous.
     """
     needed = _needed(start, end, rows)
@@ -85,13 +85,13 @@ def chain_of(
     if furthest == goal:
         return (
             [],
-            f"the rows from {list(first)} to {list(goal)} do not stand for the records that they should",
+            f"the rows from {list(first)} to {list(goal)} do not belong to the records that they should",
         )
     return [], f"no row goes on from {list(furthest)} on the way from {list(first)} to {list(goal)}"
 
 
 def _needed(start: Cut | None, end: Cut | None, rows: Sequence[OutputRow]) -> list[Any]:
-    """Return the ids among the rows that lie between two checkpoints: the chain must have each of them."""
+    """Return the ids among the rows that lie between two checkpoints: the chain must contain each of them."""
     return [
         row.identifier
         for row in rows
@@ -105,7 +105,7 @@ def _choices(
     used: dict[Any, None],
     end: Cut | None,
 ) -> list[OutputRow]:
-    """Return the rows that may come next, the best last: records before ``end``, and rows that are alike once."""
+    """Return the rows that may come next, equal ones once, and last those whose records lie before ``end``."""
     found: dict[tuple[Any, tuple[int, ...]], OutputRow] = {}
     for row in following.get(totals, ()):
         if row.identifier not in used:

@@ -1,9 +1,9 @@
 """The snapshot formula: S(C_n) = f({r in R_i : index(r) < index(barrier_n)}), for every completed checkpoint.
 
-Each checkpoint is judged by itself, not only after a recovery (ALN-2): the source prefixes up to its
-positions are folded by the sequential model and compared with the state that it holds, key by key. Checkpoints of
-one attempt are compared with one another too: a barrier never overtakes an earlier one, so positions never go back
-from one id to the next (BAR-2).
+Each checkpoint is judged by itself, not only after a recovery (ALN-2): the sequential model folds the source prefixes
+up to its positions, and the result is compared with the state that it holds, key by key. The checkpoints of one
+attempt are also compared with one another: a barrier never overtakes an earlier one, so positions never go back from
+one id to the next (BAR-2).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class SnapshotFormula:
     name = "snapshot-formula"
     clauses: tuple[str, ...] = ("ALN-2", "ALN-1", "BAR-1", "BAR-2", "SNP-1", "STA-3")
     promise = "the fold of their prefix"
-    """What checkpoints are, in the words of a summary."""
+    """What checkpoints must be, in the words of a summary."""
 
     def __init__(self, trial_input: TrialInput) -> None:
         """Take the input whose prefixes are folded."""
         self._input = trial_input
-        # Nothing is aligned in at-least-once mode, and a job without state has no live state to leak.
+        # Nothing is aligned in at-least-once mode, and a job without state has no live state that could leak.
         silent = [
             *(["ALN-1"] if trial_input.plan.checkpoints.mode == "at_least_once" else []),
             *(["SNP-1"] if not trial_input.spec.stateful else []),
@@ -77,17 +77,17 @@ class SnapshotFormula:
                 f"{len(unopened)} completed checkpoints were not opened: {', '.join(map(str, unopened[:10]))}"
             )
         elif len(harmed) < len(views):
-            besides = f", but for {len(harmed)} that the trial damaged" if harmed else ""
+            besides = f", except {len(harmed)} that the trial damaged" if harmed else ""
             verdict, summary = Verdict.VALID, f"all {len(views)} checkpoints are {self.promise}{besides}"
         elif views:
-            summary = "every checkpoint was damaged by the trial before it was opened"
+            summary = "the trial damaged every checkpoint before it was opened"
             return Finding(self.name, (), Verdict.VALID, summary, counts)
         else:
             verdict, summary = Verdict.VALID, "no checkpoint completed, so there was none to check"
         return Finding(self.name, self.clauses, verdict, summary, counts, chosen(problems))
 
     def _problems(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
-        """Say what is wrong with one checkpoint; nothing if it is right."""
+        """Yield what is wrong with one checkpoint; nothing if it is right."""
         if view.problem is not None:
             yield f"it could not be opened: {view.problem}"
             return
@@ -113,7 +113,7 @@ class SnapshotFormula:
     def _witnessed(
         self, name: str, state: Mapping[str, list[Any]], seen: Mapping[str, list[Any]]
     ) -> Iterator[str]:
-        """Say where a chained operator, which counts the same records, holds another count than the first one."""
+        """Yield the keys for which a chained operator, which counts the same records, holds another count."""
         count = self._input.spec.count_index
         counts = {key_of_text(text): [accumulators[count]] for text, accumulators in state.items()}
         yield from (f"operator {name}: {problem}" for problem in _differences(counts, seen))
@@ -125,13 +125,13 @@ class SnapshotFormula:
         positions: Mapping[str, int],
         state: Mapping[str, list[Any]],
     ) -> Iterator[str]:
-        """Say where the state is not what the positions ask for; a job without state must hold none."""
+        """Yield the keys whose state does not match the positions; a job without state must hold none."""
         expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
         yield from _differences(expected, state)
 
 
 def _held_twice(view: SnapshotView) -> Iterator[str]:
-    """Say which keys of one operator's state are in the parts of two subtasks: one of them is not its own."""
+    """Yield the keys of one operator's state that are in the parts of two subtasks, one of which cannot own it."""
     holders: dict[tuple[str, str, str], str] = {}
     for part in view.state:
         for text in part.entries:
@@ -141,7 +141,7 @@ def _held_twice(view: SnapshotView) -> Iterator[str]:
 
 
 def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[str]:
-    """Say for which keys a checkpoint's state is not the expected one."""
+    """Yield the keys for which a checkpoint's state is not the expected one."""
     matched = 0
     for text, accumulators in state.items():
         key = key_of_text(text)
@@ -164,7 +164,7 @@ def _differences(expected: Totals, state: Mapping[str, list[Any]]) -> Iterator[s
 
 @lru_cache(maxsize=4096)
 def key_of_text(text: str) -> Key:
-    """Return the key that a JSON text of key values means; raises ValueError if it is no JSON list."""
+    """Return the key for which a JSON text of key values stands; raises ValueError if it is no JSON list."""
     try:
         return tuple(msgspec.json.decode(text, type=list[Any]))
     except msgspec.DecodeError as error:

@@ -1,8 +1,8 @@
 """Judges committed output by Spark SQL batch queries over the same input (SNK-1).
 
-Spark computes what the job means a second time, as a batch, and both sides are compared both ways as
-multisets: ids with keys, keys with their counts 1 to n, final totals per key, and the increments between
-neighbouring rows of a key. Rows of the input never leave Spark; only counts and a few examples do.
+Spark computes the job's meaning a second time, as a batch, and both sides are compared in both directions as
+multisets: ids with keys, keys with their counts 1 to n, final totals per key, and the increments between neighbouring
+rows of a key. Rows of the input never leave Spark; only counts and a few examples do.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def judge_output(
 ) -> OutputComparison:
     """Compare the Parquet output of a running aggregation with its Parquet input, and return the result.
 
-    ``offsets`` is where the splits' input begins, for all of them or by split name (0 for those left out).
-    ``checks`` of the result has each check with the number of rows on one side only. An output without the right
-    columns gives a ``problem`` instead of counts.
+    ``offsets`` says where the input of the splits begins, for all of them or by split name (0 for those left out). In
+    the result, ``checks`` lists each check with the number of rows that only one side has. For an output without the
+    right columns, the result has a ``problem`` instead of counts.
     """
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
@@ -47,10 +47,10 @@ def judge_output(
 
 
 class _Comparison:
-    """All checks over one input and one output: the input's totals, then one pass over both sides.
+    """All checks of one input and one output: the input's totals, then one pass over both sides.
 
-    A full outer join by id compares ids and keys both ways, repeats included. It gives what ``exceptAll`` in
-    both directions gives, at a quarter of the cost, and carries the other checks along.
+    A full outer join by id compares ids and keys in both directions, including repeated ones. Its result is that of
+    ``exceptAll`` in both directions, at a quarter of the cost, and it serves the other checks as well.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class _Comparison:
     def result(self) -> OutputComparison:
         """Run all checks."""
         totals = self._records.groupBy(*self._keys).agg(*[f.sum(name).alias(name) for name in self._names])
-        # Few rows, needed twice: once fetched, they cost no second pass over the input. As an Arrow table they go
-        # back without a Python worker, which would take a second to start.
+        # These are few rows, which are needed twice: fetching them avoids a second pass over the input. An Arrow table
+        # goes back to Spark without a Python worker, which would take a second to start.
         expected_totals = totals.toArrow()
         expected = sum(expected_totals.column(self._count).to_pylist())
         judged = self._judged(self._session.createDataFrame(expected_totals, totals.schema))
@@ -105,7 +105,7 @@ class _Comparison:
         return OutputComparison(counts, _examples(judged) if counts.any_wrong else (), checks=checks)
 
     def _judged(self, totals: DataFrame) -> DataFrame:
-        """Return one row per output row and per lost record, with a flag for each thing to be counted."""
+        """Return one row per output row and per lost record, with a flag for each kind of problem."""
         numbered = self._in_order_of_counts(totals)
         identifier = self._spec.id_column
         added = self._records.select(
@@ -124,7 +124,7 @@ class _Comparison:
             "unexpected": committed & f.col("record_id").isNull(),
             "wrong_key": matched & ~same_key,
             "wrong_count": committed & f.col("count_is_wrong"),
-            # Across a gap, or after a repeated count, no increment can be told; other checks name those.
+            # Across a gap, or after a repeated count, no increment can be computed; other checks report those.
             "wrong_increment": matched & same_key & (f.col("step") == 1) & _any(grown),
             "right_total": committed & f.col("is_last") & ~f.col("total_differs"),
             "wrong_total": committed & f.col("is_last") & f.col("total_differs"),
@@ -134,7 +134,7 @@ class _Comparison:
         )
 
     def _in_order_of_counts(self, totals: DataFrame) -> DataFrame:
-        """Return the output with each row's step and growth since the row before it (same key, by count)."""
+        """Return the output with each row's step and growth since the previous row (same key, by count)."""
         by_count = Window.partitionBy(*self._keys).orderBy(self._count, self._spec.id_column)
         expected = totals.select(
             f.struct(*self._keys).alias("total_key"),
@@ -173,10 +173,10 @@ _KINDS = (
     "right_total",
     "wrong_total",
 )
-"""What is counted, row by row."""
+"""Kind of problem -> how it is found in a row."""
 
 _FAULTY = ("lost", "unexpected", "wrong_key", "wrong_count", "wrong_increment", "wrong_total")
-"""The kinds worth an example; a duplicate shows as a wrong count, too."""
+"""The kinds for which examples are shown; a duplicate also shows as a wrong count."""
 
 
 def _since_last(name: str, window: WindowSpec) -> Column:
@@ -184,7 +184,7 @@ def _since_last(name: str, window: WindowSpec) -> Column:
 
 
 def _examples(judged: DataFrame) -> tuple[str, ...]:
-    """Return the first few faulty rows by id, each with what is wrong with it."""
+    """Return the first few faulty rows, by id, each with its problem."""
     faulty = judged.where(_any([f.col(f"is_{kind}") for kind in _FAULTY]))
     rows = (
         faulty.orderBy(f.coalesce(f.col(judged.columns[0]), f.col("record_id"))).limit(EXAMPLES_MAX).collect()
@@ -201,7 +201,7 @@ def _sentence(row: dict[str, Any]) -> str:
 def _read_input(
     session: SparkSession, spec: SequentialSpec, directory: Path, offsets: Mapping[str, int] | int
 ) -> DataFrame:
-    """Return id, key and, per aggregate, what each record adds; records before the start offsets left out."""
+    """Return id, key and, per aggregate, what each record adds, without the records before the start offsets."""
     rows = session.read.parquet(str(directory))
     if isinstance(offsets, int):
         if offsets:
@@ -231,7 +231,7 @@ def _read_output(
         return None, f"it has no column {', '.join(missing)}, only {', '.join(rows.columns)}"
     names = {aggregate.name for aggregate in spec.aggregates}
     columns = [
-        # A sum over no value may be shown as null; beside the count, 0 says the same.
+        # A sum over no value may be shown as null; together with the count, 0 means the same.
         (f.coalesce(f.col(field.name), f.lit(0)) if field.name in names else f.col(field.name))
         .cast(field.dataType)
         .alias(field.name)

@@ -1,8 +1,8 @@
-"""Stored checkpoints: what is retained is in storage, byte for byte, and says all that a restore needs (STA-3).
+"""Stored checkpoints: retained checkpoints are in storage, byte for byte, and contain all that a restore needs (STA-3).
 
-What the system tells of its checkpoints it read with its own code. Here the judge looks at the bytes that a reader of
-its own found: the position of every split, in the part of a source subtask; for every subtask that keeps state the
-files of it; and of each file the size and the checksum that the metadata names.
+What the system reports about its checkpoints was read with its own code. Here the judge looks at what its own reader
+found in the bytes: the position of every split, in the part of a source subtask; for every subtask that keeps state,
+its files; and for each file the size and the checksum that the metadata names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barrier_tck.harness.workloads.workload import split_name
 
 
 class StoredCheckpoints:
-    """Every retained checkpoint is whole in storage, by the judge's own reading."""
+    """Every retained checkpoint is complete in storage, as read by the judge itself."""
 
     name = "stored-checkpoints"
     clauses = ("STA-3",)
@@ -41,7 +41,9 @@ class StoredCheckpoints:
         found = tuple(stored.checkpoint for stored in storage.stored)
         problems: list[str] = []
         if found != tuple(sorted(storage.retained)):
-            problems.append(f"{list(storage.retained)} are retained, and storage holds {list(found)}")
+            problems.append(
+                f"{list(storage.retained)} are reported as retained, but storage holds {list(found)}"
+            )
         files = [file for stored in storage.stored for part in stored.parts for file in part.files]
         for stored in storage.stored:
             view = next((v for v in context.history.checkpoints if v.checkpoint == stored.checkpoint), None)
@@ -51,10 +53,10 @@ class StoredCheckpoints:
             ]
         counts = {"checkpoints": len(found), "files": len(files), "wrong": len(problems)}
         if problems:
-            summary = f"{len(problems)} things are wrong in storage: {problems[0]}"
+            summary = f"{len(problems)} problems in storage; the first: {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
         spoken = self.clauses if found else ()
-        summary = f"{len(found)} retained checkpoints with {len(files)} files are whole in storage"
+        summary = f"{len(found)} retained checkpoints with {len(files)} files are complete in storage"
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
 
     def _problems(
@@ -79,7 +81,7 @@ class StoredCheckpoints:
     def _positions(
         self, stored: StoredCheckpoint, view: SnapshotView | None, context: TrialContext
     ) -> Iterator[str]:
-        """Say which splits have no position, more than one, or one in a part that is no source's."""
+        """Yield the splits that have no position, several positions, or one in a part that is not a source's."""
         sources = context.job.in_role(Role.SOURCE) if context.job is not None else None
         shown = {split_name(split): position for split, position in view.positions.items()} if view else {}
         holders: dict[str, str] = {}
@@ -92,7 +94,7 @@ class StoredCheckpoints:
                     yield f"split {name} has a position in the parts of {holders[name]} and {part.subtask}"
                 holders[name] = part.subtask
                 if shown.get(name, position) != position:
-                    yield f"split {name} is at {position} in storage, and the system showed {shown[name]}"
+                    yield f"split {name} is at {position} in storage, but the system showed {shown[name]}"
         yield from (
             f"no source subtask has a position of split {name}"
             for name in self._input.extents
@@ -101,11 +103,11 @@ class StoredCheckpoints:
 
 
 def _parts(stored: StoredCheckpoint, context: TrialContext) -> Iterator[str]:
-    """Say which subtasks have no part, or more than one, and which parts are nobody's."""
+    """Yield the subtasks that have no part or several parts, and the parts that belong to no subtask."""
     numbers = Counter([part.subtask for part in stored.parts])
     for subtask in context.subtasks:
         if numbers[subtask] != 1:
-            yield f"{numbers[subtask]} parts are those of {subtask}"
+            yield f"it has {numbers[subtask]} parts of {subtask}, not one"
     for subtask in numbers:
         if subtask not in context.subtasks:
             yield f"it has a part of {subtask}, which is not in the job"
@@ -115,24 +117,24 @@ def _parts(stored: StoredCheckpoint, context: TrialContext) -> Iterator[str]:
     present = Counter([known[subtask].vertex for subtask in numbers if subtask in known])
     for vertex, width in stored.widths.items():
         if present[vertex] != width:
-            yield f"it says that {vertex} had {width} subtasks, and has parts of {present[vertex]}"
+            yield f"it says that {vertex} had {width} subtasks, but has parts of {present[vertex]}"
 
 
 def _pointers(part: StoredPart, view: SnapshotView | None) -> Iterator[str]:
-    """Say which state of a subtask no file is named for; an operator that holds nothing needs none."""
+    """Yield the state of a subtask for which no file is named; an operator that holds nothing needs none."""
     if not part.operators:
-        yield f"{part.subtask} keeps state, and none of its operators is named"
+        yield f"{part.subtask} keeps state, but none of its operators is named"
     named = {operator.operator: operator.files for operator in part.operators}
     for state in view.state if view is not None else ():
         if state.subtask == part.subtask and state.entries and not named.get(state.operator):
-            yield f"operator {state.operator} of {part.subtask} has state, and no file of it is named"
+            yield f"operator {state.operator} of {part.subtask} has state, but no file of it is named"
 
 
 def _contents(file: StoredFile) -> Iterator[str]:
-    """Say what a file is not that its metadata says."""
+    """Yield how a file differs from what the metadata says."""
     if file.found_size is None:
         yield f"{file.path} cannot be read"
     elif file.found_size != file.size:
-        yield f"{file.path} has {file.found_size} bytes, its metadata says {file.size}"
+        yield f"{file.path} has {file.found_size} bytes, but the metadata says {file.size}"
     elif file.found_checksum != file.checksum:
-        yield f"{file.path} has the checksum {file.found_checksum}, its metadata says {file.checksum}"
+        yield f"{file.path} has the checksum {file.found_checksum}, but the metadata says {file.checksum}"

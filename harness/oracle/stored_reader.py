@@ -1,7 +1,7 @@
-"""Reads retained checkpoints off durable storage, from the bytes and the documented format (docs/checkpoint-files.md).
+"""Reads retained checkpoints from the bytes in durable storage, by the documented format (docs/checkpoint-files.md).
 
-This shares no code with what writes checkpoints, nor with what restores them: a mistake that writer and reader of a
-system have in common does not show to either. It needs to list and to read files, and nothing else.
+It shares no code with the code that writes checkpoints or restores them, because a system's writer and reader cannot
+find a mistake that they share. It only needs to list and read files.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def read_stored_checkpoints(
 ) -> tuple[StoredCheckpoint, ...]:
     """Return every checkpoint that has a metadata file, oldest first, with all files that it names.
 
-    ``names`` are the paths of all files of one job's checkpoints, ``root`` is the directory that the paths in metadata
-    begin at; ``read`` returns a file's content, and raises whatever it likes for one that it cannot read.
+    ``names`` are the paths of all files of one job's checkpoints. ``root`` is the directory to which paths in the
+    metadata are relative. ``read`` returns a file's content, and may raise any error for a file that it cannot read.
     """
     places = {int(found["checkpoint"]): found[0] for name in names if (found := _PLACE.fullmatch(name))}
     return tuple(_checkpoint(checkpoint, places[checkpoint], read, root) for checkpoint in sorted(places))
@@ -59,17 +59,19 @@ def _checkpoint(checkpoint: int, path: str, read: Callable[[str], bytes], root: 
 
 
 def _body(content: bytes) -> dict[str, Any]:
-    """Return the body of a metadata file, once its header proved right."""
+    """Return the body of a metadata file, after checking it against the header."""
     lines = content.split(b"\n")
     if len(lines) != 3 or lines[2]:
-        raise _Unfit(Reason.MALFORMED, f"it has {len(lines)} parts between newlines, and not two lines")
+        raise _Unfit(Reason.MALFORMED, f"it has {len(lines)} parts between newlines, not two lines")
     header = json.loads(lines[0])
     if header["format"] != FORMAT:
         raise _Unfit(Reason.FOREIGN, f"it is a {header['format']!r} file")
     if header["version"] not in VERSIONS:
         raise _Unfit(Reason.MALFORMED, f"it has version {header['version']}, which is not documented")
     if header["size"] != len(lines[1]):
-        raise _Unfit(Reason.WRONG_SIZE, f"its header says {header['size']} bytes, there are {len(lines[1])}")
+        raise _Unfit(
+            Reason.WRONG_SIZE, f"its header says {header['size']} bytes, but there are {len(lines[1])}"
+        )
     if header["checksum"] != _checksum(lines[1]):
         raise _Unfit(
             Reason.WRONG_CHECKSUM, f"its header says {header['checksum']}, not {_checksum(lines[1])}"
@@ -106,5 +108,5 @@ def _checksum(content: bytes) -> str:
 def _content(path: str, read: Callable[[str], bytes]) -> bytes | None:
     try:
         return bytes(read(path))
-    except Exception:  # noqa: BLE001 - whatever storage raises for it: the file cannot be read, which is the fact
+    except Exception:  # noqa: BLE001 - whatever storage raises, the fact is that the file cannot be read
         return None

@@ -1,4 +1,4 @@
-"""An attempt ends when more of its checkpoints failed in a row than are tolerated, then and not before (COO-2)."""
+"""An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before (COO-2)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 COUNTED = (Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED)
-"""Failures of a checkpoint itself: one that a newer one ended, or that its attempt took along, is none."""
+"""Failures of a checkpoint itself; a checkpoint that was subsumed, or that ended with its attempt, did not fail."""
 
 
 class ToleratedFailures:
-    """So many checkpoints may fail in a row, and no more."""
+    """No more checkpoints fail in a row than are tolerated."""
 
     name = "tolerated-failures"
     clauses = ("COO-2",)
@@ -31,15 +31,13 @@ class ToleratedFailures:
         if problems:
             summary = f"{tolerated} failures in a row are tolerated, but {problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(problems))
-        summary = (
-            f"at most {counts['longest_row']} checkpoints failed in a row; {gave_up} attempts ended of it"
-        )
+        summary = f"at most {counts['longest_row']} checkpoints failed in a row; {gave_up} attempts ended because of it"
         spoken = self.clauses if counts["longest_row"] else ()
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
 
 
 def _ended(attempt: AttemptLife) -> list[CheckpointLife]:
-    """Return the checkpoints whose end is told, in the order of their ends."""
+    """Return the checkpoints whose end was reported, in the order of their ends."""
     return sorted(
         (life for life in attempt.checkpoints if life.ended_at is not None),
         key=lambda life: life.ended_at or 0,

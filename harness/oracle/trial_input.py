@@ -1,4 +1,4 @@
-"""The input of one trial as the oracle sees it: made from the plan alone, once, for all checkers."""
+"""The input of one trial as the oracle sees it: made only from the plan, once, for all checkers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barrier_tck.harness.workloads.workload import SplitData, Workload, job_of_p
 
 
 class InputRecord(msgspec.Struct, frozen=True):
-    """One record of the input: where it lies, its key, and what it adds to each accumulator."""
+    """One record of the input: its place, its key, and what it adds to each accumulator."""
 
     split: str
     offset: int
@@ -28,14 +28,14 @@ class InputRecord(msgspec.Struct, frozen=True):
     increments: list[int]
 
     def __str__(self) -> str:
-        """Return where it lies, for a finding."""
+        """Return its place, for a finding."""
         return f"{self.split}@{self.offset}, key {'/'.join(map(str, self.key))}"
 
 
 class TrialInput:
-    """Rows, ids, totals and prefixes of a plan's input, each made when first asked for.
+    """Rows, ids, totals and prefixes of a plan's input, each made when it is first needed.
 
-    The rows are the oracle's own: what a system did to the rows that it was given does not show here.
+    The rows are the oracle's own, so changes that a system makes to its rows have no effect here.
     """
 
     def __init__(self, workload: Workload, plan: TrialPlan) -> None:
@@ -78,18 +78,18 @@ class TrialInput:
 
     @cached_property
     def totals(self) -> Totals:
-        """The totals of the whole input: what a run without faults ends with."""
+        """The totals of the whole input, with which a run without faults ends."""
         return self.prefix.up_to({name: extent.end for name, extent in self.extents.items()})
 
     @cached_property
     def witnesses(self) -> tuple[str, ...]:
-        """The operators that count, behind another, the records of each key once more."""
+        """The chained operators that count the records of each key once more."""
         operators = [operator for vertex in self.plan.job.vertices for operator in vertex.operators]
         return tuple(operator.name for operator in operators if operator.kind == "witness")
 
     @property
     def start_offset(self) -> int:
-        """Return where every split begins, also one that is too short to have records there."""
+        """Return where every split begins, even a split that is too short to have records there."""
         return self.plan.workload.start_offset
 
     @cached_property
@@ -101,7 +101,7 @@ class TrialInput:
 
     @cached_property
     def prefix(self) -> PrefixFold:
-        """A fold over growing prefixes of the splits."""
+        """Return a fold over growing prefixes of the splits."""
         directory = self.workload.input_directory
         if directory is None:
             return RowsPrefix(self.splits, self._contributions)

@@ -146,7 +146,7 @@ def test_a_subtask_that_could_return_must() -> None:
 def test_every_file_is_restored_exactly_once_and_reported_once() -> None:
     assert "read" in judged(BOTH[:1]).summary
     assert "read" in judged([*BOTH, BOTH[0]]).summary
-    assert "told 0 times" in judged(None).summary
+    assert "reported 0 times" in judged(None).summary
 
 
 def test_foreign_key_groups_are_not_restored() -> None:
@@ -178,12 +178,12 @@ def test_a_restore_that_read_what_it_reports_is_right() -> None:
         (
             BOTH,
             [MANIFEST, *DURABLE],
-            "says that the secondary served chk-1/state-0, and was seen to read the primary",
+            "says that the secondary served chk-1/state-0, but was seen to read the primary",
         ),
         (
             NEITHER,
             [MANIFEST, *LOCAL],
-            "says that the primary served chk-1/state-0, and was seen to read the secondary",
+            "says that the primary served chk-1/state-0, but was seen to read the secondary",
         ),
         (BOTH, [MANIFEST], "was not seen to read it anywhere"),
         (
@@ -205,7 +205,7 @@ def test_a_restore_that_reports_what_it_did_not_read_is_wrong(
 
 def test_a_restore_that_nobody_observed_while_others_were_observed_shows_nothing() -> None:
     found = judged(BOTH, others_seen=True)
-    assert found.verdict is Verdict.UNKNOWN and "was not seen" in found.summary
+    assert found.verdict is Verdict.UNKNOWN and "were not observed" in found.summary
 
 
 def test_a_restore_that_only_claims_its_local_copy_shows_by_what_it_read_and_by_nothing_else(

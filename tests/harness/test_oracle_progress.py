@@ -128,7 +128,7 @@ def test_a_job_that_the_bound_cut_off_is_stuck_unless_it_was_still_advancing(
     views = tuple(right_view(plan, n, positions_at(plan, share)) for n, share in enumerate(shares, 1))
     finding = Progress(input_of(plan)).check(a_context(plan, book, End.STUCK, views=views))
     assert finding.verdict is verdict
-    assert ("records came into checkpoints within the last" in finding.summary) == (
+    assert ("records were added to checkpoints within the last" in finding.summary) == (
         verdict is Verdict.UNKNOWN
     )
 

@@ -46,7 +46,7 @@ def test_records_before_the_restored_checkpoint_do_not_belong_to_the_chain() -> 
 
 def test_a_chain_that_leaves_out_a_record_is_refused() -> None:
     rows = [row(9, 5, (1, 5)), row(0, 5, (2, 11))]
-    assert "do not stand for the records" in chain_of(rows, ZERO, (1, 5), None, cut(5), 0)[1]
+    assert "do not belong to the records" in chain_of(rows, ZERO, (1, 5), None, cut(5), 0)[1]
 
 
 def test_totals_that_go_back_are_refused() -> None:

@@ -198,19 +198,19 @@ WRONG = {
     "a file is gone": (changed("totals[0]", one_file(found_size=None)), "cannot be read"),
     "a file has another size": (
         changed("totals[0]", one_file(found_size=8)),
-        "has 8 bytes, its metadata says 9",
+        "has 8 bytes, but the metadata says 9",
     ),
     "a file has another checksum": (
         changed("totals[0]", one_file(checksum="crc32:2")),
-        "its metadata says crc32:2",
+        "the metadata says crc32:2",
     ),
     "no pointer to state": (
         changed("totals[1]", StoredPart("totals[1]", (StoredOperator("totals-1"),))),
-        "operator totals-1 of totals[1] has state, and no file",
+        "operator totals-1 of totals[1] has state, but no file",
     ),
     "no operator at all": (changed("totals[1]", StoredPart("totals[1]")), "none of its operators is named"),
-    "no part": (changed("sink[0]", None), "0 parts are those of sink[0]"),
-    "two parts": ((*parts().values(), parts()["sink[0]"]), "2 parts are those of sink[0]"),
+    "no part": (changed("sink[0]", None), "it has 0 parts of sink[0]"),
+    "two parts": ((*parts().values(), parts()["sink[0]"]), "it has 2 parts of sink[0]"),
     "a stranger's part": (changed("x[0]", StoredPart("x[0]")), "a part of x[0], which is not in the job"),
     "no position": (
         changed("source[0]", StoredPart("source[0]", (StoredOperator("source"),))),
@@ -218,7 +218,7 @@ WRONG = {
     ),
     "another position": (
         changed("source[0]", StoredPart("source[0]", (StoredOperator("source", {SPLIT: HALF[SPLIT] + 1}),))),
-        f"is at {HALF[SPLIT] + 1} in storage, and the system showed {HALF[SPLIT]}",
+        f"is at {HALF[SPLIT] + 1} in storage, but the system showed {HALF[SPLIT]}",
     ),
     "a position elsewhere": (
         changed("sink[0]", StoredPart("sink[0]", (StoredOperator("sink", dict(HALF)),))),
@@ -244,7 +244,7 @@ def test_metadata_that_cannot_be_read_is_invalid() -> None:
 
 def test_widths_that_do_not_fit_the_parts_are_invalid() -> None:
     finding = judge(tuple(parts().values()), widths={"totals": 3})
-    assert "it says that totals had 3 subtasks, and has parts of 2" in finding.examples[0]
+    assert "it says that totals had 3 subtasks, but has parts of 2" in finding.examples[0]
 
 
 def test_the_retained_checkpoints_that_the_system_reports_are_those_in_storage() -> None:
