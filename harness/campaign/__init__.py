@@ -1,1 +1,1 @@
-"""Campaigns: many trials under a budget, shrinking, replay, run directories."""
+"""Campaigns: many trials within a budget, shrinking, and replay."""

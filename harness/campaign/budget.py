@@ -9,7 +9,7 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import shown
 
 DEFAULT_TRIALS = 200
-"""Trials of a campaign that names no budget."""
+"""Number of trials of a campaign that names no budget."""
 
 TRIALS_MAX = 10_000_000
 """The most trials of a campaign."""
@@ -27,7 +27,7 @@ def parse_duration(text: str, name: str = "the duration") -> float:
         raise UsageProblem(f"{name} is {text!r}; write a number with its unit, for instance 90s, 5m or 1h30m")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise UsageProblem(f"{name} is {text!r}; it must be longer than nothing")
+        raise UsageProblem(f"{name} is {text!r}; it must be longer than 0")
     if seconds > SECONDS_MAX:
         raise UsageProblem(f"{name} is {shown(text)}; it must be a year or less")
     return seconds
@@ -35,15 +35,15 @@ def parse_duration(text: str, name: str = "the duration") -> float:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Either ``trials`` or ``seconds`` is set. The last trial is begun within the budget, and finished."""
+    """Either ``trials`` or ``seconds`` is set. The last trial begins within the budget, and is finished."""
 
     trials: int | None = DEFAULT_TRIALS
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse both, neither, and nothing at all."""
+        """Refuse a budget with both values, with neither, or with a value of 0."""
         if (self.trials is None) == (self.seconds is None):
-            raise UsageProblem("a budget is a number of trials or a time; give one of the two")
+            raise UsageProblem("a budget is either a number of trials or a time; give exactly one of them")
         if self.trials is not None and not 1 <= self.trials <= TRIALS_MAX:
             raise UsageProblem(f"trials is {self.trials}; it must be between 1 and {TRIALS_MAX}")
 

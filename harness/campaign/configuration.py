@@ -1,9 +1,9 @@
-"""Campaign files: TOML in, one frozen value out, every mistake named with the key and the nearest right one.
+"""Campaign files: TOML in, one frozen value out; every mistake is reported with its key and the nearest right key.
 
 A campaign draws its plans from a profile, mixed as ``[mix]`` and ``[faults]`` say, or lists its trials with aimed
-faults (``[[trial]]``), or does both: the listed ones first. Sections ``[workload]``, ``[job]``,
+faults (``[[trial]]``), or does both; then the listed trials come first. Sections ``[workload]``, ``[job]``,
 ``[deployment]``, ``[checkpoints]``, ``[restart]``, ``[network]`` and ``[limits]`` override fields of every plan; a
-``[[trial]]`` may override them again for itself.
+``[[trial]]`` may override them again for its own plans.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _HasSections(Protocol):
 
 
 class SystemSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[system]``: which system is tested, and what it is told."""
+    """``[system]``: which system is tested, and its settings."""
 
     name: str = DEFAULT_SYSTEM
     """A name in ``barrier_tck.harness.system.system_names``, or ``package.module:Factory``."""
@@ -78,11 +78,11 @@ class AimedTrial(Bounded, frozen=True, forbid_unknown_fields=True):
     state_backend: str = ""
     """Empty: the campaign's."""
     local_recovery: bool | None = None
-    """None: as the campaign says."""
+    """None: the campaign's."""
     on_unreadable: str = ""
     """Empty: the campaign's."""
     system: Section = msgspec.field(default_factory=dict)
-    """Settings of the system that are not the campaign's."""
+    """Settings of the system that differ from the campaign's."""
     workload: Section = msgspec.field(default_factory=dict)
     job: Section = msgspec.field(default_factory=dict)
     deployment: Section = msgspec.field(default_factory=dict)
@@ -104,32 +104,32 @@ class ClusterSection(Bounded, frozen=True, forbid_unknown_fields=True):
 
 
 class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
-    """A whole campaign file, defaults spelled out. Made by ``read_configuration``."""
+    """A whole campaign file, with its defaults filled in. ``read_configuration`` makes it."""
 
     version: Annotated[int, msgspec.Meta(ge=1, le=CONFIGURATION_VERSION)] = CONFIGURATION_VERSION
     name: CampaignName = "standard"
     system: SystemSection = SystemSection()
-    """In a file a name, or a table with a name and settings."""
+    """In a file this is a name, or a table with a name and settings."""
     profile: str = ""
     """The profile from which plans are drawn; empty: the first that the system brings, or else ``standard``."""
     trials: Annotated[int, msgspec.Meta(ge=1, le=TRIALS_MAX)] | None = None
     budget: str | None = None
-    """A duration such as ``5m``, instead of ``trials``."""
+    """A duration such as ``5m``, to be given instead of ``trials``."""
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**62)] = 0
     timeout: str | None = None
-    """Bound on one trial's wall time, such as ``2m``."""
+    """Limit of one trial's wall time, such as ``2m``."""
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
     """Trials that run again with recovery broken on purpose; None: some (``campaign.controls``), 0: none."""
     mix: MixSection | None = None
-    """What drawn trials are mixed of."""
+    """The weighted choices from which drawn trials are mixed."""
     faults: FaultsSection | None = None
     """How many faults drawn trials have, and which."""
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     local_recovery: bool = False
-    """Subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
+    """Whether subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
     on_unreadable: str = "fail"
-    """When the latest checkpoint can be read from no copy: ``fail``, or ``older`` (REC-4)."""
+    """What to do if no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4)."""
     workload: Section = msgspec.field(default_factory=dict)
     job: Section = msgspec.field(default_factory=dict)
     deployment: Section = msgspec.field(default_factory=dict)
@@ -142,16 +142,16 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
 
     @property
     def listed(self) -> int:
-        """Return how many trials the file lists, repetitions included."""
+        """Return how many trials the file lists, including repetitions."""
         return sum(trial.repeat for trial in self.trial)
 
     @property
     def draws(self) -> bool:
-        """Tell whether plans are drawn, be it after those that are listed."""
+        """Tell whether plans are drawn, perhaps after the listed ones."""
         return not self.trial or self.mix is not None or self.faults is not None
 
     def is_drawn(self, number: int) -> bool:
-        """Tell whether a trial's plan was drawn and not listed; trials are counted from 0."""
+        """Tell whether a trial's plan was drawn, not listed; trials are counted from 0."""
         return self.draws and number >= self.listed
 
     def the_profile(self, system: SystemUnderTest) -> Profile:
@@ -161,7 +161,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
         return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
 
     def the_budget(self) -> Budget:
-        """Return the budget: what the file says, else every listed trial once, else the default."""
+        """Return the budget: the file's; otherwise every listed trial once; otherwise the default."""
         if self.budget is not None:
             return Budget(trials=None, seconds=parse_duration(self.budget, "budget"))
         if self.trials is not None:
@@ -229,7 +229,7 @@ def configuration_from(value: object, source: str) -> CampaignConfiguration:
 
 
 def _with_settings(value: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return ``system`` as a section: a name alone, or a table in which all but the name are settings."""
+    """Return ``system`` as a section: it is a name, or a table in which everything except the name is a setting."""
     given = value.get("system")
     if isinstance(given, str):
         return {"system": {"name": given}}
@@ -252,7 +252,7 @@ def read_configuration(path: Path) -> CampaignConfiguration:
 
 
 def check_values(configuration: CampaignConfiguration, source: str) -> None:
-    """Raise UsageProblem for the first value that cannot be meant, whatever the system; nothing is opened."""
+    """Raise UsageProblem for the first value that is impossible for any system; nothing is opened."""
     _check_sections(configuration, source, "")
     for index, trial in enumerate(configuration.trial):
         _check_sections(trial, source, f"trial[{index}].")
@@ -265,7 +265,7 @@ def check_values(configuration: CampaignConfiguration, source: str) -> None:
 
 
 def _check_amounts(configuration: CampaignConfiguration, source: str) -> None:
-    """Raise UsageProblem for the first number that cannot be meant, and for two that say the opposite."""
+    """Raise UsageProblem for the first impossible number, and for two values that contradict each other."""
     if configuration.trials is not None and configuration.budget is not None:
         raise UsageProblem(f"{source}: trials and budget are both given; keep one of the two")
     try:
@@ -276,7 +276,7 @@ def _check_amounts(configuration: CampaignConfiguration, source: str) -> None:
 
 
 def _check_sections(sections: _HasSections, source: str, path: str) -> None:
-    """Check the overrides as if each were the whole part of a plan: unknown keys, types."""
+    """Check keys and types of the overrides as if each section were a whole part of a plan."""
     default = TrialPlan()
     for name in SECTIONS:
         convert(getattr(sections, name), type(getattr(default, name)), source, f"{path}{name}")

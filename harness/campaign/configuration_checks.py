@@ -1,6 +1,6 @@
-"""Checks a campaign against its system: the names that it uses, and whether its plans can be run as they are meant.
+"""Checks a campaign with its system: the names that it uses, and whether the system can run its plans.
 
-The system is open by then, so that what it brings or registers when it is imported is known.
+The system is already open, so everything that it brings, or registers when it is imported, is known.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barrier_tck.harness.trial.plan_check import check_plan
 
 
 def import_system(configuration: CampaignConfiguration, source: str) -> None:
-    """Import the system, so that all that it registers is known; raises UsageProblem if there is none of its name."""
+    """Import the system, so that everything that it registers is known; raises UsageProblem if it does not exist."""
     try:
         require_system(configuration.system.name)
     except UsageProblem as error:
@@ -29,9 +29,10 @@ def import_system(configuration: CampaignConfiguration, source: str) -> None:
 
 
 def check_configuration(configuration: CampaignConfiguration, system: SystemUnderTest, source: str) -> None:
-    """Raise UsageProblem for the first thing that the system cannot do as it is meant; nothing is started or written.
+    """Raise UsageProblem for the first thing that the system cannot do as asked; nothing is started or written.
 
-    So is a listed trial that names a subtask that does not exist, and a fault to be drawn that cannot be suffered.
+    This includes a listed trial that names a subtask that does not exist, and a fault that is to be drawn but that the
+    system cannot suffer.
     """
     try:
         _check_drawing(configuration)
@@ -57,7 +58,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
 
 
 def _check_drawing(configuration: CampaignConfiguration) -> None:
-    """Check ``[mix]`` and ``[faults]``, and that nothing says the opposite of them."""
+    """Check ``[mix]`` and ``[faults]``, and that nothing contradicts them."""
     if configuration.faults is not None:
         check_faults(configuration.faults)
     mix = configuration.mix
@@ -82,7 +83,7 @@ def _check_drawing(configuration: CampaignConfiguration) -> None:
 
 
 def _check_mixed_fields(configuration: CampaignConfiguration, system: SystemUnderTest) -> None:
-    """Raise UsageProblem if what is mixed is a field that the system does not use."""
+    """Raise UsageProblem if ``[mix]`` names a field that the system does not use."""
     mix, unused = configuration.mix, unused_by(system)
     if mix is None:
         return

@@ -19,7 +19,7 @@ from barrier_tck.harness.trial.trial_run import run_trial
 def failed_checker(record: TrialRecord, clause: str | None = None) -> str | None:
     """Return the name of the first checker that says INVALID, None if none does.
 
-    With ``clause``, only checkers whose finding speaks for it count.
+    With ``clause``, only checkers whose finding names it count.
     """
     for finding in record.findings:
         if finding.verdict is Verdict.INVALID and (clause is None or clause in finding.clauses):
@@ -30,7 +30,7 @@ def failed_checker(record: TrialRecord, clause: str | None = None) -> str | None
 def fails_likewise(
     system: SystemUnderTest, checker: str, directory: Path, checkers: Sequence[Checker] | None = None
 ) -> StillFails:
-    """Return a test of plans: does the same checker still say INVALID? Trials run below ``directory``."""
+    """Return a function that tells of a plan whether the same checker says INVALID. Trials run below ``directory``."""
 
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix="shrinking-") as scratch:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a campaign: the trial that runs is abandoned, what is finished is kept."""
+"""Ctrl-C and SIGTERM during a campaign: the running trial is abandoned, and finished trials are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Interrupts:
-    """Raises KeyboardInterrupt while a trial runs, and otherwise only notes that the campaign is to end."""
+    """Raises KeyboardInterrupt while a trial runs, and otherwise only notes that the campaign must end."""
 
     def __init__(self) -> None:
         """Start with nothing requested."""
@@ -19,7 +19,7 @@ class Interrupts:
 
     @contextmanager
     def during_trial(self) -> Iterator[None]:
-        """Let a signal abandon what runs inside; raises KeyboardInterrupt at once if one came before."""
+        """Let a signal abandon the code inside; raises KeyboardInterrupt at once if a signal came before."""
         if self.requested:
             raise KeyboardInterrupt
         self._in_trial = True
@@ -29,7 +29,7 @@ class Interrupts:
             self._in_trial = False
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle a signal: between two trials the books are being written, so only take note."""
+        """Handle a signal; between two trials, while results are being written, only note it."""
         self.requested = True
         if self._in_trial:
             raise KeyboardInterrupt

@@ -1,8 +1,8 @@
-"""What the drawn trials of a campaign are mixed of: the sections ``[mix]`` and ``[faults]`` of a campaign file.
+"""The weighted choices for a campaign's drawn trials: the sections ``[mix]`` and ``[faults]`` of a campaign file.
 
-Each table gives names with weights. Trials are dealt from shuffled decks, as cards are: in a deck every name occurs as
-often as its weight says, and a deck is shuffled anew when it is used up. So a campaign of a dozen trials keeps to the
-weights too, and no name can stay away by bad luck.
+Each table gives names with weights. Trials are dealt like cards from shuffled decks: in a deck, every name occurs as
+often as its weight says, and a deck is shuffled again when it is used up. So even a campaign of a dozen trials keeps
+to the weights, and no name can be missing by bad luck.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAULTS_MAX = 100
 """The most faults of a drawn trial."""
 
 Weights = dict[str, Annotated[int, msgspec.Meta(ge=0, le=WEIGHT_MAX)]]
-"""Name -> weight, 0 or more; not all of them 0."""
+"""Name -> weight, 0 or more; at least one must be above 0."""
 
 _Faults = Annotated[int, msgspec.Meta(ge=0, le=FAULTS_MAX)]
 _Card = TypeVar("_Card")
@@ -37,7 +37,7 @@ MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "at_least_once")
 
 
 class MixSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[mix]``: weighted choices, one of each table for every drawn trial; an empty table leaves it as it is."""
+    """``[mix]``: for every drawn trial, one weighted choice from each table; an empty table changes nothing."""
 
     workload: Weights = {}
     mode: Weights = {}
@@ -50,16 +50,16 @@ class FaultsSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[faults]``: how many faults a drawn trial has, and of which packages."""
 
     per_trial: tuple[_Faults, _Faults] = (1, 2)
-    """Fewest and most, both included, each number as often as the others."""
+    """The smallest and the largest number, both included; all numbers are equally likely."""
     packages: Weights = {}
-    """Packages of ``barrier_tck.faults.catalogue``; empty: kinds by the weights of the profile."""
+    """Packages of ``barrier_tck.faults.catalogue``; if empty, kinds by the weights of the profile."""
     kinds: Weights = {}
     """Single kinds instead of packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """What one drawn trial was dealt; None leaves it to the profile, or to the campaign's own value."""
+    """What one drawn trial was dealt; None leaves the choice to the profile, or to the campaign's own value."""
 
     workload: str | None = None
     mode: CheckpointingMode | None = None
@@ -80,8 +80,8 @@ class Hand:
     def profile(self, profile: Profile) -> Profile:
         """Return the profile from which this trial is drawn.
 
-        A trial in at-least-once mode has several sources, one slow channel among theirs and many recoveries, as in the
-        profile ``at-least-once``: without these no record would be counted twice, and the mode not be tested.
+        A trial in at-least-once mode has several sources, one slow channel and many recoveries, as in the profile
+        ``at-least-once``. Without these no record would count twice, and the mode would not be tested.
         """
         if self.mode is None:
             return profile
@@ -115,8 +115,8 @@ def deal(
 ) -> Iterator[Hand]:
     """Yield hands without end; the same arguments give the same hands.
 
-    ``exposed`` are the kinds of target that the system has; of a package only kinds that it can suffer are dealt. None
-    means all.
+    ``exposed`` are the kinds of target that the system has (None: all); only kinds of a package that the system can
+    suffer are dealt.
     """
     tables = ("workload", "mode", "state_backend", "local_recovery")
     workloads, modes, backends, local = (_dealt(getattr(mix, name), seed, name) for name in tables)
@@ -141,7 +141,7 @@ def _dealt_kinds(
 
 
 def _kinds_of(faults: FaultsSection, seed: int, exposed: tuple[str, ...] | None) -> Iterator[str]:
-    """Yield kinds without end: those listed, or of each dealt package one after the other."""
+    """Yield kinds without end: listed kinds, or the kinds of each dealt package in turn."""
     if faults.kinds:
         yield from _cards(faults.kinds, Random(f"{seed}/mix/kinds"))
     within = {
@@ -178,9 +178,9 @@ def _cards(weights: Mapping[_Card, int], random: Random) -> Iterator[_Card]:
 
 
 def check_mix(mix: MixSection) -> None:
-    """Raise UsageProblem for the first name that does not exist, or weight that cannot be meant.
+    """Raise UsageProblem for the first name that does not exist, or for an impossible weight.
 
-    Names of state backends are left to whoever can import them.
+    Names of state backends are checked elsewhere, because they may have to be imported.
     """
     _check_weights(mix.workload, workload_names(), "mix.workload")
     _check_weights(mix.mode, MODES, "mix.mode")
@@ -189,7 +189,7 @@ def check_mix(mix: MixSection) -> None:
 
 
 def check_faults(faults: FaultsSection) -> None:
-    """Raise UsageProblem for the first name that does not exist, or number that cannot be meant."""
+    """Raise UsageProblem for the first name that does not exist, or for an impossible number."""
     fewest, most = faults.per_trial
     if not 0 <= fewest <= most:
         raise UsageProblem(
@@ -202,7 +202,7 @@ def check_faults(faults: FaultsSection) -> None:
 
 
 def check_suffered(faults: FaultsSection, exposed: Iterable[str], system: str) -> None:
-    """Raise UsageProblem if a package or kind has a weight and the system can suffer nothing of it."""
+    """Raise UsageProblem if a package or kind has a weight but the system cannot suffer any of its faults."""
     known = tuple(exposed)
     for package, kinds in PACKAGES.items():
         if faults.packages.get(package) and not any(_suffered(kind, known) for kind in kinds):

@@ -23,7 +23,7 @@ from barrier_tck.harness.trial.trial_run import execute
 
 
 class PlantedBug(Protocol):
-    """What this module needs of a ``barrier_tck.harness.reference.mutants`` entry."""
+    """What this module needs from an entry of ``barrier_tck.harness.reference.mutants``."""
 
     @property
     def id(self) -> str:
@@ -35,7 +35,7 @@ class PlantedBug(Protocol):
 
     @property
     def description(self) -> str:
-        """Return a sentence on what is wrong."""
+        """Return a sentence that says what is wrong."""
 
     @property
     def worlds(self) -> Sequence[str]:
@@ -52,15 +52,15 @@ class MutantResult(msgspec.Struct, frozen=True):
     id: str
     caught: bool
     clause: str
-    """The clause that the bug violates; it is caught when a checker that speaks for this clause says INVALID."""
+    """The clause that the bug violates; it is caught when a checker of this clause says INVALID."""
     trials: int
     seconds: float
     checker: str | None = None
-    """The first checker that said INVALID and speaks for the clause."""
+    """The first checker of the clause that said INVALID."""
     plan: str | None = None
     """Path of the smallest plan that shows the bug, relative to the run directory."""
     faults: int | None = None
-    """Faults in that plan."""
+    """Number of faults in that plan."""
     shrinking_runs: int = 0
     replays: bool | None = None
     """Whether the saved plan gave INVALID again, from the same checker."""
@@ -73,7 +73,7 @@ def choose(mutants: dict[str, PlantedBug], only: Sequence[str], world: str) -> t
             raise UsageProblem(f"there is no planted bug {name!r}{nearest(name, mutants)}")
         if world not in mutants[name].worlds:
             worlds = ", ".join(mutants[name].worlds)
-            raise UsageProblem(f"{name} cannot be shown in the world {world!r}; it can in: {worlds}")
+            raise UsageProblem(f"{name} cannot be shown in the world {world!r}; choose one of: {worlds}")
     names = only or [name for name, mutant in mutants.items() if world in mutant.worlds]
     return tuple(mutants[name] for name in dict.fromkeys(names))
 
@@ -84,9 +84,9 @@ def hunt(
     directory: Path,
     checkers: Sequence[Checker] | None = None,
 ) -> MutantResult:
-    """Run a planted bug's plans until one is INVALID by the bug's clause; shrink that plan, save it, replay it.
+    """Run a planted bug's plans until one is INVALID by the bug's clause; shrink, save and replay that plan.
 
-    A trial that is INVALID only for another reason does not count: the suite is to see the bug for what it is.
+    A trial that is INVALID only for another reason does not count, because the suite should recognise the bug.
     """
     started = time.monotonic()
     trials, failing = _first_invalid(mutant, system, directory, checkers)
@@ -141,7 +141,7 @@ def _replays(
     directory: Path,
     checkers: Sequence[Checker] | None,
 ) -> bool:
-    """Tell whether the saved plan fails again; in a deterministic system by the same steps, twice."""
+    """Tell whether the saved plan fails again; in a deterministic system also whether both runs take the same steps."""
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
         replay(ReplaySource(path, plan), system, checkers)
     return fails_likewise(system, checker, directory, checkers)(plan)

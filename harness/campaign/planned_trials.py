@@ -1,4 +1,4 @@
-"""The plans of a campaign, in order: listed ones in turn, then those drawn from the profile, mixed or not."""
+"""The plans of a campaign, in order: the listed ones in turn, then those drawn from the profile, mixed or not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barrier_tck.harness.system.role_aims import resolved
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 CHUNK = 100
-"""Plans are drawn so many at a time, so that the first plans of a seed do not depend on the budget."""
+"""How many plans are drawn at a time, so that the first plans of a seed do not depend on the budget."""
 
 _CHUNK_SEED_STRIDE = 1_000_003
 
@@ -24,7 +24,7 @@ _CHUNK_SEED_STRIDE = 1_000_003
 def campaign_plans(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
     """Yield plans without end; the budget ends a campaign.
 
-    Raises UsageProblem, before anything runs, for what ``check_configuration`` finds.
+    Raises UsageProblem, before anything runs, for a mistake that ``check_configuration`` finds.
     """
     check_configuration(configuration, system, "the campaign")
     if not configuration.draws:
@@ -64,7 +64,7 @@ def _from_profile(configuration: CampaignConfiguration, system: SystemUnderTest)
 
 
 def _from_mix(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
-    """Draw each plan from the profile that its hand asks for, with the faults that it holds."""
+    """Draw each plan from the profile that its hand asks for, with the faults of the hand."""
     profile = configuration.the_profile(system)
     hands = deal(
         configuration.mix or MixSection(), configuration.faults, configuration.seed, targets_of(system)

@@ -1,4 +1,4 @@
-"""Replays plans: does the trial end as it did, and in a deterministic system by the very same steps?"""
+"""Replays plans: does the trial end as before and, in a deterministic system, after exactly the same steps?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIKELY_CAUSES = (
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """Something to replay: a plan and, if it was recorded, what came of it then."""
+    """Something to replay: a plan and, if it was recorded, its result at that time."""
 
     path: Path
     """The plan's file."""
@@ -50,15 +50,15 @@ class Replayed:
 
     @property
     def same_verdict(self) -> bool:
-        """Tell whether the verdict is the recorded one; without a record there is nothing to differ from."""
+        """Tell whether the verdict is the recorded one; without a record it cannot differ."""
         return self.source.recorded is None or self.source.recorded.verdict is self.record.verdict
 
 
 def sources_of(path: Path) -> tuple[ReplaySource, ...]:
     """Find what a path names: a plan file, a trial's directory, or a run directory.
 
-    Of a run directory these are its failing trials, or, if none failed, all that were kept. Raises
-    UsageProblem if the path is none of them, or corrupt, or newer.
+    For a run directory, these are its failing trials or, if none failed, all that were kept. Raises UsageProblem if
+    the path is none of these, or is corrupt or of a newer version.
     """
     if path.is_file():
         if path.name == "plan.json" and (path.parent / "record.json").is_file():
@@ -107,8 +107,8 @@ def replay(
 ) -> Replayed:
     """Run a plan again and compare.
 
-    In a system with DETERMINISTIC_REPLAY the trace must be the recorded one; a plan without a record is run
-    twice. Raises NondeterminismError, with the first differing line, if the traces differ.
+    In a system with DETERMINISTIC_REPLAY the trace must be the recorded one; a plan without a record runs twice.
+    Raises NondeterminismError, with the first differing line, if the traces differ.
     """
     check_plan(source.plan, system, str(source.path))
     result = _run(source.plan, system, checkers)

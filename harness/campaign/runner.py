@@ -1,4 +1,4 @@
-"""Runs a campaign: many trials under a budget, everything finished kept, whatever happens."""
+"""Runs a campaign: many trials within a budget; finished trials are kept, whatever happens."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 
 VALID_KEPT = 5
-"""Valid trials that a simulated campaign keeps in full, for a look at what goes right."""
+"""Number of valid trials that a simulated campaign keeps in full, to show what goes right."""
 
 SHRUNK_MAX = 3
-"""Failing trials that are shrunk at the end of a campaign, the first ones."""
+"""How many failing trials, the first ones, are shrunk at the end of a campaign."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """The books of a running campaign."""
+    """The counts and results of a running campaign."""
 
     valid: int = 0
     invalid: int = 0
@@ -71,7 +71,7 @@ class Tally:
         return tuple(number for number, _ in ordered)
 
     def add(self, record: TrialRecord) -> None:
-        """Book a finished trial."""
+        """Count a finished trial."""
         self.valid += record.verdict is Verdict.VALID
         self.invalid += record.verdict is Verdict.INVALID
         self.unknown += record.verdict is Verdict.UNKNOWN
@@ -95,7 +95,7 @@ class Tally:
     def verdict(self) -> Verdict:
         """Return the campaign's verdict: the worst trial's or finding's.
 
-        It is UNKNOWN at best if all planned faults stayed away.
+        It is at best UNKNOWN if none of the planned faults fired.
         """
         verdicts = [
             verdict
@@ -122,16 +122,18 @@ def run_campaign(
 ) -> CampaignRecord:
     """Run a campaign and return its record, which lies in ``out/campaign.json`` too.
 
-    ``jobs`` above 1 runs simulated trials in so many processes; ``checkers`` of one's own cannot be taken there.
-    Plans and the output directory are checked first: UsageProblem or EnvironmentProblem are raised before a
-    trial runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
+    With ``jobs`` above 1, simulated trials run in this number of processes; then ``checkers`` must not be given.
+    Plans and the output directory are checked first; UsageProblem or EnvironmentProblem is raised before a trial
+    runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
     """
     require_parallel(system, jobs)
     if jobs > 1 and checkers is not None:
-        raise InternalError("checkers of one's own cannot be taken to other processes; run with one job")
+        raise InternalError("your own checkers cannot be used in other processes; run with one job")
     plans = campaign_plans(configuration, system)
     run = _Campaign(configuration, system, RunDirectory.create(out), checkers)
-    run.save(interrupted=True)  # what a reader finds if we are killed without a chance to say anything
+    run.save(
+        interrupted=True
+    )  # what a reader finds if the campaign is killed without a chance to write anything
     interrupts = Interrupts()
     with caught(interrupts):
         try:
@@ -140,17 +142,17 @@ def run_campaign(
             finished = run.trials(plans, runs, interrupts, progress)
             finished = finished and run.run_controls(interrupts) and run.shrink_failures(interrupts)
         except BaseException:
-            run.save(interrupted=True)  # what was finished stays reportable, whatever ended the campaign
+            run.save(interrupted=True)  # finished trials can be reported, whatever ended the campaign
             raise
         return run.save(interrupted=not finished)
 
 
 DROPPED_ONE_IN = 100
-"""Drawn faults that may be dropped because their moment never came: one in so many that fired."""
+"""For each this many drawn faults that fired, one may be dropped because its moment never came."""
 
 
 class _Campaign:
-    """One campaign on its way."""
+    """One running campaign."""
 
     def __init__(
         self,
@@ -169,16 +171,16 @@ class _Campaign:
         self._controls = Controls(system, configuration.seed, configuration.controls, recovered_min)
         self._dropped = 0
         self._begun: dict[int, None] = {}
-        """Trials that have a directory and are not booked."""
+        """Trials that have a directory but are not counted yet."""
         self._points: dict[ProtocolPoint, None] = {}
-        """Every point at which somebody could be stopped in the jobs so far."""
+        """Every point at which a process could be stopped in the jobs so far."""
         self._shrunk: dict[str, str] = {}
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
 
     def trials(
         self, plans: Iterator[TrialPlan], runs: TrialRuns, interrupts: Interrupts, progress: CampaignProgress
     ) -> bool:
-        """Run trials until the budget is used up; tell whether that was not cut short."""
+        """Run trials until the budget is used up; return False if they were interrupted."""
         with progress, contextlib.closing(runs.run(self._planned(plans))) as tried:
             try:
                 while True:
@@ -189,7 +191,7 @@ class _Campaign:
                     record = self._book(one)
                     progress.update(record, self._tally.trials, self._tally.invalid, self._tally.unknown)
             except KeyboardInterrupt:
-                tried.close()  # before the directories go: no trial runs on
+                tried.close()  # no trial may go on when its directory is removed
                 for number in self._begun:
                     self._directory.forget(number)
                 return False
@@ -207,15 +209,15 @@ class _Campaign:
             )
 
     def _chosen(self, tried: TriedPlan) -> TrialResult:
-        """Return the result that counts: of a drawn plan the one without the faults whose moment never came."""
+        """Return the result that counts: for a drawn plan, the one without the faults whose moment never came."""
         if tried.fitted is None:
             return tried.result
         self._dropped += len(tried.result.record.plan.faults) - len(tried.fitted.record.plan.faults)
-        # One in a hundred is a draw that missed; more is a system whose points nobody passes.
+        # One in a hundred is an unlucky draw; more means that the system does not pass the points that it shows.
         return tried.fitted if self._dropped <= self._tally.faults_fired // DROPPED_ONE_IN else tried.result
 
     def _book(self, tried: TriedPlan) -> TrialRecord:
-        """Book a trial, keep what is worth it, and return the record that counts."""
+        """Count a trial, keep it if it is worth keeping, and return the record that counts."""
         self._points |= dict.fromkeys(tried.points)
         result = self._chosen(tried)
         record = result.record
@@ -241,7 +243,7 @@ class _Campaign:
         return True
 
     def shrink_failures(self, interrupts: Interrupts) -> bool:
-        """Shrink the first invalid trials if the system replays exactly; tell whether that was finished."""
+        """Shrink the first invalid trials if the system replays exactly; return False if this was interrupted."""
         if Capability.DETERMINISTIC_REPLAY not in self._system.capabilities:
             return True
         try:
@@ -257,7 +259,7 @@ class _Campaign:
         return True
 
     def save(self, interrupted: bool) -> CampaignRecord:
-        """Write ``campaign.json`` as things stand."""
+        """Write ``campaign.json`` with the results so far."""
         tally = self._tally
         of_controls = self._controls.finding()
         findings = (*tally.findings, *((of_controls,) if of_controls is not None else ()))

@@ -1,8 +1,8 @@
-"""Makes a failing plan small: greedy passes over it, each keeping the same verdict of the same checker.
+"""Makes a failing plan smaller by greedy passes, each of which keeps the same verdict of the same checker.
 
-What "simpler" means is said once, in ``sort_key``. A pass proposes changed plans and need not know whether
-they are simpler, run or fail: proposals that are not simpler are not tried, and faults whose subtask is gone
-are aimed at one that is left.
+Only ``sort_key`` defines what "simpler" means. A pass proposes changed plans and need not know whether they are
+simpler, can run or fail: proposals that are not simpler are not tried, and faults whose subtask is gone are aimed at
+another subtask.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ StillFails = Callable[[TrialPlan], bool]
 """Runs a plan and tells whether it fails in the same way."""
 
 Fit = Callable[[TrialPlan], TrialPlan]
-"""Changes a plan as its system needs it."""
+"""Adapts a plan to what its system uses."""
 
 Propose = Callable[[TrialPlan, JobView], Iterator[TrialPlan]]
-"""Proposes changed plans; it is told what the plan's job is now."""
+"""Proposes changed plans; it gets the plan's present job."""
 
 CALM_CHECKPOINTS = CheckpointPlan(async_ms_max=0)
 CALM_NETWORK = NetworkPlan(latency_ms_max=0)
 CALM_RESTART = RestartPlan()
-"""The quiet settings that shrinking returns to, field by field."""
+"""The calm settings to which shrinking returns, field by field."""
 
 RUNS_MAX = 400
-"""Default bound on the plans that one shrinking runs."""
+"""Default limit of the number of plans that one shrinking runs."""
 
 SECONDS_MAX = 60.0
-"""Default bound on the time of one shrinking: trials of a job that gets stuck are slow."""
+"""Default limit of the seconds of one shrinking, because trials of a job that gets stuck are slow."""
 
 SEEDS_TRIED = 10
-"""A smaller plan may need another seed to fail; these are tried."""
+"""A smaller plan may need another seed to fail; this many seeds are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing plan that was found, and how many plans were run for it."""
+    """The smallest failing plan that was found, and how many plans were run to find it."""
 
     plan: TrialPlan
     runs: int
@@ -64,7 +64,7 @@ SortKey = tuple[Any, ...]
 
 
 def sort_key(plan: TrialPlan) -> SortKey:
-    """Order plans by simplicity: fewer faults, subtasks and records, calmer settings, earlier, smaller."""
+    """Order plans by simplicity: fewer faults, subtasks and records, calmer settings, earlier times, smaller values."""
     workload, job = plan.workload, plan.job
     records = workload.batches * workload.batch_records * sum(vertex.parallelism for vertex in job.sources)
     return (
@@ -147,7 +147,7 @@ def simplify_job(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose fewer batches, fewer records in each, fewer keys, and no offset or rate limit."""
+    """Propose fewer batches, fewer records per batch, fewer keys, and no offset or rate limit."""
     for batches in down_from(plan.workload.batches, 0):
         yield _with(plan, "workload", batches=batches)
     for records in down_from(plan.workload.batch_records, 1):
@@ -161,7 +161,7 @@ def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose the calm settings, all at once, then part by part, then field by field."""
+    """Propose the calm settings: all at once, then part by part, then field by field."""
     pairs = _calm_pairs(plan)
     yield msgspec.structs.replace(plan, **{name: calm for name, _, calm in pairs})
     for name, _, calm in pairs:
@@ -190,7 +190,8 @@ def smaller_settings(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def simplify_faults(plan: TrialPlan, view: JobView) -> Iterator[TrialPlan]:
-    """Propose, for each fault: nothing lost, sooner over, the first occurrence, an earlier time, the first subtask."""
+    """Propose for each fault: no loss, a shorter duration, the first occurrence, an earlier time, the first
+    subtask."""
     for index, scheduled in enumerate(plan.faults):
         for simpler in _simpler_fault(scheduled, view):
             changed = (*plan.faults[:index], simpler, *plan.faults[index + 1 :])
@@ -220,7 +221,8 @@ def other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def smaller_with_other_seeds(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose the big steps again, each under a few other seeds: a smaller job needs other luck to fail."""
+    """Propose the big steps again with a few other seeds each, because a smaller job may only fail with another
+    seed."""
     for propose in (drop_faults, simplify_job, reduce_parallelism):
         for smaller in propose(plan):
             for seed in range(3):
@@ -257,8 +259,8 @@ def shrink(
 ) -> Shrunk:
     """Return the smallest plan found that still fails, within ``runs_max`` runs and ``seconds_max``.
 
-    ``plan`` itself is taken to fail and is not run. Passes are repeated until none finds anything simpler. ``fit``
-    takes out of a proposal what the system has no use for.
+    ``plan`` itself is assumed to fail and is not run. Passes are repeated until none of them finds a simpler plan.
+    ``fit`` removes from a proposal what the system does not use.
     """
     search = _Search(still_fails, view, fit, runs_max, time.monotonic() + seconds_max)
     best, before = filled(plan), None
@@ -310,7 +312,7 @@ class _Search:
         return None
 
     def _runnable(self, proposal: TrialPlan, before: JobView) -> TrialPlan | None:
-        """Return the proposal with its faults aimed at what is left; None if its workload cannot run on its job."""
+        """Return the proposal with faults aimed at existing subtasks; None if its workload cannot run on its job."""
         try:
             proposal = filled(self._fit(proposal))
             return retarget(proposal, before, self._view(proposal))
@@ -319,9 +321,9 @@ class _Search:
 
 
 def retarget(plan: TrialPlan, before: JobView, now: JobView) -> TrialPlan | None:
-    """Aim faults whose subtask is gone at the last one left that does the same; None if there is none.
+    """Aim faults whose subtask is gone at the last remaining one that does the same; None if there is none.
 
-    ``before`` is the job that the faults were aimed at, ``now`` the plan's own.
+    ``before`` is the job for which the faults were aimed, ``now`` is the plan's own job.
     """
 
     def existing(name: str) -> str:

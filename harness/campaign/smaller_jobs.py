@@ -11,7 +11,7 @@ from barrier_tck.harness.plan.shapes import without_key
 
 
 def without_a_vertex(job: JobPlan) -> Iterator[JobPlan]:
-    """Propose the job without each vertex in turn; what it read goes where it sent, as its own output edges say."""
+    """Propose the job without each vertex in turn; its inputs are connected to its outputs, as its output edges say."""
     for vertex in job.vertices:
         kept = tuple(other for other in job.vertices if other is not vertex)
         bridges = [
@@ -38,7 +38,7 @@ def without_an_edge(job: JobPlan) -> Iterator[JobPlan]:
 
 
 def narrower(job: JobPlan, smaller_than: Mapping[int, Sequence[int]]) -> Iterator[JobPlan]:
-    """Propose other widths: of all vertices at once, then of each. ``smaller_than`` says which, for a width."""
+    """Propose smaller parallelism, of all vertices at once, then of each; ``smaller_than``: width -> those to try."""
     for width in smaller_than.get(max(vertex.parallelism for vertex in job.vertices), ()):
         all_narrow = tuple(
             msgspec.structs.replace(vertex, parallelism=min(width, vertex.parallelism))
@@ -56,12 +56,12 @@ def _with_vertex(job: JobPlan, vertex: VertexPlan, **fields: object) -> tuple[Ve
 
 
 def _distinct(edges: Sequence[EdgePlan]) -> list[EdgePlan]:
-    """Leave out repetitions: two ways around a vertex may become one."""
+    """Leave out repeated edges: two paths around a vertex may become one."""
     return list(dict.fromkeys(edges))
 
 
 def _valid(job: JobPlan, vertices: tuple[VertexPlan, ...], edges: Sequence[EdgePlan]) -> Iterator[JobPlan]:
-    """Yield the job of these parts, its inputs numbered without gaps, unless it is none."""
+    """Yield the job of these parts, with its inputs numbered without gaps, if it is a valid job."""
     numbered = []
     for edge in edges:
         inputs = sorted({other.input for other in edges if other.target == edge.target})

@@ -1,4 +1,4 @@
-"""What a campaign must have seen at least once: properties of all its trials together, not of any single one."""
+"""What a campaign must have seen at least once: properties of all its trials together, not of a single one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 
 @dataclass(slots=True)
 class SometimesDuplicates:
-    """In at-least-once mode duplicates do occur; a campaign that saw none has not tested the mode (ALO-2)."""
+    """In at-least-once mode duplicates must occur; a campaign that saw none has not tested the mode (ALO-2)."""
 
     trials: int = 0
     """Trials whose output was judged as at-least-once."""

@@ -1,6 +1,6 @@
-"""What a campaign and the processes that run its trials say to each other: one JSON object a line, both ways.
+"""The messages between a campaign and the processes that run its trials: one JSON object per line, in both directions.
 
-Plans and results cross as the JSON that plans and run directories are made of; nothing is pickled.
+Plans and results are sent in the same JSON form as in plan files and run directories; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from barrier_tck.harness.campaign.tried_plans import PlannedTrial, TriedPlan
 
 
 class OpenSystem(msgspec.Struct, frozen=True, tag="open"):
-    """Open the system that the trials run on; answered by ``SystemOpened``."""
+    """Open the system on which the trials run; answered by ``SystemOpened``."""
 
     system: str
-    """What ``--system`` opens it by."""
+    """The name by which ``--system`` opens it."""
     path: tuple[str, ...]
-    """Where modules are looked for, as in the campaign's own process."""
+    """The module search path of the campaign's own process."""
 
 
 class RunTrial(msgspec.Struct, frozen=True, tag="run"):
@@ -38,7 +38,7 @@ class TrialRan(msgspec.Struct, frozen=True, tag="ran"):
 
 
 class NotDone(msgspec.Struct, frozen=True, tag="not done"):
-    """What was asked for cannot be done, as an error of the harness says."""
+    """The request cannot be fulfilled, because of an error of the harness."""
 
     error: str
     """The name of its class in ``barrier_tck.harness.support.errors``."""
@@ -50,7 +50,7 @@ Answer = SystemOpened | TrialRan | NotDone
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON has no form for: paths, and what a row may hold, as files have it too."""
+    """Return the JSON form of values that JSON does not have, such as paths and values of rows, as in files."""
     return str(value)
 
 
@@ -68,12 +68,12 @@ _answers = msgspec.json.Decoder(Answer, dec_hook=_made)
 
 
 def request_of(line: bytes) -> Request:
-    """Read what is asked."""
+    """Return the request of a line."""
     request: Request = _requests.decode(line)
     return request
 
 
 def answer_of(line: bytes) -> Answer:
-    """Read what is answered."""
+    """Return the answer of a line."""
     answer: Answer = _answers.decode(line)
     return answer

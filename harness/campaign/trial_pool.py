@@ -1,7 +1,7 @@
-"""Runs the simulated trials of a campaign in several processes; verdicts, digests and their order are those of one.
+"""Runs the simulated trials of a campaign in several processes, with the same verdicts, digests and order as one.
 
-Each process is asked for one trial at a time, by a thread of its own here. If a process dies, its trial is UNKNOWN
-and says so, and another process takes its place.
+Each process runs one trial at a time for its own thread here. If a process dies, its trial is UNKNOWN and says so,
+and another process replaces it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import lost_trial
 
 AHEAD = 4
-"""Trials that may be under way or waiting to be booked, for each process: enough that none waits for another's."""
+"""For each process, how many trials may run or wait to be counted: enough that no process waits for another."""
 _END_TIMEOUT_S = 5.0
 
 
@@ -44,7 +44,7 @@ def require_parallel(system: SystemUnderTest, jobs: int) -> None:
     """Raise UsageProblem if the system's trials cannot run in several processes."""
     if jobs > 1 and system.world != "simulated":
         raise UsageProblem(
-            f"--jobs {jobs}: {system.name} runs its trials one by one, on all cores; only simulated trials run in "
+            f"--jobs {jobs}: {system.name} runs its trials one by one, on all cores; only simulated trials can run in "
             "several processes"
         )
 
@@ -63,10 +63,10 @@ class TrialPool:
         self._over = False
 
     def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
-        """Yield what became of each trial, in the order of the plans.
+        """Yield the result of each trial, in the order of the plans.
 
-        Raises HarnessError as the trial itself would have, and OperatingError if no process can be started. However
-        it ends, no process is left.
+        Raises HarnessError as the trial itself would have, and OperatingError if no process can be started. No
+        process is left, however it ends.
         """
         self._over = False
         waiting: deque[Future[TriedPlan]] = deque()
@@ -84,7 +84,7 @@ class TrialPool:
             threads.shutdown(wait=True, cancel_futures=True)
 
     def _try(self, trial: PlannedTrial) -> TriedPlan:
-        """Run a trial in the process of this thread."""
+        """Run a trial in this thread's process."""
         process: _TrialProcess | None = getattr(self._own, "process", None)
         if process is None or process.gone:
             process = self._own.process = self._started()
@@ -132,9 +132,11 @@ class _TrialProcess:
         self.gone = False
 
     def ask(self, request: Request) -> Answer | None:
-        """Return the answer; None if the process ended without one. Raises what the process says was raised."""
+        """Return the answer; None if the process ended without one. Raises the error that the process reports."""
         line = b""
-        with contextlib.suppress(BrokenPipeError, ValueError):  # ValueError: closed here meanwhile
+        with contextlib.suppress(
+            BrokenPipeError, ValueError
+        ):  # ValueError: it was closed here in the meantime
             self._requests.write(line_of(request))
             self._requests.flush()
             line = self._answers.readline()
@@ -153,7 +155,7 @@ class _TrialProcess:
         return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def close(self, at_once: bool) -> None:
-        """End the process and wait for it; a well-behaved one ends with its input."""
+        """End the process and wait for it; normally it ends when its input does."""
         if at_once:
             self._popen.kill()
         with contextlib.suppress(BrokenPipeError):

@@ -1,6 +1,7 @@
 """A process that runs trials for ``trial_pool``: ``python -m barrier_tck.harness.campaign.trial_process``.
 
-It answers each line of its standard input with one line, and ends with its input: the campaign is over, or was killed.
+It answers each line of its standard input with one line. It ends when its input ends, because the campaign is over or
+was killed.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class _Trials:
         self._system: SystemUnderTest | None = None
 
     def answer(self, request: Request) -> Answer:
-        """Do what is asked; whatever goes wrong with it is the answer then."""
+        """Fulfil a request; if it fails, the error is the answer."""
         try:
             return self._done(request)
         except HarnessError as error:
             return NotDone(type(error).__name__, str(error))
-        except Exception:  # noqa: BLE001 - the campaign raises it
+        except Exception:  # noqa: BLE001 - the campaign raises it again
             return NotDone(InternalError.__name__, traceback.format_exc())
 
     def _done(self, request: Request) -> Answer:
@@ -64,7 +65,7 @@ class _Trials:
 
 
 def _as_wanted(tried: TriedPlan, trial: PlannedTrial) -> TriedPlan:
-    """Leave out what the campaign will not keep: history and trace are long."""
+    """Leave out what the campaign will not keep, because history and trace are long."""
     fitted = None if tried.fitted is None else _short(tried.fitted, trial)
     return TriedPlan(_short(tried.result, trial), tried.points, fitted)
 
@@ -76,7 +77,7 @@ def _short(result: TrialResult, trial: PlannedTrial) -> TrialResult:
 
 
 class _Requests:
-    """Reads the input in a thread, so that its end is noticed in the middle of a trial too: nobody waits for that."""
+    """Reads the input on a thread, so that its end is noticed even in the middle of a trial that nobody waits for."""
 
     def __init__(self, lines: BinaryIO) -> None:
         self._lines = lines
@@ -101,7 +102,7 @@ class _Requests:
 
 
 if __name__ == "__main__":
-    # Nothing that a system prints may stand between the answers.
+    # Nothing that a system prints may get between the answers.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as _answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         _trials = _Trials()

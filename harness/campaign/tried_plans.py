@@ -1,6 +1,6 @@
 """Tries the plans of a campaign, one after the other. ``trial_pool`` tries several at once, with the same results.
 
-What a campaign makes of a result may depend on the trials before it. Trying a plan depends on nothing but the plan.
+What a campaign does with a result may depend on earlier trials. Trying a plan depends only on the plan.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class PlannedTrial:
     """Its number in the campaign, from 0."""
     plan: TrialPlan
     directory: Path
-    """It belongs to this trial alone, and exists."""
+    """An existing directory that belongs to this trial alone."""
     drawn: bool
-    """Whether the plan was drawn and not written by somebody."""
+    """Whether the plan was drawn, not written by somebody."""
     wanted_whole: bool = True
     """Whether history and trace are wanted even if the trial is VALID."""
 
@@ -42,28 +42,28 @@ class TriedPlan:
 
     result: TrialResult
     points: tuple[ProtocolPoint, ...] = ()
-    """The points at which somebody could be stopped in the trial's job."""
+    """The points at which a process could be stopped in the trial's job."""
     fitted: TrialResult | None = None
-    """The same trial without the faults whose moment never came; None if there were none, or none may be dropped."""
+    """The same trial without the faults whose moment never came; None if there are none, or none may be dropped."""
 
 
 class TrialRuns(Protocol):
     """Runs planned trials, one by one or several at once."""
 
     def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
-        """Yield what became of each trial, in the order of the plans; plans are taken as trials can begin."""
+        """Yield the result of each trial, in the order of the plans; a plan is taken when its trial can begin."""
 
 
 class OneByOne:
     """Runs each trial here, when its result is asked for."""
 
     def __init__(self, system: SystemUnderTest, checkers: Sequence[Checker] | None = None) -> None:
-        """Take the system, and who judges; None: the standard checkers of each plan."""
+        """Take the system and the checkers; None means the standard checkers of each plan."""
         self._system = system
         self._checkers = checkers
 
     def run(self, planned: Iterable[PlannedTrial]) -> Generator[TriedPlan, None, None]:
-        """Yield what became of each trial."""
+        """Yield the result of each trial."""
         for trial in planned:
             yield try_plan(trial, self._system, self._checkers)
 
@@ -71,7 +71,7 @@ class OneByOne:
 def try_plan(
     trial: PlannedTrial, system: SystemUnderTest, checkers: Sequence[Checker] | None = None
 ) -> TriedPlan:
-    """Run and judge one trial; of a drawn plan, once more without the faults whose moment never came.
+    """Run and judge one trial; if its plan was drawn, run it again without the faults whose moment never came.
 
     Raises what ``execute`` raises.
     """
@@ -88,9 +88,9 @@ def try_plan(
 def without_unreachable_faults(plan: TrialPlan, record: TrialRecord) -> TrialPlan | None:
     """Return a drawn plan without the faults that never became due, or None if there are none.
 
-    Whoever draws a fault can only guess whether the run will come to its moment. Where runs are deterministic, a
-    run without a fault that did not fire takes the very same steps, so the smaller plan says what really happened.
-    A plan that somebody wrote is never changed: its unfired fault makes the trial UNKNOWN (CAM-3).
+    When a fault is drawn, it is only a guess that the run will reach its moment. If runs are deterministic, a run
+    without a fault that did not fire takes exactly the same steps, so the smaller plan shows what really happened. A
+    plan that somebody wrote is never changed: a fault in it that does not fire makes the trial UNKNOWN (CAM-3).
     """
     kept = tuple(
         fault

@@ -24,7 +24,7 @@ from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 
 
 class CoordinatorWorld(Protocol):
-    """What the coordinator's process needs of its world."""
+    """What the coordinator's process needs from its world."""
 
     @property
     def surroundings(self) -> Surroundings:
@@ -36,15 +36,15 @@ class CoordinatorWorld(Protocol):
 
     @property
     def config(self) -> JobConfig:
-        """How it runs."""
+        """The settings of the job."""
 
     @property
     def components(self) -> Components:
-        """What it is built of."""
+        """The parts from which the runtime is built."""
 
     @property
     def observer(self) -> JobObserver:
-        """Who is told."""
+        """The observer that is told what happens."""
 
     @property
     def processes(self) -> Mapping[SubtaskId, SimulatedSubtask]:
@@ -60,25 +60,25 @@ class CoordinatorWorld(Protocol):
         """Which messages come twice."""
 
     def receive_again(self, message: Any) -> None:
-        """Let a message come a second time, to the present coordinator."""
+        """Deliver a message a second time, to the present coordinator."""
 
     def point_reached(
         self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
-        """Take a protocol point that the coordinator stands at; it may be killed before this returns."""
+        """Handle a protocol point at which the coordinator stands; it may be killed before this returns."""
 
     def traced(self, message: Any) -> Any:
         """Return a message as the trace shows it."""
 
     def stop_if_over(self) -> None:
-        """End the run if the job has ended and its last process has left."""
+        """End the run if the job has ended and its last process is gone."""
 
 
 class SimulatedCoordinator:
     """The coordinator's process; also its probe, its timers and its directory of subtasks."""
 
     def __init__(self, world: CoordinatorWorld, number: int, files: SimulatedFileSystem) -> None:
-        """Start a process; ``start`` loads durable storage and deploys."""
+        """Make the process; ``start`` loads durable storage and deploys."""
         self.world = world
         self.name = f"coordinator#{number}"
         self.alive = True
@@ -106,7 +106,7 @@ class SimulatedCoordinator:
         self.driver = CoordinatorDriver(world.graph, world.config, ports, world.components)
 
     def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Run a piece of the process unless it is dead; a kill in the middle ends it silently."""
+        """Run an action of the process unless it is dead; a kill in the middle ends it silently."""
         if not self.alive:
             return
         try:
@@ -151,7 +151,7 @@ class SimulatedCoordinator:
         self.world.deploy(self, attempt, restore)
 
     def stop(self, attempt: int, reason: str) -> None:
-        """Deployer: cancel every process; the answer comes when a message would have."""
+        """Deployer: cancel every process; the answer comes as late as a message would."""
         self._trace("stop", attempt)
         for process in self.world.processes.values():
             if process.from_coordinator is not None:
@@ -162,7 +162,7 @@ class SimulatedCoordinator:
         self.guarded(self.driver.on_attempt_stopped, attempt)
 
     def receive(self, message: Any) -> None:
-        """Take a message of a subtask, which may come once more: to whoever is the coordinator then."""
+        """Take a message of a subtask, which may come again, to the coordinator of that time."""
         world = self.world
         if world.repeats.in_force:
             for late_ms in world.repeats.copies(str(message.subtask), Direction.FORWARD, message):
@@ -176,7 +176,7 @@ class SimulatedCoordinator:
             self.guarded(self.driver.on_message, message)
 
     def defer(self, action: Callable[..., None], argument: Any) -> None:
-        """Do something later; never asked of a coordinator, which is never frozen."""
+        """Do something later; this is never called, because a coordinator is never frozen."""
         raise AssertionError(f"{self.name} is never paused")
 
     def lost(self, process: SimulatedSubtask, why: str = "was lost") -> None:

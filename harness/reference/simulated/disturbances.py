@@ -1,15 +1,15 @@
-"""Disturbed connections of the simulated world: which pairs of ends are, how, and what their healing breaks.
+"""Disturbed connections of the simulated world: which pairs of ends are disturbed, how, and what breaks when they heal.
 
-A disturbance belongs to a pair of ends, not to a connection: it is in force on the open ones, those of zombies
-included, and on every later one of the same pair. Pairs are (sender, receiver) of a data channel, or (subtask,
-``COORDINATOR``) of a control connection. On a data channel everything flows forward; backwards there is nothing to
+A disturbance belongs to a pair of ends, not to a connection: it is in force on the pair's open connections, including
+those of zombies, and on every later one. Pairs are (sender, receiver) of a data channel, or (subtask,
+``COORDINATOR``) of a control connection. On a data channel everything flows forward, so backwards there is nothing to
 disturb.
 
-What breaks, and who notices, as on Spark: a cut connection ends at once, and cannot be opened again before it heals.
-A black hole ends nothing; but once it heals, a connection that misses something ends. A connection that may carry no
-more ends once all that it carried has arrived. The receiver of a data channel
-that has ended fails, and so does its sender when it sends. A control connection that has ended is the loss of the
-subtask for the coordinator, and the end of its leash for the subtask.
+What breaks, and who notices it, is the same as on Spark. A cut connection ends at once, and cannot be opened again
+before it heals. A black hole ends nothing; but once it heals, a connection that lost something ends. A connection
+that has reached its limit ends once everything that it carried has arrived. The receiver of a data channel that has
+ended fails, and so does its sender when it sends. When a control connection has ended, the coordinator takes the
+subtask for lost, and the subtask ends itself.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Pair = tuple[str, str]
 
 
 class ConnectedWorld(Protocol):
-    """A world whose connections are disturbed."""
+    """A world whose connections can be disturbed."""
 
     def living(self, subtask: str) -> list[SimulatedSubtask]:
         """Return every living process of a subtask, zombies first."""
 
     def watch(self, process: SimulatedSubtask) -> None:
-        """Look from now on whether the process is silent."""
+        """Check from now on whether the process is silent."""
 
     def break_control(self, process: SimulatedSubtask, arrived_ms: float = 0.0) -> None:
-        """End a control connection; both ends notice once what arrives until then has arrived."""
+        """End a control connection; both ends notice it after ``arrived_ms``, when earlier messages have arrived."""
 
     def break_channel(self, channel: DataChannel, arrived_ms: float = 0.0) -> None:
-        """End a data channel; its receiver notices once what arrives until then has arrived."""
+        """End a data channel; its receiver notices it after ``arrived_ms``, when earlier elements have arrived."""
 
 
 class Disturbances:
@@ -59,7 +59,7 @@ class Disturbances:
             self._break(pair, whole=True)
 
     def remove(self, pair: Pair, impairment: Impairment) -> None:
-        """Undo one disturbance of a pair; connections that miss something end."""
+        """Undo one disturbance of a pair; connections that lost something end."""
         left = [other for other in self._active.get(pair, ()) if other is not impairment]
         if left:
             self._active[pair] = left
@@ -74,7 +74,7 @@ class Disturbances:
         return any(other is impairment for other in self._active.get(pair, ()))
 
     def any_on(self, pair: Pair) -> bool:
-        """Tell whether anything is wrong with a pair's connections."""
+        """Tell whether any disturbance of a pair's connections is in force."""
         return pair in self._active
 
     def is_cut(self, pair: Pair) -> bool:
@@ -128,7 +128,7 @@ class Disturbances:
             self._world.watch(process)
 
     def _break(self, pair: Pair, whole: bool) -> None:
-        """End the pair's open connections: all of them, or those that miss something."""
+        """End the pair's open connections: all of them, or only those that lost something."""
         world = self._world
         if pair[1] == COORDINATOR:
             for process in world.living(pair[0]):
@@ -140,7 +140,7 @@ class Disturbances:
                     world.break_channel(channel)
 
     def _channels(self, pair: Pair) -> Iterator[DataChannel]:
-        """Yield the channels of a pair of which an end still lives."""
+        """Yield the channels of a pair of which at least one end is alive."""
         seen: list[DataChannel] = []
         for process in (*self._world.living(pair[0]), *self._world.living(pair[1])):
             for channel in (*process.outputs, *process.inputs):

@@ -1,12 +1,12 @@
 """A simulated file system with crash semantics: what was not synced can be lost.
 
-Durability contract (that of ``barrier_tck.reference_impl.storage.filesystem``, kept exactly): bytes are durable after
+The durability contract is exactly that of ``barrier_tck.reference_impl.storage.filesystem``: bytes are durable after
 ``sync`` of the stream; a created or renamed name is durable after ``sync_directory`` of its directory; a rename
-is atomic. When a host is lost, everything it did that is not durable is undone, newest first: unsynced bytes are
-cut off, unsynced names vanish or point to what they pointed to before. A deletion is durable at once. A process
-that dies without its host loses nothing it has written.
+is atomic. When a host is lost, everything that it did and that is not durable is undone, newest first: unsynced bytes
+are cut off, and unsynced names vanish or refer to their previous file. A deletion is durable at once. A process that
+dies without its host loses nothing that it has written.
 
-All hosts see one tree (a shared mount); each writes through its own handle, which keeps its undo journal.
+All hosts see one tree (a shared mount). Each host writes through its own handle, which keeps its undo journal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 
 
 class _File:
-    """An inode: content, and how much of it is durable."""
+    """An inode: its content, and how much of it is durable."""
 
     __slots__ = ("content", "durable")
 
@@ -35,17 +35,17 @@ class SimulatedDisk:
         self.names: list[str] = []
 
     def host(self) -> SimulatedFileSystem:
-        """Return the file system as one host sees it, with a journal of its own."""
+        """Return the file system as one host sees it, with its own journal."""
         return SimulatedFileSystem(self)
 
     def link(self, path: str, file: _File) -> None:
-        """Let a name point to a file."""
+        """Make a name refer to a file."""
         if path not in self.files:
             insort(self.names, path)
         self.files[path] = file
 
     def unlink(self, path: str) -> _File | None:
-        """Remove a name; returns what it pointed to."""
+        """Remove a name; return the file to which it referred."""
         file = self.files.pop(path, None)
         if file is not None:
             del self.names[bisect_left(self.names, path)]
@@ -90,12 +90,12 @@ class SimulatedFileSystem:
         """Share a disk, with an empty journal."""
         self._disk = disk
         self._unsynced_names: list[tuple[str, str, _File | None, str | None]] = []
-        """(directory, path, what it pointed to before, the name it was renamed from), oldest first."""
+        """(directory, path, the file to which it referred before, the name from which it was renamed), oldest first."""
         self._written: list[_File] = []
         self._hidden = False
 
     def hide(self, hidden: bool) -> None:
-        """Let this host's reads fail from now on, or succeed again; names can be listed all the time."""
+        """Make this host's reads fail from now on, or succeed again; names can always be listed."""
         self._hidden = hidden
 
     def create(self, path: str) -> _SimulatedStream:
@@ -149,17 +149,17 @@ class SimulatedFileSystem:
         self._disk.unlink(path)
 
     def delete_tree(self, directory: str) -> None:
-        """Delete a directory and all below it; a missing one is no error."""
+        """Delete a directory and everything below it; a missing one is no error."""
         for path in self._disk.below(directory):
             self._disk.unlink(path)
 
     def lose_unsynced(self) -> int:
-        """The host dies: undo what is not durable. Returns how many names and files were affected."""
+        """Undo everything that is not durable, because the host died; return how many names and files were affected."""
         affected = 0
         for _, path, before, source in reversed(self._unsynced_names):
             current = self._disk.files.get(path)
             if current is None:
-                continue  # deleted since: a deletion is durable
+                continue  # it was deleted since, and a deletion is durable
             self._disk.unlink(path)
             if before is not None:
                 self._disk.link(path, before)

@@ -1,7 +1,7 @@
-"""Simulated hosts: the disk that only a host's own processes see, and disks that refuse.
+"""Simulated hosts: the disk that only a host's own processes see, and disks that refuse writes.
 
-An executor that is killed comes back on its host and finds the disk as it was; a host that is lost is replaced by
-another one, with an empty disk. A backend that keeps real files gets a real directory as its host's disk.
+A killed executor comes back on its host and finds the disk as it was; a lost host is replaced by another one with an
+empty disk. A backend that keeps real files gets a real directory as its host's disk.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileS
 
 
 class LocalDisk(DelegatingFileSystem):
-    """A host's own disk; a subtask for which it is full writes nothing more to it."""
+    """A host's own disk; a subtask for which it is full cannot write to it any more."""
 
     def __init__(self, inner: FileSystem) -> None:
-        """Wrap the disk, not full."""
+        """Wrap a disk, which is not full."""
         super().__init__(inner)
         self.full_for: dict[str, None] = {}
-        """Directories of subtasks."""
+        """Directories of the subtasks for which there is no room."""
 
     def check(self, path: str) -> None:
-        """Refuse what lies in a directory for which there is no room."""
+        """Refuse a file in a directory for which there is no room."""
         if path.partition("/")[0] in self.full_for:
             raise StorageError(f"cannot create {path}: no space left on device")
 
     def lose_unsynced(self) -> None:
-        """Lose what was not synced; of real files, everything."""
+        """Lose what was not synced; if the files are real, lose everything."""
         if isinstance(self.inner, SimulatedFileSystem):
             self.inner.lose_unsynced()
         else:
@@ -42,7 +42,7 @@ class LocalDisk(DelegatingFileSystem):
 
 
 class LinkingLocalDisk(LocalDisk):
-    """A host's own disk of real files, which can be linked (LOC-10)."""
+    """A host's own disk of real files, which can be hard-linked (LOC-10)."""
 
     def __init__(self, inner: LocalFileSystem) -> None:
         """Wrap a real directory."""
@@ -68,10 +68,10 @@ class SimulatedHost:
 
 
 class SimulatedHosts:
-    """Every host that there is now, by the position of its executor."""
+    """All present hosts, by the position of their executors."""
 
     def __init__(self, count: int, real_directory: str | None) -> None:
-        """Start hosts with empty disks, below a real directory if there is one."""
+        """Start ``count`` hosts with empty disks, below a real directory if one is given."""
         self._real_directory = real_directory
         self._started = 0
         self.hosts = [self._new() for _ in range(count)]
@@ -93,11 +93,11 @@ class SimulatedHosts:
 
 @dataclass(slots=True)
 class _Refusal:
-    """Primaries of one subtask that cannot be written: those of its next so many checkpoints."""
+    """Primaries of one subtask that cannot be written, for a number of its next checkpoints."""
 
     checkpoints_max: int
     spared: int
-    """Files of each checkpoint that can still be written: a disk seldom fails at the first one."""
+    """How many files of each checkpoint can still be written, because a disk seldom fails at the first one."""
     checkpoints: dict[str, int] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ class PrimaryDisk(DelegatingFileSystem):
 
 
 class PrimaryFailures:
-    """Says which primaries cannot be written."""
+    """Decides which primaries cannot be written."""
 
     def __init__(self, spared: int) -> None:
         """Refuse nothing yet; ``spared`` files of each failing checkpoint can be written."""
@@ -135,20 +135,20 @@ class PrimaryFailures:
         return PrimaryDisk(files, self._refusals)
 
     def refuse(self, subtask: str, checkpoints: int) -> None:
-        """Let the next so many checkpoints of a subtask fail."""
+        """Make this number of a subtask's next checkpoints fail."""
         parsed = SubtaskId.parse(subtask)
         self._refusals[f"{safe_name(parsed.vertex)}-{parsed.index}-"] = _Refusal(checkpoints, self._spared)
 
     def refuses(self, subtask: str) -> bool:
-        """Tell whether anything is to be refused for a subtask."""
+        """Tell whether a subtask has refusals left."""
         parsed = SubtaskId.parse(subtask)
         return f"{safe_name(parsed.vertex)}-{parsed.index}-" in self._refusals
 
 
 def planned_failures(plan: TrialPlan) -> PrimaryFailures | None:
-    """Return what a plan's failing primaries need, None if it has none: wrapping every file system costs time."""
+    """Return what a plan's failing primaries need; None if it has none, because wrapping file systems costs time."""
     hits = [scheduled.fault.copies_hit for scheduled in plan.faults]
     if not any(hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None for hit in hits):
         return None
-    # With local recovery a subtask's part has several files, and the first one is spared.
+    # With local recovery a subtask's part has several files, of which the first one is spared.
     return PrimaryFailures(spared=int(plan.local_recovery))

@@ -1,11 +1,12 @@
 """Simulated channels and links: FIFO, with latencies drawn per message, and bounded (backpressure).
 
-Ordering contract: what is sent on one channel or link arrives in the order of sending (BAR-2). Between channels
-there is no order. A data channel counts what is on its way and what waits; a sender whose channel is full is
-not scheduled until its receiver takes something. Control elements are not counted: they must not deadlock.
+Ordering contract: messages on one channel or link arrive in the order of sending (BAR-2). Between channels there is
+no order. A data channel counts the batches in transit and those that wait; a sender whose channel is full is not
+scheduled until its receiver takes something. Control elements are not counted, because they must not cause a
+deadlock.
 
 A disturbance (``disturbances``) changes when a message arrives, swallows it, or ends the connection; the order stays.
-What is swallowed does not fill the channel: a proxy that lets nothing through still reads. A broken channel is
+Swallowed elements do not fill the channel, because a proxy that lets nothing through still reads. A broken channel is
 noticed by its receiver, and by its sender when it sends.
 """
 
@@ -26,19 +27,19 @@ MESSAGE_BYTES = 64
 
 
 class ChannelBroken(RuntimeFailure):
-    """A data channel ended before its sender had said so."""
+    """A data channel ended before its sender announced the end."""
 
 
 @dataclass(slots=True)
 class _InForce:
-    """An impairment on one connection, and how many bytes it let through there."""
+    """An impairment of one connection, and how many bytes it has let through there."""
 
     impairment: Impairment
     passed: int = 0
 
 
 class Disturbance:
-    """All that is wrong with one direction of one connection at a time, in the order in which it began."""
+    """All impairments of one direction of one connection at one time, in the order in which they began."""
 
     __slots__ = ("_draw", "close", "in_force")
 
@@ -49,10 +50,10 @@ class Disturbance:
         close: Callable[[], None] = lambda: None,
         before: Disturbance | None = None,
     ) -> None:
-        """Draw from 0 to 1 from a stream that nothing else draws from.
+        """Take a function that draws numbers from 0 to 1, from a stream that nothing else uses.
 
-        ``close`` ends the connection, once what was sent on it has arrived. ``before`` is what was wrong until now:
-        an impairment that goes on goes on counting.
+        ``close`` ends the connection once everything that was sent on it has arrived. ``before`` is the disturbance
+        until now: an impairment that is still in force continues to count.
         """
         self._draw = draw
         known = [] if before is None else before.in_force
@@ -63,9 +64,9 @@ class Disturbance:
         self.close = close
 
     def fate(self, sent_ms: float, arrives_ms: float, line_free_ms: float, size: int) -> float | Loss:
-        """Return when a message arrives, or why it does not, that undisturbed would at ``arrives_ms``.
+        """Return when a message arrives, or why it does not; without a disturbance it would arrive at ``arrives_ms``.
 
-        ``size`` in bytes, times in milliseconds; the line is busy until ``line_free_ms``.
+        ``size`` is in bytes, times are in milliseconds; the line is busy until ``line_free_ms``.
         """
         for one in self.in_force:
             message = PassingMessage(sent_ms, arrives_ms, line_free_ms, size, one.passed)
@@ -144,16 +145,16 @@ class ChannelEnd(Protocol):
     text: str
     """The subtask, as the fault vocabulary names it."""
     full_outputs: int
-    """How many of the channels that it sends on are full."""
+    """How many of its output channels are full."""
 
     def wake(self) -> None:
-        """Make sure that a step comes if there is anything to do."""
+        """Make sure that a step comes if there is something to do."""
 
     def expect(self, time_ms: float) -> None:
         """Make sure that a step comes soon after a time at which there may be something to do."""
 
     def channel_ended(self, channel: DataChannel) -> None:
-        """Notice that an input channel, or one that this process waits to send on, has ended."""
+        """Notice that an input channel, or an output channel on which this process waits to send, has ended."""
 
 
 class DataChannel:
@@ -188,14 +189,14 @@ class DataChannel:
         self.capacity = capacity
         self.occupied = 0
         self.queue: deque[tuple[float, bool, Any]] = deque()
-        """(when it arrives, is data, element), oldest first: what was sent and not read, arrived or not."""
+        """(when it arrives, is data, element), oldest first: everything that was sent but not read, arrived or not."""
         self.sender: ChannelEnd | None = None
         self.receiver: ChannelEnd | None = None
         self.disturbance: Disturbance | None = None
         self.swallowed = False
         """Whether anything is missing from the stream."""
         self.broken = False
-        """Whether the connection has ended before its sender said so."""
+        """Whether the connection has ended before its sender announced the end."""
         self._scheduler = scheduler
         self._random = stream.random
         self._latency_ms = latency_ms
@@ -207,7 +208,7 @@ class DataChannel:
         return self.occupied >= self.capacity
 
     def send(self, is_data: bool, element: Any) -> None:
-        """Append an element. As ``Link.send`` does, without its call: most messages go this way."""
+        """Append an element. It repeats ``Link.send`` to avoid a call, because most messages go through here."""
         scheduler = self._scheduler
         arrival = scheduler.now + self._random() * self._latency_ms
         if self.disturbance is not None or self.broken:
@@ -222,7 +223,7 @@ class DataChannel:
         if arrival < self._last:
             arrival = self._last
         self._last = arrival
-        # An arrival is no event of its own: the receiver looks at the time when it looks into its channels.
+        # An arrival is not a separate event: the receiver checks the time when it looks into its channels.
         self.queue.append((arrival, is_data, element))
         if self.receiver is not None:
             self.receiver.expect(arrival)

@@ -1,7 +1,7 @@
 """Virtual time and the order of steps.
 
-Contract: a step runs at its time; of two steps of the same time, the one scheduled first runs first. Nothing
-else moves time, and no wall clock is read.
+Contract: a step runs at its time; of two steps with the same time, the one that was scheduled first runs first. Only
+steps move time, and no wall clock is read.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Scheduler:
         return self.now
 
     def at(self, time_ms: float, action: Callable[..., None], argument: Any = None) -> None:
-        """Run ``action(argument)`` at a time; one that has passed means now, after what is due now."""
+        """Run ``action(argument)`` at a time; a time in the past means now, after what is due now."""
         if time_ms < self.now:
             time_ms = self.now
         self._sequence = sequence = self._sequence + 1
         heappush(self._queue, (time_ms, sequence, action, argument))
 
     def run(self, until_ms: float) -> bool:
-        """Run steps until one sets ``stopped``; False if time or work ran out before."""
+        """Run steps until one sets ``stopped``; return False if time or work ran out before."""
         self._until_ms = until_ms
         queue = self._queue
         while queue and not self.stopped:
@@ -54,10 +54,10 @@ class Scheduler:
         return self.stopped
 
     def run_while(self, waiting: Callable[[], bool]) -> bool:
-        """Run further steps in the middle of one, as long as ``waiting``; False if the run is over before.
+        """Run further steps in the middle of a step, as long as ``waiting()``; return False if the run ends before.
 
-        So a step can stand still while the world goes on. Steps that stand still go on in the reverse order in
-        which they began to.
+        So a step can stand still while the world goes on. Several such steps continue in the reverse order in which
+        they stopped.
         """
         queue = self._queue
         while waiting():
@@ -68,6 +68,6 @@ class Scheduler:
         return True
 
     def clear(self) -> None:
-        """Forget all that was to come."""
+        """Forget all scheduled steps."""
         self._sequence -= len(self._queue)
         self._queue.clear()

@@ -1,8 +1,8 @@
-"""Heartbeats in virtual time: how the coordinator notices a subtask that is silent, and closes no connection.
+"""Heartbeats in virtual time: how the coordinator notices a subtask that is silent without closing its connection.
 
-The runtime decides when silence means loss (``barrier_tck.reference_impl.protocol.heartbeats``). Heartbeats of healthy
-subtasks cannot be late, so they are not simulated: a subtask is watched from the moment it is stopped or its
-control connection is disturbed, until it is healthy again or lost.
+The runtime decides when silence means loss (``barrier_tck.reference_impl.protocol.heartbeats``). Heartbeats of
+healthy subtasks cannot be late, so they are not simulated. A subtask is watched from the moment at which it is paused
+or its control connection is disturbed, until it is healthy again or lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 
 HEARTBEAT_INTERVAL_MS = 15.0
 HEARTBEAT_TIMEOUT_MS = 150.0
-"""Both a thirtieth of what they are on Spark, as all times of simulated plans."""
+"""Both are a thirtieth of the values on Spark, like all times in simulated plans."""
 
 
 class Heartbeats:
@@ -31,10 +31,10 @@ class Heartbeats:
         is_awaited: Callable[[SimulatedSubtask], bool],
         is_disturbed: Callable[[SimulatedSubtask], bool],
     ) -> None:
-        """Watch nobody.
+        """Start without a watched subtask.
 
         ``is_awaited`` tells whether the coordinator that deployed a subtask still waits for it, ``is_disturbed``
-        whether anything is wrong with its control connection.
+        whether its control connection is disturbed.
         """
         self._scheduler = scheduler
         self._seed = seed
@@ -48,7 +48,7 @@ class Heartbeats:
         return stream(self._seed, "heartbeats").random
 
     def watch(self, process: SimulatedSubtask) -> None:
-        """Watch a subtask from now on; the last heartbeat that came was up to an interval ago."""
+        """Watch a subtask from now on; its last heartbeat came at most one interval ago."""
         if process.watched:
             return
         process.watched = True

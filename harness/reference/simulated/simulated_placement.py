@@ -1,4 +1,4 @@
-"""Where the subtasks of an attempt go in the simulated world."""
+"""Where the subtasks of an attempt are placed in the simulated world."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from barrier_tck.reference_impl.storage.local_copies import copies_on
 def in_turn(
     subtasks: Sequence[SubtaskId], executors: Sequence[SimulatedExecutor]
 ) -> dict[SubtaskId, SimulatedExecutor]:
-    """Send the subtasks to the executors in turn."""
+    """Place the subtasks on the executors in turn."""
     return {subtask: executors[position % len(executors)] for position, subtask in enumerate(subtasks)}
 
 
 def near_their_copies(
     subtasks: Sequence[SubtaskId], executors: Sequence[SimulatedExecutor], restore: CompletedCheckpoint | None
 ) -> tuple[dict[SubtaskId, SimulatedExecutor], Placement]:
-    """Send each subtask back to its own copy, as the Spark deployment does (LOC-9); every executor has equal shares.
+    """Place each subtask near its own copy, as the Spark deployment does (LOC-9); every executor gets an equal share.
 
-    Returns where they go, and the placement that the observer is told of.
+    Returns where they are placed, and the placement that is reported to the observer.
     """
     share = -(-len(subtasks) // len(executors))
     slots = [

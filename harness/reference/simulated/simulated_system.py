@@ -75,7 +75,7 @@ class ReferenceSimulated:
     )
 
     def __init__(self, state_backend: Callable[[], StateBackend] | None = None) -> None:
-        """Take what makes the state backend, if it is a candidate's; None: as the plan says."""
+        """Take the factory of a candidate's state backend; None means the plan's backend."""
         self._state_backend = state_backend
 
     def job(self, plan: TrialPlan) -> JobView:
@@ -121,11 +121,11 @@ class ReferenceSimulated:
             world.release()
 
     def close(self) -> None:
-        """Do nothing: no trial leaves anything."""
+        """Do nothing, because no trial leaves anything behind."""
 
 
 class _Recorder(RunRecorder):
-    """Records a world that does not exist yet when the recorder is made."""
+    """Records a world that is made after the recorder."""
 
     def __init__(self, plan: TrialPlan, graph: JobGraph, components: Components) -> None:
         judged_as_a_whole = workload_named(plan.workload.name).spec is None
@@ -153,7 +153,7 @@ class _Recorder(RunRecorder):
         self._world = world
 
     def release(self) -> None:
-        """Cut the ring between this and the world: whoever still asks gets an AttributeError."""
+        """Break the reference cycle with the world; later uses raise AttributeError."""
         vars(self).clear()
 
     def now_ms(self) -> float:

@@ -1,4 +1,4 @@
-"""What can be hit in the simulated world, as the structural targets of ``barrier_tck.faults.targets``."""
+"""What faults can hit in the simulated world, as the structural targets of ``barrier_tck.faults.targets``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FLIPPED = {
 
 
 class _ExecutorTarget:
-    """A simulated executor as a fault target; ``with_disk``: its host, which takes the local disk with it."""
+    """A simulated executor as a fault target; ``with_disk`` means its host, together with the local disk."""
 
     def __init__(self, world: SimulatedWorld, executor: SimulatedExecutor, with_disk: bool = False) -> None:
         self._world = world
@@ -113,7 +113,7 @@ class _CoordinatorTarget:
 
 
 class _LinkTarget:
-    """All connections of one pair of ends, present and future, seen from either end."""
+    """All present and future connections of one pair of ends, seen from either end."""
 
     def __init__(
         self, world: SimulatedWorld, sender: str, receiver: str, from_receiver: bool = False
@@ -165,7 +165,7 @@ class SimulatedTargets:
         return _ExecutorTarget(self._world, process.executor, True) if process is not None else None
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
-        """Return the copies of a subtask on the hosts' disks, with local recovery on."""
+        """Return the copies of a subtask on the hosts' disks; None without local recovery."""
         world, parsed = self._world, SubtaskId.parse(subtask)
         if not world.config.local_recovery:
             return None
@@ -201,7 +201,7 @@ class SimulatedTargets:
         return RepeatableMessages(self._world.repeats, subtask)
 
     def coordinator(self) -> _CoordinatorTarget | None:
-        """Return the coordinator, if it lives."""
+        """Return the coordinator, if it is alive."""
         return _CoordinatorTarget(self._world) if self._world.coordinator.alive else None
 
     def link(self, sender: str, receiver: str) -> _LinkTarget | None:
@@ -228,7 +228,7 @@ class SimulatedTargets:
         return self._data_links(inside) + self._control_links(inside)
 
     def _channels(self) -> list[tuple[str, str]]:
-        """Return the pairs of ends, each once: a disturbance is of all channels between two subtasks."""
+        """Return each pair of ends once, because a disturbance affects all channels between two subtasks."""
         channels = self._world.graph.channels
         return list(dict.fromkeys((str(channel.sender), str(channel.receiver)) for channel in channels))
 

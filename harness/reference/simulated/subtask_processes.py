@@ -1,13 +1,13 @@
 """Simulated processes: an executor, and a subtask with its mailbox and input gate.
 
-A subtask does one thing a step: take a coordinator message, read one element of a channel that is not held
-back, or emit one batch of its source. Which of these comes next is the scheduler's choice, drawn from a named
-stream. A process that is killed does nothing more, wherever it stands: a kill in the middle of a step unwinds
-the step with ``ProcessKilled``.
+A subtask does one thing in each step: it takes a coordinator message, reads one element from a channel that is not
+held back, or emits one batch of its source. The scheduler chooses what comes next, drawing from a named stream. A
+process that is killed does nothing more, wherever it stands: a kill in the middle of a step unwinds the step with
+``ProcessKilled``.
 
-A process that is paused stands still wherever it is, in the middle of a step too: the world then goes on within
-that step. What arrives meanwhile waits. When it goes on it first does what it was about to do; that it was cancelled,
-or that its coordinator is gone, it learns up to ``NEWS_MS_MAX`` later.
+A process that is paused stands still wherever it is, even in the middle of a step; then the world goes on within that
+step. Everything that arrives meanwhile waits. When the process is resumed, it first does what it was about to do. Up
+to ``NEWS_MS_MAX`` later it learns that it was cancelled, or that its coordinator is gone.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 STEP_MS_MAX = 1.0
-"""Processing one element takes up to this long."""
+"""Processing one element takes up to this many virtual milliseconds."""
 NEWS_MS_MAX = 4.0
-"""A process that goes on after a pause learns so late, at most, what its other threads have to tell."""
+"""A process that was resumed learns at most this many milliseconds later what its other threads have to report."""
 NEVER = math.inf
-"""When the next step of a process comes that expects none."""
+"""The time of the next step of a process that expects none."""
 _POLL, _MESSAGE = -1, -2
-"""What a step can be besides reading a channel."""
+"""What a step can be, besides reading a channel."""
 
 
 class ProcessKilled(BaseException):
@@ -47,10 +47,10 @@ class ProcessKilled(BaseException):
 
 
 class WorldCrashed(BaseException):
-    """Carries an error of the world through a step that stood still within which it happened: not the step's own."""
+    """Carries an error of the world through a paused step during which it happened: it is not the step's own error."""
 
     def __init__(self, error: Exception) -> None:
-        """Carry an error."""
+        """Take the error to carry."""
         super().__init__(str(error))
         self.error = error
 
@@ -60,14 +60,14 @@ def _tell(news: Callable[[], None]) -> None:
 
 
 class Supervisor(Protocol):
-    """The coordinator as a subtask's process knows it."""
+    """The coordinator, as a subtask's process sees it."""
 
     def lost(self, process: SimulatedSubtask, why: str = "was lost") -> None:
         """Notice that a process is gone, or seems to be."""
 
 
 class SubtaskWorld(Protocol):
-    """What a subtask's process needs of its world."""
+    """What a subtask's process needs from its world."""
 
     @property
     def surroundings(self) -> Surroundings:
@@ -75,35 +75,35 @@ class SubtaskWorld(Protocol):
 
     @property
     def watched(self) -> Mapping[int, Any]:
-        """The points at which something may strike, by identity."""
+        """The points at which a fault may strike, by identity."""
 
     @property
     def records_watched(self) -> bool:
-        """Whether something may strike as records are processed."""
+        """Whether a fault may strike while records are processed."""
 
     def point_reached(
         self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
-        """Take a protocol point that a process stands at; it may be killed or paused before this returns."""
+        """Handle a protocol point at which a process stands; it may be killed or paused before this returns."""
 
     def is_cut(self, sender: str, receiver: str) -> bool:
-        """Tell whether a connection of two ends cannot be opened now."""
+        """Tell whether a connection between two ends cannot be opened now."""
 
     def watch(self, process: SimulatedSubtask) -> None:
-        """Look from now on whether the process is silent."""
+        """Check from now on whether the process is silent."""
 
     def note_failure(self, name: str, error: Exception) -> None:
-        """Keep what a process died of, for the record."""
+        """Keep the error that ended a process, for the record."""
 
     def stop_if_over(self) -> None:
-        """End the run if the job has ended and its last process has left."""
+        """End the run if the job has ended and its last process is gone."""
 
 
 class SimulatedExecutor:
-    """A process with slots on a host. Losing it kills every subtask on it; the host's disk stays."""
+    """A process with slots on a host. Its loss kills every subtask on it; the host's disk stays."""
 
     def __init__(self, number: int, files: SimulatedFileSystem, host: SimulatedHost) -> None:
-        """Start with nothing on it; ``files`` is the storage that all hosts share, as this host writes to it."""
+        """Start without subtasks; ``files`` is the storage that all hosts share, as this host sees it."""
         self.number = number
         self.files = files
         self.host = host
@@ -124,7 +124,7 @@ class SimulatedSubtask:
         coordinator: Supervisor,
         choices: random.Random,
     ) -> None:
-        """Start without a driver; ``attach`` gives it one."""
+        """Start without a driver; ``attach`` adds one."""
         self.world = world
         self.subtask = subtask
         self.text = str(subtask)
@@ -135,10 +135,10 @@ class SimulatedSubtask:
         """The coordinator that deployed it."""
         self.alive = True
         self.runs = False
-        """Whether it takes steps: it lives, it is open, and it is not frozen."""
+        """Whether it takes steps: it is alive, open and not frozen."""
         self.paused = False
         self.frozen = False
-        """Whether it is paused, or still stands in a step in which it was."""
+        """Whether it is paused, or still stands in the step in which it was paused."""
         self.watched = False
         self.last_heard = 0.0
         """For failure detection (``barrier_tck.harness.reference.simulated.silence``)."""
@@ -147,7 +147,7 @@ class SimulatedSubtask:
         """The number of each input channel, and what is on it: looked through at every step."""
         self.outputs: list[DataChannel] = []
         self.full_outputs = 0
-        """How many of them are full: until there is none, nothing is read and no source is polled."""
+        """How many of them are full; as long as one is, nothing is read and no source is polled."""
         self.mailbox: deque[Any] = deque()
         surroundings = world.surroundings
         self.background = Background(surroundings, self, surroundings.async_ms_max)
@@ -172,13 +172,13 @@ class SimulatedSubtask:
     # --- ports ----------------------------------------------------------------------------------------------
 
     def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
-        """Probe: tell the world, and die here if that killed this process."""
+        """Probe: tell the world, and die here if this killed the process."""
         if point is RECORDS_PROCESSED:
             if not (self._processed_nothing or self.world.records_watched):
-                return  # by far the most frequent point, and nobody waits for it
+                return  # by far the most frequent point, and no fault waits for it
             self._processed_nothing = False
         elif id(point) not in self.world.watched:
-            return  # nothing can strike here
+            return  # no fault can strike here
         self.world.point_reached(point, self.text, self.attempt, checkpoint)
         if self.paused and self.alive:
             self._stand_still()
@@ -199,7 +199,7 @@ class SimulatedSubtask:
         self.to_coordinator.send(message)
 
     def buffered_bytes(self) -> int:
-        """Estimate the bytes that wait in held channels: the row plane counts elements of 64 bytes."""
+        """Estimate the bytes that wait in held channels; the row plane counts 64 bytes for each element."""
         if self.driver is None:
             return 0
         now = self._scheduler.now
@@ -238,7 +238,7 @@ class SimulatedSubtask:
     def _open_connected(self) -> None:
         assert self.driver is not None
         if self.world.is_cut(self.text, COORDINATOR):
-            self.leave()  # it cannot register; the coordinator hears nothing of it
+            self.leave()  # it cannot register; the coordinator does not learn of it
             return
         for channel in self.outputs:
             assert channel.receiver is not None
@@ -247,7 +247,7 @@ class SimulatedSubtask:
         self.driver.open()
 
     def receive(self, message: Any) -> None:
-        """Take a message of the coordinator into the mailbox; a cancellation acts at once."""
+        """Put a message of the coordinator into the mailbox; a cancellation acts at once."""
         if not self.alive:
             return
         if isinstance(message, CancelSubtask):
@@ -257,7 +257,7 @@ class SimulatedSubtask:
         self.wake()
 
     def hear(self, what: str, action: Callable[[], None]) -> None:
-        """Act at once on what another thread of the process has to tell, or some time after it goes on."""
+        """Act on a report of another thread of the process, or some time after it is resumed if it is paused."""
         if not self.alive:
             return
         if self.frozen:
@@ -271,16 +271,16 @@ class SimulatedSubtask:
         self.hear("orphaned", self.leave)
 
     def channel_ended(self, channel: DataChannel) -> None:
-        """Notice that an input channel, or one that this process waits to send on, has ended; fail of it."""
+        """Notice that an input channel, or an output channel on which this process waits to send, has ended; fail."""
         error = ChannelBroken(f"{channel.name}: the connection is broken")
         self.hear("disconnected", lambda: self._die_of(error))
 
     def kill(self) -> None:
-        """Die at once, releasing nothing."""
+        """Die at once, without releasing anything."""
         self.alive = self.runs = False
 
     def pause(self) -> None:
-        """Stand still from now on; what is in the middle of a step stands there."""
+        """Stand still from now on, even in the middle of a step."""
         self._trace("paused")
         self.paused = self.frozen = True
         self.runs = False
@@ -295,11 +295,11 @@ class SimulatedSubtask:
                 self._thaw()
 
     def defer(self, action: Callable[..., None], argument: Any) -> None:
-        """Do something once this process goes on."""
+        """Do something once this process is resumed."""
         self._deferred.append((action, argument))
 
     def _stand_still(self) -> None:
-        """Let the world go on until this process does; ends it if the run is over before."""
+        """Let the world go on until this process is resumed; end the process if the run is over before."""
         self._standing = True
         try:
             in_time = self._scheduler.run_while(lambda: self.paused and self.alive)
@@ -324,7 +324,7 @@ class SimulatedSubtask:
         self.wake()
 
     def leave(self) -> None:
-        """Leave in order: close the driver, then be gone; what runs in the background may still report."""
+        """Leave in good order: close the driver, then be gone; background work may still report."""
         if not self.alive or self.driver is None:
             return
         try:
@@ -334,7 +334,7 @@ class SimulatedSubtask:
             self.world.stop_if_over()
 
     def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Run a piece of the process; an error fails the subtask, a kill ends it silently."""
+        """Run an action of the process; an error fails the subtask, a kill ends it silently."""
         try:
             action(*arguments)
         except ProcessKilled:
@@ -362,9 +362,9 @@ class SimulatedSubtask:
             self._scheduler.at(due, self._step, due)
 
     def _step(self, due: float) -> None:
-        """Do one thing. Written flat: thousands of schedules a minute pass through here."""
+        """Do one thing. It is written without helpers: thousands of schedules per minute pass through here."""
         if due != self.due:
-            return  # an earlier step was called for since
+            return  # an earlier step was requested since
         self.due = NEVER
         driver = self.driver
         if not self.runs or driver is None:
@@ -401,7 +401,7 @@ class SimulatedSubtask:
             self._expect_next(driver)
 
     def _enabled(self, driver: SubtaskDriver, now: float) -> list[int]:
-        """List what may come next: a channel number, ``_POLL``, or ``_MESSAGE``."""
+        """List what may come next: channel numbers, ``_POLL``, or ``_MESSAGE``."""
         choices = [_MESSAGE] if self.mailbox else []
         if self.full_outputs:
             return choices
@@ -416,12 +416,12 @@ class SimulatedSubtask:
         return choices
 
     def _expect_next(self, driver: SubtaskDriver) -> None:
-        """Expect the earliest of what ``_enabled`` would list, now or later."""
+        """Expect a step for the earliest thing that ``_enabled`` would list, now or later."""
         now = self._scheduler.now
         if self.mailbox:
             earliest = now
         elif self.full_outputs:
-            return  # the receiver that makes room wakes the process
+            return  # the receiver wakes this process when it makes room
         elif not driver.exhausted:
             earliest = self._poll_at
         else:

@@ -18,16 +18,16 @@ class Surroundings:
     scheduler: Scheduler
     trace: Trace
     latency_ms: float
-    """A message takes up to this long."""
+    """A message takes up to this many virtual milliseconds."""
     async_ms_max: float
-    """The asynchronous part of a snapshot takes up to this long."""
+    """The asynchronous part of a snapshot takes up to this many virtual milliseconds."""
     network_random: random.Random
     storage_random: random.Random
 
     def after_latency(
         self, action: Callable[..., None], argument: Any = None, not_before_ms: float = 0.0
     ) -> None:
-        """Run ``action(argument)`` when a message that is sent now, or at ``not_before_ms``, would have arrived."""
+        """Run ``action(argument)`` when a message that is sent now, or at ``not_before_ms``, would arrive."""
         delay = self.network_random.random() * self.latency_ms
         self.scheduler.at(max(self.scheduler.now, not_before_ms) + delay, action, argument)
 
@@ -38,20 +38,20 @@ class TaskOwner(Protocol):
     name: str
     alive: bool
     frozen: bool
-    """Whether it stands still: what comes meanwhile has to wait."""
+    """Whether it is paused; then everything that comes has to wait."""
 
     def defer(self, action: Callable[..., None], argument: Any) -> None:
-        """Do something once this process goes on."""
+        """Do something once this process is resumed."""
 
     def guarded(self, action: Callable[..., Any], *arguments: Any) -> None:
-        """Run a piece of the process; what it raises is the process's to bear."""
+        """Run an action of the process; the process handles what it raises."""
 
 
 class Background:
-    """Runs asynchronous parts of one process in virtual time; outcomes return in a later step."""
+    """Runs the asynchronous parts of one process in virtual time; their outcomes arrive in a later step."""
 
     def __init__(self, surroundings: Surroundings, owner: TaskOwner, duration_ms_max: float) -> None:
-        """Tasks take up to ``duration_ms_max``; they die with their owner."""
+        """Take the owner, with which tasks die; tasks take up to ``duration_ms_max``."""
         self._surroundings = surroundings
         self._owner = owner
         self._duration_ms_max = duration_ms_max

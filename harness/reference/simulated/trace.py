@@ -1,7 +1,7 @@
-"""The trace: the scheduler's steps, one line each. Two runs of one plan have the same.
+"""The trace: the scheduler's steps, one line each. Two runs of one plan have the same trace.
 
-A line has the columns time (virtual ms), actor, step, details. Lines are rendered late, and messages briefly: by
-their kind, checkpoint and subtask, which is what one searches for.
+A line has the columns time (virtual ms), actor, step, details. Lines are rendered only when they are needed. Messages
+are shown by kind, checkpoint and subtask, because readers search for these.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Trace:
 
 
 def repeatable(message: Any) -> Any:
-    """Return a message without what a backend whose files do not repeat makes of it."""
+    """Return a message without the parts that differ from run to run if a backend's files do."""
     if isinstance(message, StateRestored):
         return replace(message, files=())
     if not isinstance(message, AcknowledgeCheckpoint):

@@ -1,14 +1,14 @@
 """The simulated world: executors, a coordinator, channels and storage in one process and one virtual time.
 
-It supplies the runtime's ports and exposes what can be hit. The same plan gives the same trace: all choices are
-drawn from named streams of the plan's seed, ties are broken by order of scheduling, and no set is iterated.
+It supplies the runtime's ports and exposes the targets of faults. The same plan gives the same trace: all choices are
+drawn from named streams of the plan's seed, the order of scheduling breaks ties, and no code iterates over a set.
 
-What is simulated and how it differs from Spark: an executor that is lost is replaced at once; a failure is
-noticed after a message latency; a cancelled process lives on until the cancellation reaches it, so that two
-attempts overlap (a zombie period); after a crash of the coordinator its subtasks notice in the same way. What is
-deployed on a paused executor waits there. The coordinator hears zombies and must tell them by their attempt; on
-Spark their connections are closed. A subtask that hears nothing of its coordinator lives on until its connection
-heals and breaks; on Spark it ends itself after a while.
+What is simulated, and how it differs from Spark: A lost executor is replaced at once. A failure is noticed after the
+latency of a message. A cancelled process lives on until the cancellation reaches it, so that two attempts overlap (a
+zombie period). Subtasks notice a crash of the coordinator in the same way. A deployment on a paused executor waits
+there. The coordinator receives messages of zombies and must recognise them by their attempt; on Spark their
+connections are closed. A subtask that hears nothing from its coordinator lives on until its connection heals and
+breaks; on Spark it ends itself after a while.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 _FAULT_POINTS = {point: ProtocolPoint(point.value) for point in RuntimePoint}
 COORDINATOR_RESTART_MS = 15.0
-"""A crashed coordinator is started again after this long."""
+"""A crashed coordinator is restarted after this many virtual milliseconds."""
 
 
 class SimulatedWorld:
@@ -73,7 +73,7 @@ class SimulatedWorld:
         nemesis: NemesisHooks,
         disk: SimulatedDisk | None = None,
     ) -> None:
-        """Set up executors and storage; ``run`` starts the coordinator. ``disk``: what an earlier world left."""
+        """Set up executors and storage; ``run`` starts the coordinator. ``disk`` is the disk of an earlier world."""
         self.plan = plan
         self.graph = graph
         self.config = config
@@ -107,12 +107,12 @@ class SimulatedWorld:
         self._executors_started = plan.deployment.executors
         self.processes: dict[SubtaskId, SimulatedSubtask] = {}
         self._everyone: list[SimulatedSubtask] = []
-        """Every process that may still live, zombies included."""
+        """Every process that may still be alive, including zombies."""
         self.coordinators = 0
-        self._readable_at = 0.0  # when storage answers the coordinator's reads again
+        self._readable_at = 0.0  # the time at which storage answers the coordinator's reads again
         self.failures: list[str] = []
         watched = [point for point, _ in nemesis.watched_points()]
-        # By identity: hashing an enum member costs more than all the rest of passing a point.
+        # By identity, because hashing an enum member would cost more than everything else when a point is passed.
         self.watched = {id(point): fault for point, fault in _FAULT_POINTS.items() if fault in watched}
         self.records_watched = ProtocolPoint.RECORDS_PROCESSED in watched
         capabilities = components.state_backend().capabilities
@@ -130,24 +130,24 @@ class SimulatedWorld:
         ]
         self._killed: list[SimulatedSubtask] = []
         self._in_rings: list[Any] = [self.disturbances, self.heartbeats]
-        """What refers to the world or to its neighbours and back: processes, past and present, and targets."""
+        """Objects in reference cycles with the world or with each other: processes, past and present, and targets."""
         self._over = False
         """Whether the job has ended."""
         self._ran = False
-        """Whether any attempt came to run."""
+        """Whether any attempt reached running."""
         self._armed_ms: float | None = None
-        """When the nemesis is called next."""
+        """The time at which the nemesis is called next."""
         self.first_record_ms: dict[int, float] = {}
-        """Attempt -> when its first batch was processed."""
+        """Attempt -> the time at which its first batch was processed."""
         self._driver_type = components.subtask_driver or SubtaskDriver
         self.coordinator = self._new_coordinator()
 
     # --- running --------------------------------------------------------------------------------------------
 
     def run(self, targets: Targets) -> bool:
-        """Run until the job ended and its processes left; False if the bound came first.
+        """Run until the job has ended and its processes are gone; return False if the time limit came first.
 
-        ``targets`` is what the nemesis strikes; ``release`` takes it apart with the world.
+        ``targets`` is what the nemesis can hit; ``release`` releases it together with the world.
         """
         self._in_rings.append(targets)
         self.nemesis.bind(targets, self.scheduler.now_ms)
@@ -160,9 +160,9 @@ class SimulatedWorld:
     def release(self) -> None:
         """Release what the processes hold: files outside the simulation, and each other.
 
-        Call it last: it does what killed processes would no longer do, and no process is left afterwards. As
-        nothing refers in a ring any more, the world's memory goes with its last reference, without the garbage
-        collector: that took a fifth of a trial. Twice is harmless.
+        Call it last: it also closes what killed processes left open, and no process is left afterwards. No reference
+        cycles remain, so the world's memory is freed with its last reference, without the garbage collector, which
+        took a fifth of a trial. Calling it twice is harmless.
         """
         if self._working is not None:
             for process in (*self._killed, *self._everyone):
@@ -175,7 +175,7 @@ class SimulatedWorld:
         self.scheduler.clear()
 
     def traced(self, message: Any) -> Any:
-        """Return a message as the trace shows it: without what differs between two runs of one plan."""
+        """Return a message as the trace shows it: without the parts that differ between two runs of one plan."""
         return message if self._files_repeat else repeatable(message)
 
     def stop_if_over(self) -> None:
@@ -184,7 +184,7 @@ class SimulatedWorld:
         if coordinator.alive and coordinator.driver.ended:
             self.scheduler.stopped = not [process for process in self._everyone if process.alive]
             if not self._over:
-                # No fault strikes any more, and whoever was stopped or cut off may leave.
+                # No fault strikes any more, and processes that were paused or cut off may leave.
                 self._over = True
                 self.scheduler.at(self.scheduler.now, self._heal_all)
 
@@ -291,7 +291,7 @@ class SimulatedWorld:
     def point_reached(
         self, point: RuntimePoint, subtask: str | None, attempt: int, checkpoint: CheckpointId | None
     ) -> None:
-        """Take a protocol point that a process stands at; the nemesis may strike before this returns."""
+        """Handle a protocol point at which a process stands; the nemesis may strike before this returns."""
         if point is RECORDS_PROCESSED:
             if attempt not in self.first_record_ms:
                 self.first_record_ms[attempt] = self.scheduler.now
@@ -306,9 +306,9 @@ class SimulatedWorld:
             self._arm()
 
     def receive_again(self, message: Any) -> None:
-        """Let a message come a second time, to the present coordinator: the one that it was for may have died.
+        """Deliver a message a second time, to the present coordinator, because its first receiver may have died.
 
-        One that is still to read storage listens to nobody.
+        A coordinator that has not read storage yet takes no message.
         """
         if self.coordinator.driver.state is not JobState.CREATED:
             self.coordinator.receive_once(message)
@@ -322,7 +322,7 @@ class SimulatedWorld:
 
     def _time_reached(self, due: float) -> None:
         if self._armed_ms != due:
-            return  # something else became due before
+            return  # something else became due earlier
         self._armed_ms = None
         if not self.coordinator.driver.ended:
             self.nemesis.time_reached(self.scheduler.now)
@@ -353,7 +353,7 @@ class SimulatedWorld:
     def kill_executor(
         self, executor: SimulatedExecutor, lose_unsynced: bool, lose_disk: bool = False
     ) -> None:
-        """Kill an executor and everything on it; a new one takes its place, on the same host unless that is lost."""
+        """Kill an executor and everything on it; a new one replaces it, on the same host unless that is lost."""
         self.trace.add((self.scheduler.now, f"executor {executor.number}", "killed", lose_unsynced))
         executor.alive = False
         host = self.hosts.replace(executor.host) if lose_disk else executor.host
@@ -369,7 +369,7 @@ class SimulatedWorld:
             host.local.lose_unsynced()
 
     def kill_process(self, process: SimulatedSubtask) -> None:
-        """Kill one process; the coordinator notices after a latency, or by its silence."""
+        """Kill one process; the coordinator notices it after a latency, or by its silence."""
         self.trace.add((self.scheduler.now, process.name, "killed", None))
         process.kill()
         if self._working is not None:
@@ -385,15 +385,15 @@ class SimulatedWorld:
                 process.pause()
 
     def resume_executor(self, executor: SimulatedExecutor) -> None:
-        """Let an executor and its processes go on."""
+        """Resume an executor and its processes."""
         executor.paused = False
         for process in executor.subtasks:
             process.resume()
 
     def break_control(self, process: SimulatedSubtask, arrived_ms: float = 0.0) -> None:
-        """End a control connection: to the coordinator the subtask is lost, and the subtask must not go on.
+        """End a control connection: the coordinator takes the subtask for lost, and the subtask must not go on.
 
-        Both notice after ``arrived_ms``: what was sent before comes first.
+        Both notice it after ``arrived_ms``, when everything that was sent before has arrived.
         """
         self.trace.add((self.scheduler.now, process.name, "broken", COORDINATOR))
         assert process.to_coordinator is not None and process.from_coordinator is not None
@@ -403,9 +403,9 @@ class SimulatedWorld:
         self._after_latency(process.orphan, arrived_ms)
 
     def break_channel(self, channel: DataChannel, arrived_ms: float = 0.0) -> None:
-        """End a data channel: its receiver notices, and its sender when it sends or as it waits to.
+        """End a data channel: its receiver notices it, and so does its sender when it sends or waits to send.
 
-        The receiver notices after ``arrived_ms``: what was sent before comes first.
+        The receiver notices it after ``arrived_ms``, when everything that was sent before has arrived.
         """
         self.trace.add((self.scheduler.now, channel.name, "broken", None))
         channel.broken = True
@@ -433,7 +433,7 @@ class SimulatedWorld:
         self.scheduler.at(at_ms, self._start, self.coordinator)
 
     def _tell_through(self, link: Link | None, news: Callable[[], None]) -> None:
-        """Let the end of one side of a control connection reach the other: not through a black hole."""
+        """Let one side of a control connection learn of the other's end, unless a black hole is between them."""
         assert link is not None
         if link.disturbance is None:
             self._after_latency(news)
