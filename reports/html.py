@@ -1,17 +1,19 @@
-"""The report as one self-contained page: nothing is fetched, nothing but our own two scripts runs.
+"""The report as one self-contained page: nothing is fetched, nothing but our own script and plotly.js runs.
 
 Everything from a record (names, notes, reasons, examples) is untrusted text: Jinja escapes it, the data of
-figures is JSON with markup characters spelled out, and a content security policy admits our own scripts by
-their hash.
+figures is JSON with markup characters spelled out, and a content security policy admits the two scripts by their hash.
+plotly.js lies in the page compressed, and our script unpacks it (decision 0028).
 """
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from typing import Any
 
 import jinja2
@@ -38,6 +40,11 @@ FINDINGS_MAX = 25
 """How many findings a page shows in full."""
 VALID_ROWS_MAX = 200
 """How many valid trials the table lists; all others are always listed."""
+VALID_ROWS_OPEN = 25
+"""How many of them are not folded."""
+
+PLOTLY = "plotly-basic.min.js.gz"
+"""The library's file: the npm package ``plotly.js-basic-dist-min``, as it is (reports/README.md)."""
 
 Facts = tuple[tuple[str, str], ...]
 """Names with their values."""
@@ -110,9 +117,11 @@ def render(run: ReportedRun) -> str:
     distributions = _distributions(run)
     linked = {section.record.trial for section in sections}
     findings = ranked_findings(run)
-    clauses = clause_matrix(run.trials)
+    clauses = clause_matrix(run.trials, run.could_fail)
+    controls = run.campaign.controls
     rows, unlisted = _rows(run, linked)
-    plotly, script = _plotly() if sections or distributions else "", page_source("page.js")
+    plotly, script = _plotly() if sections or distributions else b"", page_source("page.js")
+    scripts = (script, gzip.decompress(plotly).decode()) if plotly else (script,)
     page = templates().get_template("page.html.j2")
     return page.render(
         run=run,
@@ -121,12 +130,16 @@ def render(run: ReportedRun) -> str:
         tiles=_tiles(run),
         findings=[_view(run, entry, linked) for entry in findings[:FINDINGS_MAX]],
         findings_unlisted=max(0, len(findings) - FINDINGS_MAX),
+        controls_invalid=sum(
+            control.verdict is Verdict.INVALID for control in (controls.ran if controls is not None else ())
+        ),
         clauses=clauses,
         unchecked=unchecked_clauses(clauses),
         clause_texts=CLAUSES,
         phases=phase_fault_matrix(run.campaign, run.trials),
         points=point_fault_matrix(run.trials),
         rows=rows,
+        rows_open=sum(row.verdict is not Verdict.VALID for row in rows) + VALID_ROWS_OPEN,
         rows_unlisted=unlisted,
         sections=sections,
         legend=legend(section.record for section in sections),
@@ -135,8 +148,8 @@ def render(run: ReportedRun) -> str:
         verdicts=tuple(reversed(Verdict)),
         style=Markup(page_source("page.css")),  # our own file
         script=Markup(script),  # our own file
-        plotly=Markup(plotly),  # the library's file
-        script_hashes=[_hash(text) for text in (plotly, script) if text],
+        plotly=base64.b64encode(plotly).decode(),
+        script_hashes=[_hash(text) for text in scripts],
     )
 
 
@@ -279,6 +292,9 @@ def templates() -> jinja2.Environment:
     environment.filters["measurement"] = lambda value, name: wording.measurement(name, value)
     environment.filters["printable"] = wording.printable
     environment.filters["script_json"] = as_json
+    environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
+    environment.globals["VALID"] = Verdict.VALID
+    environment.globals["INVALID"] = Verdict.INVALID
     environment.globals["SYMBOL"] = wording.SYMBOL
     environment.globals["MEANING"] = wording.MEANING
     return environment
@@ -292,11 +308,9 @@ def page_source(name: str) -> str:
 
 
 @cache
-def _plotly() -> str:
-    """Return plotly.js, which comes with the Python package, so the page needs no network."""
-    from plotly.offline import get_plotlyjs  # slow to import
-
-    return str(get_plotlyjs())
+def _plotly() -> bytes:
+    """Return plotly.js in its basic bundle, compressed, so that the page is small and needs no network."""
+    return (resources.files("barrier_tck.reports") / "templates" / PLOTLY).read_bytes()
 
 
 def _hash(script: str) -> str:

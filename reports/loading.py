@@ -45,6 +45,12 @@ class ReportedRun:
         judged = Verdict.worst(verdict_of(trial) for trial in self.trials)
         return Verdict.worst((judged, self.campaign.verdict))
 
+    @property
+    def could_fail(self) -> dict[str, int]:
+        """Return clause -> trials that could have failed; empty if the campaign's record has no controls."""
+        controls = self.campaign.controls
+        return controls.could_have_failed if controls is not None else {}
+
     def count(self, verdict: Verdict) -> int:
         """Return how many trials have this verdict."""
         return sum(verdict_of(trial) is verdict for trial in self.trials)

@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import junitparser
+import msgspec
 
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -31,7 +32,7 @@ REPORT_VERSION = 1
 def as_object(run: ReportedRun) -> dict[str, Any]:
     """Return the report as JSON-compatible values; first the keys of the campaign command's ``--json``."""
     campaign = run.campaign
-    clauses = clause_matrix(run.trials)
+    clauses = clause_matrix(run.trials, run.could_fail)
     phases = phase_fault_matrix(run.campaign, run.trials)
     return {
         "verdict": run.verdict.value,
@@ -59,11 +60,13 @@ def as_object(run: ReportedRun) -> dict[str, Any]:
                 "id": row.clause,
                 "verdict": row.verdict.value,
                 "trials": {verdict.value: row.trials[verdict] for verdict in Verdict},
+                "could_have_failed": row.could_fail,
                 "checkers": list(row.checkers),
                 "worst_trials": list(row.worst_trials),
             }
             for row in clauses
         ],
+        "controls": msgspec.to_builtins(campaign.controls),
         "clauses_unchecked": list(unchecked_clauses(clauses)),
         "findings": finding_objects(run),
         "phase_fault_cells": phase_fault_cells(run),

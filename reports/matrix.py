@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from barrier_tck.conformance.clauses import CLAUSES
@@ -27,6 +27,8 @@ class ClauseRow:
     checkers: tuple[str, ...]
     worst_trials: tuple[int, ...]
     """Trials with the worst verdict, by number; empty if the clause is valid."""
+    could_fail: int | None = None
+    """Trials that would have failed had recovery been broken; None: controls say nothing about this clause."""
 
     @property
     def verdict(self) -> Verdict:
@@ -71,8 +73,13 @@ class FaultMatrix:
         return sum(cell.fired > 0 for cell in self.cells.values())
 
 
-def clause_matrix(trials: tuple[TrialSummary, ...]) -> tuple[ClauseRow, ...]:
-    """Return a row for every clause that a trial checked: the worst first, then in the document's order."""
+def clause_matrix(
+    trials: tuple[TrialSummary, ...], could_fail: Mapping[str, int] | None = None
+) -> tuple[ClauseRow, ...]:
+    """Return a row for every clause that a trial checked: the worst first, then in the document's order.
+
+    ``could_fail``: clause -> trials that could have failed, as the campaign's controls say.
+    """
     votes: dict[str, dict[int, Verdict]] = {}
     checkers: dict[str, list[str]] = {}
     for trial in trials:
@@ -84,14 +91,19 @@ def clause_matrix(trials: tuple[TrialSummary, ...]) -> tuple[ClauseRow, ...]:
                 )
                 if finding.checker not in checkers.setdefault(clause, []):
                     checkers[clause].append(finding.checker)
-    rows = [_row(clause, by_trial, tuple(checkers[clause])) for clause, by_trial in votes.items()]
+    rows = [
+        _row(clause, by_trial, tuple(checkers[clause]), (could_fail or {}).get(clause))
+        for clause, by_trial in votes.items()
+    ]
     place = {clause: index for index, clause in enumerate(CLAUSES)}
     return tuple(
         sorted(rows, key=lambda row: (-row.verdict.severity, place.get(row.clause, len(place)), row.clause))
     )
 
 
-def _row(clause: str, by_trial: dict[int, Verdict], checkers: tuple[str, ...]) -> ClauseRow:
+def _row(
+    clause: str, by_trial: dict[int, Verdict], checkers: tuple[str, ...], could_fail: int | None
+) -> ClauseRow:
     """Count one clause's verdicts."""
     counts = Counter(by_trial.values())
     worst = Verdict.worst(by_trial.values())
@@ -104,6 +116,7 @@ def _row(clause: str, by_trial: dict[int, Verdict], checkers: tuple[str, ...]) -
         worst_trials=()
         if worst is Verdict.VALID
         else tuple(sorted(trial for trial, verdict in by_trial.items() if verdict is worst)),
+        could_fail=could_fail,
     )
 
 

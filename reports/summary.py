@@ -44,6 +44,7 @@ def print_summary(run_directory: Path, console: Console) -> Verdict:
 def print_run(run: ReportedRun, console: Console) -> None:
     """Print the summary of a loaded run."""
     _print_headline(run, console)
+    _print_controls(run, console)
     findings = ranked_findings(run)
     for entry in findings[:FINDINGS_MAX]:
         _print_finding(run, entry, console)
@@ -95,6 +96,22 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
         )
 
 
+def _print_controls(run: ReportedRun, console: Console) -> None:
+    """Print how many trials could have failed, by clause, and what the controls showed."""
+    controls = run.campaign.controls
+    if controls is None:
+        return
+    could = ", ".join(f"{clause} {trials}" for clause, trials in controls.could_have_failed.items())
+    console.print(Text(f"of {plural(controls.trials, 'trial')} could have failed: {one_line(could)}"))
+    invalid = sum(control.verdict is Verdict.INVALID for control in controls.ran)
+    if controls.ran:
+        console.print(
+            Text(f"controls: {invalid} of {len(controls.ran)} invalid, as they must be with recovery broken")
+        )
+    if controls.note:
+        console.print(Text(f"controls: {one_line(controls.note)}"))
+
+
 def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> None:
     """Print one finding with examples and the line that replays it."""
     finding = entry.finding
@@ -119,7 +136,7 @@ def _print_finding(run: ReportedRun, entry: RankedFinding, console: Console) -> 
 
 def _print_clauses(run: ReportedRun, console: Console) -> None:
     """Print the verdict per clause."""
-    rows = clause_matrix(run.trials)
+    rows = clause_matrix(run.trials, run.could_fail)
     console.print()
     if rows:
         table = Table(box=None, pad_edge=False)

@@ -29,6 +29,7 @@ DATA = (
     "barrier_tck/reports/templates/page.html.j2",
     "barrier_tck/reports/templates/page.css",
     "barrier_tck/reports/templates/page.js",
+    "barrier_tck/reports/templates/plotly-basic.min.js.gz",
     "barrier_tck/reports/templates/certificate.html.j2",
 )
 

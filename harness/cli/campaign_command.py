@@ -138,6 +138,7 @@ def campaign(
             "run_directory": str(path),
             "interrupted": record.interrupted,
             "findings": finding_objects(run),
+            "controls": msgspec.to_builtins(record.controls),
         },
     )
     raise typer.Exit(exit_code_of(record.verdict, record.interrupted))

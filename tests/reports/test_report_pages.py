@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import io
 import json
 import re
@@ -15,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from barrier_tck.faults.catalogue import FAULTS
+from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.errors import EnvironmentProblem
@@ -132,6 +136,108 @@ def test_the_page_is_one_file_that_fetches_nothing(page: Page) -> None:
     assert "unsafe-eval" not in policy
 
 
+def test_the_page_is_small_and_its_policy_admits_what_it_unpacks(run_directory: Path) -> None:
+    source = html.render(load_run(run_directory))
+    assert len(source) < 1_000_000, "plotly.js uncompressed would be 1.2 MB, and in its whole 4.8"
+    (packed,) = re.findall(r'<script type="text/plain" id="plotly">(.*?)</script>', source)
+    library = gzip.decompress(base64.b64decode(packed))
+    assert library.startswith(b"/**\n* plotly.js (basic - minified) v")
+    admitted = base64.b64encode(hashlib.sha256(library).digest()).decode()
+    (policy,) = (text for text in Page(source).attributes("content") if "default-src" in text)
+    assert f"'sha256-{admitted}'" in policy
+
+
+def test_the_bundle_draws_every_kind_of_trace_that_the_page_has(run_directory: Path) -> None:
+    source = html.render(load_run(run_directory))
+    figures = re.findall(r'<script type="application/json">(.*?)</script>', source)
+    used = {trace["type"] for figure in figures for trace in json.loads(figure)["data"]}
+    assert used == {"bar", "scatter"}, "the basic bundle has these two, and pie"
+
+
+def test_trials_and_matrix_come_before_clauses_and_valid_clauses_are_folded(page: Page) -> None:
+    order = [page.text.index(title) for title in ("Trials Trial", "Faults by phase", "Verdict per clause")]
+    assert order == sorted(order)
+    clauses = page.text[order[-1] : page.text.index("Timelines")]
+    assert (
+        clauses.index("ALN-1 ✗ invalid")
+        < clauses.index("CAM-3 ? unknown")
+        < clauses.index("2 clauses: ALN-2, REC-6")
+    )
+    folded = clauses[clauses.index("2 clauses: ALN-2, REC-6") :]
+    assert "ALN-2 ✓ valid" in folded and "invalid ALN-1" not in folded
+
+
+def test_the_verdict_stands_beside_the_name_of_what_is_judged(page: Page) -> None:
+    """On a narrow screen a table's first two columns are what everybody sees."""
+    heads = re.findall(r"(Clause|Trial) (Verdict) ", page.text)
+    assert len(heads) == 3, "trials, clauses that are not valid, and those that are"
+
+
+def test_many_valid_trials_are_folded(tmp_path: Path) -> None:
+    records = [
+        msgspec.structs.replace(record_of(0), trial=trial, snapshots=(), checkpoints=())
+        for trial in range(30)
+    ]
+    records[7] = msgspec.structs.replace(record_of(6), trial=7, snapshots=(), checkpoints=())
+    page = Page(html.render(load_run(write_run(tmp_path / "run", records))))
+    assert "✓ valid 4 more trials" in page.text
+    assert page.text.index("✗ invalid 1 / 1") < page.text.index("4 more trials")
+
+
+BROKEN = BreakRecord(
+    "read-again", "records are read again", ("SRC-1", "REC-1"), 2, {"nothing was restored": 10}
+)
+CONTROLS = ControlsRecord(
+    trials=12,
+    recovered=9,
+    breaks=(BROKEN,),
+    could_have_failed={"SRC-1": 2, "REC-1": 2},
+    ran=(
+        ControlRecord(
+            "read-again", 3, "controls/00003-read-again.json", Verdict.INVALID, "exactly-once-output"
+        ),
+        ControlRecord(
+            "read-again", 5, "controls/00005-read-again.json", Verdict.VALID, "", "no checker saw it"
+        ),
+    ),
+)
+
+
+def test_every_report_says_how_many_trials_could_have_failed_and_what_the_controls_showed(
+    tmp_path: Path,
+) -> None:
+    records = [record_of(trial) for trial in range(12)]
+    run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=CONTROLS)))
+    text = Page(html.render(run)).text
+    told = text[text.index("Could it have failed?") : text.index("Verdict per clause")]
+    assert "1 of 2 controls were." in told
+    assert "Records are read again SRC-1 REC-1 2 of 12 1 / 2 10 nothing was restored" in told
+    assert "✓ valid trial 5, read-again: no checker saw it controls/00005-read-again.json" in told
+    assert re.search(r"REC-1 ✗ invalid .*? 11 0 1 2 exactly-once-output", text)
+    printed = summary_text(run.directory)
+    assert "of 12 trials could have failed: SRC-1 2, REC-1 2" in printed
+    assert "controls: 1 of 2 invalid, as they must be with recovery broken" in printed
+    report = as_object(run)
+    assert report["controls"]["breaks"][0]["could"] == 2
+    assert {row["id"]: row["could_have_failed"] for row in report["clauses"]} == {
+        "ALN-1": None,
+        "REC-1": 2,
+        "SNK-1": None,
+        "CAM-3": None,
+        "ALN-2": None,
+        "REC-6": None,
+    }
+
+
+def test_a_system_that_cannot_be_broken_is_told_in_every_report(tmp_path: Path) -> None:
+    records = [record_of(0)]
+    none = ControlsRecord(trials=1, note="echo cannot be broken on purpose, so there were no controls")
+    run = load_run(write_run(tmp_path / "run", records, campaign_of(records, controls=none)))
+    assert "Echo cannot be broken on purpose" in Page(html.render(run)).text
+    assert "controls: echo cannot be broken on purpose" in summary_text(run.directory)
+    assert as_object(run)["controls"]["note"] == none.note
+
+
 def test_links_lead_to_sections_that_exist(page: Page) -> None:
     assert {target[1:] for target in page.attributes("href")} <= set(page.attributes("id"))
     assert {"trial-6", "trial-9", "trial-2"} <= set(page.attributes("id"))
@@ -181,8 +287,10 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     source = html.render(load_run(write_run(tmp_path / "run", [record], campaign)))
     page = Page(source)
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert {tuple(attributes.items()) for attributes in scripts} == {(), (("type", "application/json"),)}
-    assert sum(not attributes for attributes in scripts) == 2, "plotly.js and ours"
+    library = (("type", "text/plain"), ("id", "plotly"))
+    data = (("type", "application/json"),)
+    assert {tuple(attributes.items()) for attributes in scripts} == {(), data, library}
+    assert sum(not attributes for attributes in scripts) == 1, "ours alone runs; it unpacks plotly.js"
     assert not any(tag == "img" for tag, _ in page.tags)
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert page.text.count("<script>alert(1)</script>") >= 10
