@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from barrier_tck.faults.targets import COORDINATOR, Peers
+from barrier_tck.faults.targets import COORDINATOR, Damage, Peers
 
 Range = tuple[int, int]
 """Smallest and largest value, both included."""
@@ -62,6 +62,8 @@ class Aim:
     """How many kills take the unsynced writes of their host with them."""
     unreadable_per_mille: int = 0
     """How many crashes leave storage unreadable for a time."""
+    damages: tuple[Damage, ...] = (Damage.MISSING,)
+    """What the copies of the subtask's state can suffer; every copy can be missing."""
 
 
 @dataclass(frozen=True, slots=True)

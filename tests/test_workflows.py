@@ -13,6 +13,7 @@ import yaml
 
 from barrier_tck.harness.campaign.configuration import read_configuration
 from barrier_tck.reports.write import ReportPaths
+from tests.spark_exploration import problems
 from tests.test_tidy import ROOT
 
 GITHUB = ROOT / ".github"
@@ -64,7 +65,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         for command in spelled_out(job, step.get("run", ""))
     ]
     named = [match.groups() for match in run if match]
-    assert {environment for environment, _ in named} == {"tests", "campaign"}
+    assert {environment for environment, _ in named} == {"tests", "explore", "campaign"}
     files = {file for _, file in named if file}
     assert files == {"campaigns/flights.toml", "campaigns/ci.toml", "campaigns/graphs.toml"}
     for environment, file in named:
@@ -72,6 +73,40 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         if file:
             assert "{posargs:" in tox.get(f"testenv:{environment}", "commands")
             read_configuration(ROOT / file)
+
+
+def test_ci_explores_spark_after_the_tests_and_says_what_to_do_if_that_fails() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "for environment in tests explore; do" in script
+    assert "tox -e explore" in script
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    assert "mutants --world spark" in tox.get("testenv:explore", "commands")
+
+
+def summary_of(**changes: Any) -> dict[str, Any]:
+    counts = {"trials": 40, "valid": 40, "invalid": 0, "unknown": 0, "interrupted": False}
+    return {**counts, "run_directory": "runs/explore-1", **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, []),
+        ({"unknown": 2}, []),
+        ({"trials": 10, "unknown": 1}, []),
+        ({"unknown": 3}, ["3 of 40 trials are UNKNOWN"]),
+        ({"invalid": 1}, ["1 of 40 trials are INVALID", "runs/explore-1", "plant the bug"]),
+        ({"trials": 2}, ["only 2 trials ran"]),
+        ({"interrupted": True}, ["interrupted"]),
+    ],
+)
+def test_exploration_fails_for_any_invalid_trial_and_for_many_unknown_ones(
+    changes: dict[str, Any], said: list[str]
+) -> None:
+    found = list(problems(summary_of(**changes)))
+    assert bool(found) == bool(said)
+    assert all(any(part in problem for problem in found) for part in said)
 
 
 def test_reports_are_kept_even_if_the_campaign_failed() -> None:

@@ -25,7 +25,7 @@ class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
     label = "damage local copy"
     colour = "#6b5b2a"
     needs = TargetKind.STORAGE
-    drawn_as = (DrawnAs("damage-local-copy", package="storage"),)
+    drawn_as = (DrawnAs("damage-local-copy", package="storage", weight=1),)
     on_progress = OnProgress.NOTHING
 
     @property
@@ -44,5 +44,5 @@ class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Remove the copies: the one damage that every copy can suffer."""
-        return cls(aim.subtask, Damage.MISSING)
+        """Draw what is wrong with the copies."""
+        return cls(aim.subtask, choose.one_of(aim.damages))

@@ -26,7 +26,7 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
     label = "damage primary copy"
     colour = "#8f4f1f"
     needs = TargetKind.STORAGE
-    drawn_as = (DrawnAs("damage-primary", package="storage"),)
+    drawn_as = (DrawnAs("damage-primary", package="storage", weight=1),)
 
     @property
     def copies_hit(self) -> CopiesHit:
@@ -51,5 +51,5 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Flip bits in the part of the subtask that the aim names."""
-        return cls(aim.subtask)
+        """Draw what is wrong with the part of the subtask that the aim names."""
+        return cls(aim.subtask, choose.one_of(aim.damages))

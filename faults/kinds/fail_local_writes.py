@@ -24,7 +24,7 @@ class FailLocalWrites(Fault, frozen=True, tag="fail_local_writes"):
     label = "local disk full"
     colour = "#4b6b4a"
     needs = TargetKind.STORAGE
-    drawn_as = (DrawnAs("fail-local-writes", package="storage"),)
+    drawn_as = (DrawnAs("fail-local-writes", package="storage", weight=1),)
     on_progress = OnProgress.NOTHING
 
     @property

@@ -26,7 +26,7 @@ class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
     label = "primary writes fail"
     colour = "#9f6f3f"
     needs = TargetKind.STORAGE
-    drawn_as = (DrawnAs("fail-primary-writes", package="storage"),)
+    drawn_as = (DrawnAs("fail-primary-writes", package="storage", weight=1),)
     on_progress = OnProgress.NOTHING
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -79,7 +79,7 @@ class AimedTrial(Bounded, frozen=True, forbid_unknown_fields=True):
     """Empty: the campaign's."""
     local_recovery: bool | None = None
     """None: the campaign's."""
-    on_unreadable: str = ""
+    on_unreadable: Literal["", "fail", "older"] = ""
     """Empty: the campaign's."""
     system: Section = msgspec.field(default_factory=dict)
     """Settings of the system that differ from the campaign's."""
@@ -126,10 +126,16 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     """How many faults drawn trials have, and which."""
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
-    local_recovery: bool = False
-    """Whether subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1)."""
-    on_unreadable: str = "fail"
-    """What to do if no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4)."""
+    local_recovery: bool | None = None
+    """Whether subtasks keep a second copy of their newest state on their own host, and restore from it (LOC-1).
+
+    None: listed trials do not, and some of the drawn ones do.
+    """
+    on_unreadable: Literal["", "fail", "older"] = ""
+    """What to do if no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4).
+
+    Empty: listed trials fail, and drawn ones do either.
+    """
     workload: Section = msgspec.field(default_factory=dict)
     job: Section = msgspec.field(default_factory=dict)
     deployment: Section = msgspec.field(default_factory=dict)
@@ -180,8 +186,8 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
             changed,
             system=self.system.settings,
             state_backend=self.state_backend,
-            local_recovery=self.local_recovery,
-            on_unreadable=self.on_unreadable,
+            local_recovery=changed.local_recovery if self.local_recovery is None else self.local_recovery,
+            on_unreadable=self.on_unreadable or changed.on_unreadable,
         )
 
     def aimed_plan(self, trial: AimedTrial, seed: int) -> TrialPlan:

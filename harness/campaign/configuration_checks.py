@@ -75,7 +75,12 @@ def _check_drawing(configuration: CampaignConfiguration) -> None:
             "state_backend",
             configuration.state_backend != default.state_backend,
         ),
-        ("local_recovery", mix.local_recovery, "local_recovery", configuration.local_recovery),
+        (
+            "local_recovery",
+            mix.local_recovery,
+            "local_recovery",
+            configuration.local_recovery is not None,
+        ),
     )
     for name, table, other, given in twice:
         if table and given:

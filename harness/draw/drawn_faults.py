@@ -11,86 +11,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends
-from barrier_tck.faults.targets import COORDINATOR, Peers, TargetKind
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.choices import between, chance
+from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
+from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.draw.storage_faults import (
+    can_be_shown,
+    draw_dealt_storage_faults,
+    draw_storage_faults,
+    hits_copies,
+    is_long_enough,
+)
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.exposed_targets import targets_among
-from barrier_tck.harness.system.job_view import JobView, Role
+from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.system_under_test import Capability
-
-_Option = TypeVar("_Option")
 
 _SINK_ONLY = frozenset({ProtocolPoint.COMPLETION_NOTIFIED, ProtocolPoint.TRANSACTIONS_COMMITTED})
 _RESTORE = frozenset({ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED})
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What the drawing of faults must know about a plan's job."""
-
-    plan: TrialPlan
-    view: JobView
-
-    @property
-    def sinks(self) -> tuple[str, ...]:
-        return self.view.in_role(Role.SINK)
-
-    @property
-    def committing(self) -> tuple[str, ...]:
-        """Return the subtasks that are notified of a completed checkpoint and then commit what it covers."""
-        return self.view.passing(ProtocolPoint.COMPLETION_NOTIFIED)
-
-    @property
-    def batches(self) -> int | None:
-        """Return how many batches the longest source is sure to have; None if the system does not count batches."""
-        passes = [subtask.passes for subtask in self.view.subtasks]
-        counts = [one.get(ProtocolPoint.RECORDS_PROCESSED) for one in passes]
-        return max((count for count in counts if count is not None), default=None)
-
-    @property
-    def peers(self) -> tuple[Peers, ...]:
-        """Return whom an executor can be cut off from: other executors only count if data passes between them."""
-        receivers = [receiver for _, receiver in self.view.links]
-        shuffles = len(dict.fromkeys(receivers)) < len(receivers)
-        apart = shuffles and self.plan.deployment.executors > 1
-        controlled = bool(self.view.control_links)
-        return tuple(
-            peers
-            for peers, there in (
-                (Peers.EXECUTORS, apart),
-                (Peers.COORDINATOR, controlled),
-                (Peers.EVERYONE, apart or controlled),
-            )
-            if there
-        )
-
-    def hit_by(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return the subtasks that a kind of fault can hit; empty if it cannot hit this job at all."""
-        view = self.view
-        match kind.fault.needs:
-            case TargetKind.COORDINATOR:
-                return view.names or (COORDINATOR,)
-            case TargetKind.CHANNEL:
-                return tuple(name for name in view.names if view.ends_of(name))
-            case TargetKind.PARTITION:
-                # A subtask that is to be replaced has to be cut off from the coordinator.
-                needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
-                return view.names if needed else ()
-            case TargetKind.MESSAGES:
-                return view.control_links
-            case TargetKind.STORAGE:
-                return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
-            case _:
-                return view.names
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,28 +53,38 @@ def draw_faults(
     view: JobView,
     capabilities: frozenset[Capability],
     kinds: Sequence[str] | None,
+    of_copies: bool = False,
 ) -> DrawnFaults:
     """Draw the faults of a plan.
 
     ``kinds`` names the kind of each fault, in order. None means that the kinds are drawn, by the weights of the
-    profile, from those that a system with these capabilities can suffer.
+    profile, from those that a system with these capabilities can suffer. ``of_copies`` says that the plan was made for
+    a fault of copies of state; if none can be shown in its job, other faults are drawn.
     """
-    job = _Job(plan, view)
+    job = DrawnJob(plan, view)
     profile = _bearable(profile, capabilities)
     exposed = targets_among(capabilities)
+    schedule: list[ScheduledFault] = []
     left_out: tuple[str, ...] = ()
     if kinds is None:
-        suffered = tuple(
-            KINDS[name]
-            for name, weight in profile.kinds
-            if KINDS[name].fault.needs in exposed and job.hit_by(KINDS[name])
-            for _ in range(weight)
-        )
+        weighted = [KINDS[name] for name, weight in profile.kinds for _ in range(weight)]
+        possible = [kind for kind in weighted if kind.fault.needs in exposed and job.hit_by(kind)]
+        if of_copies and is_long_enough(job, profile.settle_ms):
+            around_one = draw_storage_faults(
+                draw, job, list(filter(hits_copies, possible)), exposed, *profile.faults
+            )
+            if around_one:
+                return DrawnFaults(around_one, ())
+        suffered = tuple(kind for kind in possible if not hits_copies(kind))
         choices = [suffered] * (between(draw, profile.faults) if suffered else 0)
     else:
-        choices = [(KINDS[name],) for name in kinds if job.hit_by(KINDS[name])]
-        left_out = tuple(name for name in kinds if not job.hit_by(KINDS[name]))
-    schedule: list[ScheduledFault] = []
+        of_storage = [KINDS[name] for name in kinds if can_be_shown(KINDS[name], job)]
+        others = [KINDS[name] for name in kinds if not hits_copies(KINDS[name])]
+        choices = [(kind,) for kind in others if job.hit_by(kind)]
+        left_out = tuple(
+            name for name in kinds if (KINDS[name],) not in choices and KINDS[name] not in of_storage
+        )
+        schedule += draw_dealt_storage_faults(draw, job, of_storage, exposed)
     kills = next((index for index, choice in enumerate(choices) if _kills(choice)), None)
     if kills is not None and len(choices) > 1 and job.committing and chance(draw, profile.restore_per_mille):
         schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
@@ -158,7 +112,7 @@ def _kills(kinds: Sequence[FaultKind]) -> tuple[FaultKind, ...]:
 def _draw_fault(
     draw: st.DrawFn,
     profile: Profile,
-    job: _Job,
+    job: DrawnJob,
     kinds: Sequence[FaultKind],
     before: Sequence[ScheduledFault],
 ) -> ScheduledFault:
@@ -180,34 +134,24 @@ def _draw_fault(
         target = standing
     else:
         target = draw(st.sampled_from([name for name in _living(trigger, job) if name in able] or able))
-    return ScheduledFault(kind.fault.drawn(_Draws(draw), _aim(profile, job, kind, target)), trigger)
+    return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), _aim(profile, job, kind, target)), trigger)
 
 
-def _times(profile: Profile, job: _Job) -> Range:
-    """Return when a timed fault may strike; if batches are counted, within the first half of the first interval."""
+def _times(profile: Profile, job: DrawnJob) -> Range:
+    """Return when a timed fault may strike: while the job is sure to be at work.
+
+    That is the first half of what its longest source reads. Nobody knows how long a source reads that nothing holds
+    back; if its batches are counted, it is the first half of the first interval at most.
+    """
     earliest, latest = profile.timed_ms
     if job.batches is None:
         return earliest, latest
-    return earliest, max(earliest, min(latest, job.plan.checkpoints.interval_ms // 2, job.batches))
+    unpaced_ms = min(job.plan.checkpoints.interval_ms // 2, job.batches)
+    sure_ms = unpaced_ms if job.reads_ms is None else job.reads_ms // 2
+    return earliest, max(earliest, min(latest, sure_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class _Draws:
-    """Hypothesis as the chooser of ``barrier_tck.faults.drawing``."""
-
-    draw: st.DrawFn
-
-    def between(self, bounds: Range) -> int:
-        return between(self.draw, bounds)
-
-    def one_of(self, options: Sequence[_Option]) -> _Option:
-        return self.draw(st.sampled_from(options))
-
-    def chance(self, per_mille: int) -> bool:
-        return chance(self.draw, per_mille)
-
-
-def _aim(profile: Profile, job: _Job, kind: FaultKind, target: str) -> Aim:
+def _aim(profile: Profile, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
     """Return what is needed to draw a fault: whom it hits, and how hard it may hit."""
     outlasts = kind.drawn_as.outlasts_heartbeat
     return Aim(
@@ -223,20 +167,22 @@ def _aim(profile: Profile, job: _Job, kind: FaultKind, target: str) -> Aim:
     )
 
 
-def _living(trigger: At | After, job: _Job) -> tuple[str, ...]:
+def _living(trigger: At | After, job: DrawnJob) -> tuple[str, ...]:
     """Return the subtasks that are sure to be alive when the trigger comes; after the last checkpoint, only sinks."""
     completed = isinstance(trigger, After) and trigger.point is ProtocolPoint.CHECKPOINT_COMPLETED
     return job.sinks if completed and job.sinks else job.view.names
 
 
 def _possible_points(
-    profile: Profile, job: _Job, before: Sequence[ScheduledFault]
+    profile: Profile, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[ProtocolPoint, ...]:
     """Return the points that somebody is sure to pass in spite of the earlier faults."""
     return tuple(point for point in profile.points if _standing(point, job, before))
 
 
-def _standing(point: ProtocolPoint, job: _Job, before: Sequence[ScheduledFault]) -> tuple[str | None, ...]:
+def _standing(
+    point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]
+) -> tuple[str | None, ...]:
     """Return who is sure to be alive and to pass a point (None: the coordinator)."""
     passing: tuple[str | None, ...]
     if point in COORDINATOR_POINTS:
@@ -249,7 +195,7 @@ def _standing(point: ProtocolPoint, job: _Job, before: Sequence[ScheduledFault])
 
 
 def _passes_left(
-    point: ProtocolPoint, subtask: str | None, job: _Job, before: Sequence[ScheduledFault]
+    point: ProtocolPoint, subtask: str | None, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> bool:
     """Tell whether a subtask is sure to pass a point more often than earlier faults end it there."""
     ended = [scheduled for scheduled in _at(point, subtask, before) if scheduled.fault.ends is not None]
@@ -257,7 +203,7 @@ def _passes_left(
 
 
 def _draw_aim(
-    draw: st.DrawFn, possible: Sequence[ProtocolPoint], job: _Job, before: Sequence[ScheduledFault]
+    draw: st.DrawFn, possible: Sequence[ProtocolPoint], job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> After:
     point = draw(st.sampled_from(possible))
     standing = _standing(point, job, before)
@@ -268,7 +214,7 @@ def _draw_aim(
     return After(point, subtask, nth=1 + _repeats(point, subtask, job, before))
 
 
-def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultKind]) -> ScheduledFault:
+def _draw_kill_before_restore(draw: st.DrawFn, job: DrawnJob, kinds: Sequence[FaultKind]) -> ScheduledFault:
     """Draw a fault between a completed checkpoint and its commit, so that faults in a restore can follow."""
     kind, sink = draw(st.sampled_from(kinds)), draw(st.sampled_from(job.committing))
     return ScheduledFault(
@@ -276,7 +222,7 @@ def _draw_kill_before_restore(draw: st.DrawFn, job: _Job, kinds: Sequence[FaultK
     )
 
 
-def _leads_to_restore(scheduled: ScheduledFault, job: _Job) -> bool:
+def _leads_to_restore(scheduled: ScheduledFault, job: DrawnJob) -> bool:
     """Tell whether a completed checkpoint is sure to be restored after this fault.
 
     It is if a sink or the coordinator dies after the checkpoint completed and before the sink's commit is
@@ -304,7 +250,9 @@ def _at(
     )
 
 
-def _repeats(point: ProtocolPoint, subtask: str | None, job: _Job, before: Sequence[ScheduledFault]) -> int:
+def _repeats(
+    point: ProtocolPoint, subtask: str | None, job: DrawnJob, before: Sequence[ScheduledFault]
+) -> int:
     """Count the earlier faults after each of which this subtask is sure to pass this point once more."""
     if point not in job.view.repeats:
         return 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.plan.trial_plan import CheckpointingMode
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, WhenUnreadable
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
@@ -46,6 +47,8 @@ class Profile:
     keyed: Range = (1, 3)
     sinks: Range = (1, 3)
     executors: Range = (1, 3)
+    max_parallelism: tuple[int, ...] = (16, 16, 1, 128, 300)
+    """Numbers of key groups; a job that is wider than the drawn one has as many as its widest vertex (RSC-1)."""
     batches: Range = (1, 24)
     batch_records: Range = (1, 4)
     keys: Range = (1, 8)
@@ -68,6 +71,12 @@ class Profile:
     timeouts_ms: tuple[int, ...] = (150, 400, 2_000)
     min_pause_ms: tuple[int, ...] = (0, 0, 10, 50)
     retained: Range = (1, 3)
+    tolerated_failures: tuple[int, ...] = (1_000, 1_000, 1_000, 3, 1, 0)
+    """How many checkpoints in a row may fail (COO-2); at least 3 where checkpoints are meant to expire."""
+    local_recovery_per_mille: int = 250
+    """How many plans in 1,000 keep copies of state on the hosts, in a system that can (LOC-1)."""
+    on_unreadable: tuple[WhenUnreadable, ...] = ("fail", "older")
+    """What to do when no copy of the latest checkpoint can be read, in a system whose copies can be damaged (REC-4)."""
     async_ms_max: Range = (0, 40)
     late_async_per_mille: int = 150
     """How many plans in 1,000 have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
@@ -75,6 +84,8 @@ class Profile:
     """Such a part may outlast the timeout by the timeout divided by this number, and by more in a wider job."""
     latency_ms_max: Range = (0, 10)
     slow_channel_per_mille: int = 200
+    slow_at_least_once_per_mille: int | None = None
+    """How many plans in 1,000 in at-least-once mode have a slow channel; None: as many as of the others."""
     slow_channel_into_keyed: bool = False
     """Whether the slow channel is always one of those between sources and keyed subtasks."""
     slow_factors: tuple[int, ...] = (5, 20)
@@ -94,6 +105,13 @@ class Profile:
     timed_ms: Range = (0, 25)
     own_target_per_mille: int = 700
     """How many aimed faults in 1,000 hit the subtask that stands at the point, and not another one."""
+    storage_per_mille: int = 60
+    """How many plans in 1,000 are made for faults of copies of state (``storage_faults``), if the system suffers any.
+
+    They are longer than others, most of them with local recovery, and have no other faults but kills.
+    """
+    settle_ms: int = 5
+    """How long a checkpoint takes for reasons that are not in the plan, at worst; for the length of such plans."""
     lose_unsynced_per_mille: int = 250
     """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
     unreadable_per_mille: int = 200
@@ -177,6 +195,7 @@ PROFILES: tuple[Profile, ...] = (
         modes=("exactly_once", "exactly_once", "at_least_once"),
         drawn_jobs_per_mille=850,
         late_async_part=40,
+        storage_per_mille=30,
     ),
     Profile(
         name="spark-kill",
@@ -185,6 +204,7 @@ PROFILES: tuple[Profile, ...] = (
         keyed=(2, 2),
         sinks=(1, 1),
         executors=(2, 3),
+        max_parallelism=(16,),
         batches=(40, 60),
         batch_records=(20, 20),
         keys=(5, 50),
@@ -196,6 +216,9 @@ PROFILES: tuple[Profile, ...] = (
         timeouts_ms=(10_000,),
         min_pause_ms=(0,),
         retained=(2, 2),
+        tolerated_failures=(1_000,),
+        local_recovery_per_mille=0,
+        on_unreadable=("fail",),
         async_ms_max=(0, 0),
         late_async_per_mille=0,
         latency_ms_max=(0, 0),
@@ -250,8 +273,93 @@ PROFILES: tuple[Profile, ...] = (
         bytes_per_second=(20_000, 100_000),
         progress_ms=30_000,
     ),
+    Profile(
+        name="spark-explore",
+        description="For a real cluster: any job, both modes, every kind of fault that Spark can suffer.",
+        workloads=("lineage", "lineage", "keyed-totals"),
+        sources=(1, 2),
+        keyed=(1, 2),
+        sinks=(1, 2),
+        subtasks_max=10,
+        executors=(3, 3),
+        batches=(25, 40),
+        batch_records=(20, 20),
+        keys=(5, 50),
+        start_offset=(0, 40),
+        tiny_inputs_per_mille=30,
+        records_per_second=(400,),
+        modes=("exactly_once", "exactly_once", "at_least_once"),
+        max_concurrent=(1, 2),
+        interval_ms=(200, 500),
+        timeouts_ms=(10_000, 10_000, 2_000),
+        min_pause_ms=(0, 0, 100),
+        retained=(1, 3),
+        local_recovery_per_mille=350,
+        storage_per_mille=300,
+        settle_ms=250,
+        async_ms_max=(0, 0),
+        late_async_per_mille=0,
+        latency_ms_max=(20, 60),
+        slow_channel_per_mille=150,
+        slow_at_least_once_per_mille=1_000,
+        slow_channel_into_keyed=True,
+        slow_factors=(5, 8),
+        channel_capacities=(8,),
+        restart_delay_ms=(10, 50),
+        faults=(1, 3),
+        kinds=tuple(
+            (kind.name, 4 if kind.drawn_as.package == "kill" else 1)
+            for kind in KINDS.values()
+            if kind.fault.ends is not Ends.COORDINATOR
+        ),
+        timed_per_mille=150,
+        timed_ms=(100, 800),
+        lose_unsynced_per_mille=0,
+        duration_ms=(200, 1_500),
+        zombie_ms=(4_500, 6_000),
+        latency_ms=(10, 300),
+        bytes_per_second=(2_000, 20_000, 100_000),
+        progress_ms=30_000,
+    ),
 )
 """Every profile there is."""
+
+
+_RETAINED_MIN = 2
+"""Checkpoints that a plan for faults of copies retains at least, so that there is an older one to restore."""
+_MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
+
+
+def for_storage_faults(profile: Profile) -> Profile:
+    """Return the profile of plans in which copies of state are hit.
+
+    Checkpoints come one by one, often and surely, and each subtask has state, in several files if it keeps copies.
+    """
+    earliest, latest = profile.interval_ms
+    quickest, slowest = profile.async_ms_max
+    return replace(
+        profile,
+        tiny_inputs_per_mille=0,
+        keys=_MANY_KEYS,
+        max_parallelism=tuple(groups for groups in profile.max_parallelism if groups >= _MANY_GROUPS)
+        or (_MANY_GROUPS,),
+        subtasks_max=min(_FEW_SUBTASKS, profile.subtasks_max),
+        max_concurrent=(1, 1),
+        slow_factors=(min(profile.slow_factors),),
+        records_per_second=(min((rate for rate in profile.records_per_second if rate), default=None),),
+        latency_ms_max=(
+            profile.latency_ms_max[0],
+            max(profile.latency_ms_max[0], profile.latency_ms_max[1] // 4),
+        ),
+        interval_ms=(earliest, (earliest + latest) // 2),
+        min_pause_ms=(0,),
+        timeouts_ms=(max(profile.timeouts_ms),),
+        async_ms_max=(quickest, (quickest + slowest) // 2),
+        late_async_per_mille=0,
+        slow_channel_per_mille=profile.slow_channel_per_mille if profile.slow_channel_into_keyed else 0,
+        retained=(max(_RETAINED_MIN, profile.retained[0]), max(_RETAINED_MIN, profile.retained[1])),
+        local_recovery_per_mille=max(750, profile.local_recovery_per_mille),
+    )
 
 
 def profile_named(name: str) -> Profile:

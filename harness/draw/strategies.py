@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from hypothesis import HealthCheck, Phase, given, settings
@@ -11,12 +11,15 @@ from hypothesis import seed as hypothesis_seed
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
 
+from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.choices import between, chance
 from barrier_tck.harness.draw.drawn_faults import draw_faults
-from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.draw.profiles import Profile, Range, for_storage_faults
+from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
     LimitsPlan,
@@ -66,6 +69,10 @@ RESTART_DELAY_MS_MIN = 5
 """Least delay before a restart if a fault lasts, so that attempts cannot all fail at one instant of virtual time."""
 
 
+TOLERATED_MIN = 3
+"""So many checkpoints in a row may fail where they are meant to expire, so that not every attempt ends with one."""
+
+
 @st.composite
 def trial_plans(
     draw: st.DrawFn,
@@ -77,12 +84,21 @@ def trial_plans(
 
     ``kinds`` names the kind of each fault, in order; None means that they are drawn, by the weights of the profile.
     """
+    profile = _possible_in(profile, around.capabilities)
+    of_copies = kinds is None and chance(draw, profile.storage_per_mille)
+    if of_copies:
+        profile = for_storage_faults(profile)
     plan = _with_job(draw, profile, around.fitted(_draw_without_faults(draw, profile)))
-    network = _draw_network(draw, profile, plan.job)
+    plan = msgspec.structs.replace(
+        plan,
+        network=_draw_network(draw, profile, plan),
+        deployment=_with_key_groups(draw, profile, plan),
+    )
+    if of_copies:
+        plan = long_enough(plan, profile.settle_ms)
     # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
-    plan = _that_completes(msgspec.structs.replace(plan, network=network))
-    plan = filled(around.fitted(plan))
-    drawn = draw_faults(draw, profile, plan, around.view(plan), around.capabilities, kinds)
+    plan = filled(around.fitted(_that_completes(plan)))
+    drawn = draw_faults(draw, profile, plan, around.view(plan), around.capabilities, kinds, of_copies)
     if drawn.left_out:
         note = f"{plan.note}; nothing to hit: {', '.join(drawn.left_out)}"
         plan = msgspec.structs.replace(plan, note=note.removeprefix("; "))
@@ -128,6 +144,26 @@ def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> Res
     return msgspec.structs.replace(plan.restart, attempts_max=attempts_max, delay_ms=delay_ms)
 
 
+def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profile:
+    """Return the profile without what a system with these capabilities has not."""
+    copies = Capability.LOCAL_RECOVERY in capabilities
+    damaged = Capability.STORAGE_FAULTS in capabilities and profile.faults[1] > 0
+    of_copies = any(hits_copies(KINDS[name]) for name, _ in profile.kinds)
+    return replace(
+        profile,
+        local_recovery_per_mille=profile.local_recovery_per_mille if copies else 0,
+        on_unreadable=profile.on_unreadable if damaged else (TrialPlan().on_unreadable,),
+        storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
+    )
+
+
+def _with_key_groups(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> DeploymentPlan:
+    """Return the deployment with a drawn number of key groups; no vertex is wider (RSC-1)."""
+    widest = max((vertex.parallelism for vertex in plan.job.vertices), default=1)
+    groups = max(widest, draw(st.sampled_from(profile.max_parallelism)))
+    return msgspec.structs.replace(plan.deployment, max_parallelism=groups)
+
+
 def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
     """Return the plan with a drawn job, unless the campaign prescribes the job."""
     if plan.job != JobPlan():
@@ -158,6 +194,8 @@ def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
         checkpoints=_draw_checkpoints(draw, profile),
         restart=RestartPlan(delay_ms=between(draw, profile.restart_delay_ms)),
         limits=LimitsPlan(wall_s=profile.wall_s, progress_ms=profile.progress_ms),
+        local_recovery=chance(draw, profile.local_recovery_per_mille),
+        on_unreadable=draw(st.sampled_from(profile.on_unreadable)),
     )
 
 
@@ -181,11 +219,13 @@ def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:
 def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
     timeout_ms = draw(st.sampled_from(profile.timeouts_ms))
     async_ms_max = between(draw, profile.async_ms_max)
+    tolerated = draw(st.sampled_from(profile.tolerated_failures))
     if chance(draw, profile.late_async_per_mille):
         # A little beyond the timeout: checkpoints expire and are acknowledged late, of many subtasks every second
         # one. The timeout is the shortest, so that not all can expire until progress is demanded.
         timeout_ms = min(profile.timeouts_ms)
         async_ms_max = timeout_ms + timeout_ms // profile.late_async_part
+        tolerated = max(tolerated, TOLERATED_MIN)
     return CheckpointPlan(
         mode=draw(st.sampled_from(profile.modes)),
         max_concurrent=between(draw, profile.max_concurrent),
@@ -193,18 +233,25 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         timeout_ms=timeout_ms,
         min_pause_ms=draw(st.sampled_from(profile.min_pause_ms)),
         retained=between(draw, profile.retained),
+        tolerated_failures=tolerated,
         async_ms_max=async_ms_max,
     )
 
 
-def _draw_network(draw: st.DrawFn, profile: Profile, job: JobPlan) -> NetworkPlan:
+def _slow_per_mille(profile: Profile, mode: CheckpointingMode) -> int:
+    own = profile.slow_at_least_once_per_mille
+    return own if own is not None and mode == "at_least_once" else profile.slow_channel_per_mille
+
+
+def _draw_network(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> NetworkPlan:
+    job = plan.job
     receivers = [edge.target for edge in job.edges for _ in job.channels_of(edge)]
     eligible = [
         number
         for number, receiver in enumerate(receivers)
         if not profile.slow_channel_into_keyed or _waits(job, receiver)
     ]
-    slow = chance(draw, profile.slow_channel_per_mille)
+    slow = chance(draw, _slow_per_mille(profile, plan.checkpoints.mode))
     return NetworkPlan(
         latency_ms_max=between(draw, profile.latency_ms_max),
         slow_channel=draw(st.sampled_from(eligible)) if slow and eligible else None,

@@ -21,6 +21,9 @@ PLAN_VERSION = 2
 CheckpointingMode = Literal["exactly_once", "at_least_once"]
 """How barriers are treated."""
 
+WhenUnreadable = Literal["fail", "older"]
+"""What to do when no copy of the latest checkpoint can be read."""
+
 RECORDS_MAX = 10_000_000
 """The most records of a source subtask, whose input is made in memory."""
 
@@ -91,7 +94,7 @@ class RestartPlan(Bounded, frozen=True, forbid_unknown_fields=True):
 
 
 class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
-    """Simulator: message latencies and channel capacities."""
+    """Message latencies and channel capacities. A real network has its own; there only the slow channel is made."""
 
     latency_ms_max: _Duration = 5
     """Each message takes between 0 and this, drawn per message; channels stay FIFO."""
@@ -99,7 +102,7 @@ class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Index of one channel whose latency is ``slow_factor`` times as long."""
     slow_factor: _Some = 20
     channel_capacity: _Some = 8
-    """Batches that a channel holds before its sender must wait."""
+    """Simulator: batches that a channel holds before its sender must wait."""
 
 
 class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +134,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
     local_recovery: bool = False
     """Whether subtasks keep a second copy of their newest state on their own host and restore from it (LOC-1)."""
-    on_unreadable: Literal["fail", "older"] = "fail"
+    on_unreadable: WhenUnreadable = "fail"
     """What to do when no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4)."""
     system: dict[str, Any] = msgspec.field(default_factory=dict)
     """Settings of the system under test. Only the system knows the keys; JSON values."""

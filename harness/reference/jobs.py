@@ -24,8 +24,8 @@ from barrier_tck.reference_impl.operators.sources import CollectionSource, Parqu
 CHECKPOINTS = "checkpoints"
 """Directory of checkpoint storage, below the trial's file system root."""
 
-PARQUET_BATCH_ROWS = 2_048
-"""Records per batch of a Parquet workload: small enough that a short job has many batches to interleave."""
+PREPARED_BATCH_ROWS = 2_048
+"""Records per batch of a prepared input: small enough that a short job has many batches to interleave."""
 
 
 def job_config(plan: TrialPlan) -> JobConfig:
@@ -85,13 +85,15 @@ def collection_sources(plan: TrialPlan, splits: Sequence[SplitData]) -> dict[str
 def parquet_sources(plan: TrialPlan, workload: Workload, directory: Path) -> dict[str, Source]:
     """Return a source of Arrow batches for each source vertex, from the Parquet splits below a directory.
 
-    The splits of a generated input lie in one directory for each source vertex; those of a prepared input share one.
+    The splits of a generated input lie in one directory for each source vertex; those of a prepared input share one. A
+    generated input comes in batches of the plan's size, as in the simulator.
     """
+    generated = workload.input_directory is None
     return {
         vertex.name: ParquetSource(
-            str(directory / vertex.name if workload.input_directory is None else directory),
+            str(directory / vertex.name if generated else directory),
             columns=_columns(workload, plan.job, vertex.name),
-            batch_rows=PARQUET_BATCH_ROWS,
+            batch_rows=plan.workload.batch_records if generated else PREPARED_BATCH_ROWS,
             rate_limit=plan.workload.records_per_second,
             start_offset=plan.workload.start_offset,
         )

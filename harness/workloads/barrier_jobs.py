@@ -33,25 +33,21 @@ _SOMETIMES = (ProtocolPoint.CHECKPOINT_ABORTED, ProtocolPoint.ATTEMPT_FAILED)
 """Points that a run without faults does not pass."""
 
 
-def barrier_view(plan: TrialPlan, batch_records: int | None = None) -> JobView:
-    """Return the view of a system that runs the plan's job with barriers: every job ends with a checkpoint.
-
-    ``batch_records`` is how many records a batch of a source holds; None: as many as the plan says.
-    """
+def barrier_view(plan: TrialPlan) -> JobView:
+    """Return the view of a system that runs the plan's job with barriers: every job ends with a checkpoint."""
     plan = filled(plan)
     groups = plan.deployment.max_parallelism
-    return _view(plan.seed, plan.workload, plan.job, groups, batch_records or plan.workload.batch_records)
+    return _view(plan.seed, plan.workload, plan.job, groups)
 
 
-@lru_cache(
-    maxsize=64
-)  # of one plan it is asked several times: as faults are drawn, as they are checked and judged
-def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, batch_records: int) -> JobView:
+# Of one plan it is asked several times: as faults are drawn, as they are checked and judged.
+@lru_cache(maxsize=64)
+def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int) -> JobView:
     """Return the view; ``groups`` is the job's maximum parallelism."""
     input_plan = TrialPlan(
         seed=seed, workload=workload, job=job, deployment=DeploymentPlan(max_parallelism=groups)
     )
-    batches = batches_by_source(input_plan, batch_records)
+    batches = batches_by_source(input_plan)
     return JobView(
         subtasks=tuple(
             SubtaskView(
@@ -81,7 +77,7 @@ def _key_groups(groups: int, vertex: VertexPlan, index: int) -> tuple[int, int] 
     return -(-index * groups // width), -(-(index + 1) * groups // width)
 
 
-def batches_by_source(plan: TrialPlan, batch_records: int) -> dict[str, int]:
+def batches_by_source(plan: TrialPlan) -> dict[str, int]:
     """Return how many batches each source subtask reads; the plan's job must be filled in."""
     workload = workload_named(plan.workload.name)
     if workload.input_directory is not None:
@@ -89,7 +85,7 @@ def batches_by_source(plan: TrialPlan, batch_records: int) -> dict[str, int]:
     found: dict[str, int] = {}
     for split in workload.splits(plan):
         name = f"{split.vertex}[{split.subtask}]"
-        found[name] = found.get(name, 0) + -(-len(split.input) // batch_records)
+        found[name] = found.get(name, 0) + -(-len(split.input) // plan.workload.batch_records)
     return found
 
 

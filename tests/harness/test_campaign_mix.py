@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from barrier_tck.faults.catalogue import KINDS
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.targets import TargetKind
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.campaign.budget import Budget
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection, deal
@@ -39,9 +41,25 @@ def test_damage_to_state_is_drawn_for_subtasks_that_keep_state() -> None:
     plans = plans_of(
         40, local_recovery=True, faults={"per_trial": [1, 3], "kinds": dict.fromkeys(sorted(storage), 1)}
     )
-    hit = [name for plan in plans for scheduled in plan.faults for name in scheduled.fault.subtasks]
-    assert len(hit) > 40
-    assert {name.partition("[")[0] for name in hit} == {"totals"}
+    hits = [
+        scheduled.fault.copies_hit
+        for plan in plans
+        for scheduled in plan.faults
+        if scheduled.fault.needs is TargetKind.STORAGE
+    ]
+    assert len(hits) > 40
+    assert {hit.subtask.partition("[")[0] for hit in hits if hit is not None} == {"totals"}
+
+
+def test_damage_that_is_dealt_brings_along_what_leads_to_a_restore() -> None:
+    faults = {"per_trial": [1, 1], "kinds": {"damage-local-copy": 1}}
+    for plan in plans_of(8, local_recovery=True, faults=faults):
+        kill, damage = plan.faults
+        assert kill.fault.ends is Ends.SUBTASKS
+        assert damage.trigger == After(ProtocolPoint.ATTEMPT_FAILED)
+    for plan in plans_of(4, local_recovery=False, faults=faults):
+        assert not plan.faults
+        assert "nothing to hit: damage-local-copy" in plan.note, "without local recovery there are no copies"
 
 
 def plans_of(count: int, **values: Any) -> list[TrialPlan]:

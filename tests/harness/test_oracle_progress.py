@@ -16,7 +16,7 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.operations import JobCut, JobFinished
+from barrier_tck.harness.record.operations import AttemptEnded, JobCut, JobFinished
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -60,6 +60,31 @@ def test_each_failed_attempt_of_a_repeatable_run_has_its_fault() -> None:
     assert "failed attempts that no fault explains: 1" in elsewhere.summary
     damaged = ScheduledFault(DamageLocalCopy("totals[0]", Damage.MISSING), At(10))
     assert "explains: 2" in judged(fault=damaged).summary, "a damaged copy fails no attempt"
+
+
+@pytest.mark.parametrize(
+    ("tolerated", "aborted", "verdict"),
+    [(0, 1, Verdict.VALID), (1, 2, Verdict.VALID), (1, 1, Verdict.INVALID), (3, 2, Verdict.INVALID)],
+)
+def test_an_attempt_may_end_because_more_checkpoints_failed_than_are_tolerated_and_not_before(
+    tolerated: int, aborted: int, verdict: Verdict
+) -> None:
+    book = Book().attempt(1).checkpoint(1)
+    for number in range(2, 2 + aborted):
+        book = book.triggered(number).aborted(number)
+    book = book.tell(AttemptEnded(1, Reason.CHECKPOINTS_FAILED)).attempt(2, 1).checkpoint(9, 2)
+    plan = a_plan(checkpoints=CheckpointPlan(tolerated_failures=tolerated))
+    context = replace(a_context(plan, book), capabilities=frozenset({"DETERMINISTIC_REPLAY"}))
+    finding = Progress(input_of(plan)).check(context)
+    assert finding.verdict is verdict, finding.summary
+
+
+def test_a_completed_checkpoint_ends_a_row_of_failed_ones() -> None:
+    book = Book().attempt(1).triggered(1).aborted(1).checkpoint(2).triggered(3).aborted(3)
+    book = book.tell(AttemptEnded(1, Reason.CHECKPOINTS_FAILED)).attempt(2, 2).checkpoint(4, 2)
+    plan = a_plan(checkpoints=CheckpointPlan(tolerated_failures=1))
+    context = replace(a_context(plan, book), capabilities=frozenset({"DETERMINISTIC_REPLAY"}))
+    assert Progress(input_of(plan)).check(context).verdict is Verdict.INVALID
 
 
 def test_no_checkpoint_after_the_last_fault_is_invalid() -> None:

@@ -168,6 +168,26 @@ def test_a_later_attempt_is_disturbed_as_soon_as_its_proxies_exist(
     )
 
 
+def test_the_slow_channel_of_a_plan_is_slow_in_every_attempt_and_is_no_fault(client: ToxiproxyClient) -> None:
+    network = ProxyNetwork(client, "t", HOSTS)
+    network.to_coordinator(("127.0.0.1", 9), 3)
+    late = Latency(latency_ms=50, jitter_ms=50, direction=Direction.FORWARD)
+    network.slow_down(ChannelId(SOURCE, TOTALS), late)
+    place(network, 1, PLACES)
+    assert disturbed(client) == ["t-a1-source-0-totals-0"]
+    fault = link(network, "source[0]", "totals[0]")
+    fault.impair(Latency(latency_ms=5))
+    fault.heal()
+    assert client.state("t-a1-source-0-totals-0").toxics == ("fault0-upstream",), "healing leaves it slow"
+    network.attempt_over(1)
+    place(network, 2, PLACES)
+    assert disturbed(client) == ["t-a2-source-0-totals-0"], (
+        "proxies of an attempt that is over do not stay for it"
+    )
+    network.close()
+    assert client.names() == ()
+
+
 def test_a_connection_that_was_cut_twice_opens_when_the_last_cut_heals(
     client: ToxiproxyClient, network: ProxyNetwork
 ) -> None:

@@ -6,25 +6,32 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from barrier_tck.faults.catalogue import FAULTS
 from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.schedule import validate
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.jobs import build_graph, collection_sources
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.reference.spark.spark_system import HEARTBEAT_TIMEOUT_MS, ReferenceSpark
 from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute
-from barrier_tck.harness.workloads.barrier_jobs import barrier_view
+from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
 from barrier_tck.harness.workloads.workload_names import workload_named
 
 STANDARD = draw_plans(5, 400, profile_named("standard"))
@@ -81,6 +88,19 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a fault on the way to the coordinator": lambda plan: "receiver='coordinator'" in repr(plan.faults),
         "a zombie": lambda plan: any((s.fault.heals_after_ms or 0) > 150 for s in plan.faults),
         "two stateful operators in a chain": lambda plan: plan.job.shape == "chained",
+        "copies of state on the hosts": lambda plan: plan.local_recovery,
+        "a damaged local copy": lambda plan: "DamageLocalCopy" in repr(plan.faults),
+        "a damaged durable copy": lambda plan: "DamagePrimary" in repr(plan.faults),
+        "a full local disk": lambda plan: "FailLocalWrites" in repr(plan.faults),
+        "durable storage that refuses": lambda plan: "FailPrimaryWrites" in repr(plan.faults),
+        "an older checkpoint": lambda plan: (
+            plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)
+        ),
+        "no failed checkpoint tolerated": lambda plan: plan.checkpoints.tolerated_failures == 0,
+        "one key group for each subtask": lambda plan: (
+            plan.deployment.max_parallelism == max(v.parallelism for v in plan.job.vertices)
+        ),
+        "many key groups": lambda plan: plan.deployment.max_parallelism == 300,
         "three by three": lambda plan: [v.parallelism for v in plan.job.vertices][:2] == [3, 3],
     }
     missed = [name for name, reached in corners.items() if not any(map(reached, STANDARD))]
@@ -122,6 +142,81 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
         timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
         in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(barrier_view(plan).names)
         assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9
+
+
+@pytest.fixture(scope="module", name="explored")
+def _explored() -> tuple[TrialPlan, ...]:
+    """What is drawn for Spark; no cluster is started."""
+    around = Circumstances(ReferenceSpark().job, ReferenceSpark.capabilities)
+    return draw_plans(3, 150, profile_named("spark-explore"), around)
+
+
+def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
+    explored: tuple[TrialPlan, ...],
+) -> None:
+    drawn = {type(scheduled.fault) for plan in explored for scheduled in plan.faults}
+    exposed = targets_of(ReferenceSpark())
+    assert drawn == {fault for fault in FAULTS if fault.needs in exposed}
+    lasting = [s.fault.heals_after_ms or 0 for plan in explored for s in plan.faults]
+    assert max(lasting) > HEARTBEAT_TIMEOUT_MS, "some outlast the heartbeat timeout, and make zombies"
+    rare = {
+        "an older checkpoint": lambda plan: (
+            plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)
+        ),
+        "two stateful operators in a chain": lambda plan: any(
+            sum(is_stateful(operator.kind) for operator in vertex.operators) > 1
+            for vertex in plan.job.vertices
+        ),
+        "no failed checkpoint tolerated": lambda plan: plan.checkpoints.tolerated_failures == 0,
+        "one key group for each subtask": lambda plan: (
+            plan.deployment.max_parallelism == max(v.parallelism for v in plan.job.vertices)
+        ),
+        "a generated graph": lambda plan: plan.job.shape == "generated",
+        "copies of state on the hosts": lambda plan: plan.local_recovery,
+    }
+    missed = [name for name, reached in rare.items() if not any(map(reached, explored))]
+    assert missed == []
+
+
+def test_exploration_on_spark_slows_a_channel_down_wherever_records_can_come_early(
+    explored: tuple[TrialPlan, ...],
+) -> None:
+    slow = 0
+    for plan in explored:
+        waiting = {
+            vertex.name
+            for vertex in plan.job.vertices
+            if plan.job.channels_into(vertex.name) > 1 and any(is_stateful(o.kind) for o in vertex.operators)
+        }
+        number = plan.network.slow_channel
+        if plan.checkpoints.mode == "at_least_once" and waiting:
+            assert number is not None
+            assert plan.job.channels[number][1].partition("[")[0] in waiting
+            slow += 1
+    assert slow > 20
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
+def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(profile: Profile) -> None:
+    for plan in draw_plans(8, 60, profile):
+        view = barrier_view(plan)
+        for scheduled in plan.faults:
+            trigger = scheduled.trigger
+            if isinstance(trigger, After) and trigger.point is ProtocolPoint.RECORDS_PROCESSED:
+                assert trigger.nth <= view.times(trigger.point, trigger.subtask)
+
+
+def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
+    often = replace(profile_named("standard"), storage_per_mille=1_000)
+    ends: Counter[str] = Counter()
+    for number, plan in enumerate(draw_plans(9, 40, often)):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        record = execute(plan, ReferenceSimulated(), directory).record
+        assert record.verdict is Verdict.VALID, (plan, record.findings)
+        ends[record.end] += 1
+    assert ends["failed"] > 0, "of some jobs no copy can be read, and they say so"
+    assert ends["finished"] > ends["failed"]
 
 
 @pytest.mark.parametrize("profile", ["standard", "heavy", "at-least-once"])

@@ -19,7 +19,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.reference.mutants import local_recovery_bugs as local
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, interruption, kill
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, Mutant, interruption, kill
 from barrier_tck.reference_impl.runtime.components import Components
 
 
@@ -39,6 +39,8 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         )
         return msgspec.structs.replace(plan, faults=(first, harm, *faults))
 
+    on_spark = msgspec.structs.replace(SPARK, job=JobPlan(shape="chained"), local_recovery=True)
+
     yield Mutant(
         "LO-01",
         "LOC-4",
@@ -48,6 +50,7 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         msgspec.structs.replace(
             plan, job=JobPlan(shape="chained"), faults=damaged(Damage.MISSING).faults[:1]
         ),
+        msgspec.structs.replace(on_spark, faults=damaged(Damage.MISSING).faults[:1]),
     )
     yield Mutant(
         "LO-03",
@@ -72,6 +75,9 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         replace(product, local_state=local.TrustsWhateverIsThere),
         msgspec.structs.replace(
             plan, faults=kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", nth=2, worker=True)
+        ),
+        msgspec.structs.replace(
+            on_spark, faults=kill(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", nth=2, worker=True)
         ),
     )
     yield Mutant(
@@ -101,4 +107,5 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, restore_reader=local.ClaimsTheLocalCopy),
         msgspec.structs.replace(plan, faults=damaged(Damage.MISSING).faults[:1]),
+        msgspec.structs.replace(on_spark, faults=damaged(Damage.MISSING).faults[:1]),
     )

@@ -12,6 +12,7 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -99,6 +100,22 @@ SPARK = TrialPlan(
     limits=LimitsPlan(wall_s=60),
     note="a plan for planted bugs, on Spark",
 )
+
+
+SPARK_GRAPH = msgspec.structs.replace(
+    SPARK,
+    workload=WorkloadPlan("lineage", batches=60, batch_records=20, keys=40, records_per_second=400),
+    job=JobPlan(shape="joined"),
+    network=NetworkPlan(latency_ms_max=50, slow_channel=0, slow_factor=6),
+)
+"""A vertex with two inputs keeps state, and one of the channels of its first input is slow."""
+
+SPARK_AT_LEAST_ONCE = msgspec.structs.replace(
+    SPARK,
+    checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=500, timeout_ms=20_000, max_concurrent=2),
+    network=SPARK_GRAPH.network,
+)
+"""Of two channels into a keyed subtask one is slow."""
 
 
 def spark(*faults: ScheduledFault) -> TrialPlan:

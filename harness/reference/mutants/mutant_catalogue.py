@@ -16,7 +16,6 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
-    DeploymentPlan,
     LimitsPlan,
     NetworkPlan,
     TrialPlan,
@@ -31,7 +30,8 @@ from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mu
 from barrier_tck.harness.reference.mutants.mutant import (
     AT_LEAST_ONCE,
     SIMULATED,
-    SPARK,
+    SPARK_AT_LEAST_ONCE,
+    SPARK_GRAPH,
     WITH_KILL,
     WITH_ZOMBIE,
     Mutant,
@@ -66,6 +66,7 @@ def _mutants() -> Iterator[Mutant]:
             workload=WorkloadPlan(batches=40, records_per_second=1_000),
             network=NetworkPlan(slow_channel=0, slow_factor=6),
         ),
+        SPARK_GRAPH,
     )
     yield Mutant(
         "SI-04",
@@ -74,18 +75,8 @@ def _mutants() -> Iterator[Mutant]:
         "FLINK-7637, FLINK-6996, FLINK-11046",
         replace(product, build_operator=data.leaves_records_in_the_buffer),
         WITH_KILL,
-        # Two batches of a Parquet source fill the buffer exactly, so a barrier must come after a single batch. Hence
-        # there is one source, and the interval between checkpoints is shorter than the half second between batches.
         msgspec.structs.replace(
-            SPARK,
-            job=JobPlan(widths={"source": 1}),
-            deployment=DeploymentPlan(executors=3),
-            checkpoints=CheckpointPlan(interval_ms=250, timeout_ms=20_000, retained=3),
-            faults=tuple(
-                one
-                for nth in (1, 2, 3)
-                for one in kill(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]", nth, worker=True)
-            ),
+            SPARK_GRAPH, faults=kill(ProtocolPoint.TRANSACTIONS_COMMITTED, "out[0]", nth=2, worker=True)
         ),
     )
     yield Mutant(
@@ -233,6 +224,7 @@ def _mutants() -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, subtask_machine=protocol.SnapshotsAtTheFirstBarrier),
         AT_LEAST_ONCE,
+        SPARK_AT_LEAST_ONCE,
     )
     yield from _of_faults(product)
     yield from local_mutants(product)
@@ -325,6 +317,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         "planted here, no public report",
         replace(product, checkpoint_storage=storage.ChecksTheBeginning),
         SIMULATED,
+        spark(),
     )
     yield Mutant(
         "FE-01",

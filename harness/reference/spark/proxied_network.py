@@ -24,6 +24,8 @@ from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
 from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
+_NO_FAULT = 0
+"""The number of what is disturbed for good; faults count from 1."""
 _NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
 
 
@@ -94,7 +96,12 @@ class ProxyNetwork:
         self._proxies: dict[str, Proxied] = {}
         self._disturbed: dict[int, tuple[ProxiedLink, Impairment]] = {}
         self._detours: dict[tuple[str, int], Address] = {}
+        self._slow: tuple[ChannelId, Impairment] | None = None
         self._attempt = 0
+
+    def slow_down(self, channel: ChannelId, impairment: Impairment) -> None:
+        """Disturb one channel for the whole job, in every attempt: that is how the network is, and no fault."""
+        self._slow = (channel, impairment)
 
     # --- reference_impl.spark.routes.Routes -----------------------------------------------------------------
 
@@ -236,6 +243,8 @@ class ProxyNetwork:
         name = _NOT_IN_URLS.sub("_", f"{self._prefix}-{name}")
         made = replace(wanted, name=name, listen=self._client.create(name, upstream))
         self._proxies[name] = made
+        if self._slow is not None and made.channel == self._slow[0]:
+            self._do(made, _NO_FAULT, self._slow[1], seen=True)
         for serial, (link, impairment) in self._disturbed.items():
             seen = link.matches(made)
             if seen is not None:

@@ -21,9 +21,11 @@ _FAMILY = "barrier-tck"
 
 
 def disturbs_connections(plan: TrialPlan) -> bool:
-    """Tell whether a plan needs proxies; a plan that does not runs without them, so nothing slows its connections
-    down."""
-    return any(planned.fault.needs in (TargetKind.CHANNEL, TargetKind.PARTITION) for planned in plan.faults)
+    """Tell whether a plan needs proxies: without them, nothing slows its connections down."""
+    kinds = (TargetKind.CHANNEL, TargetKind.PARTITION)
+    return plan.network.slow_channel is not None or any(
+        planned.fault.needs in kinds for planned in plan.faults
+    )
 
 
 class ProxyServers:

@@ -18,19 +18,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from barrier_tck.faults.kinds.delay_channel import Latency
+from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.job_graph import SOURCE
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.operations import ReadsObserved
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
-    PARQUET_BATCH_ROWS,
     build_graph,
     job_config,
     kinds_of,
@@ -57,6 +58,7 @@ from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.workload import Workload, read_splits, write_splits
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
@@ -216,7 +218,7 @@ class ReferenceSpark:
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
-        return barrier_view(plan, PARQUET_BATCH_ROWS)
+        return barrier_view(plan)
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""
@@ -291,6 +293,8 @@ class ReferenceSpark:
         network: ProxyNetwork | None,
     ) -> TrialOutcome:
         graph = build_graph(plan, workload, parquet_sources(plan, workload, source))
+        if network is not None:
+            _slow_down(network, graph, plan.network)
         root = scratch / "files"
         root.mkdir()
         files = LocalFileSystem(root)
@@ -401,6 +405,15 @@ def _rows_of(content: bytes) -> list[Row]:
     """Decode one file of committed or prepared output."""
     rows: list[Row] = pq.read_table(io.BytesIO(content)).to_pylist()
     return rows
+
+
+def _slow_down(network: ProxyNetwork, graph: JobGraph, planned: NetworkPlan) -> None:
+    """Make the plan's slow channel as slow as in the simulator; the others are as fast as they are."""
+    if planned.slow_channel is None or planned.slow_channel >= len(graph.channels):
+        return
+    half_ms = planned.latency_ms_max * planned.slow_factor // 2
+    late = Latency(latency_ms=half_ms, jitter_ms=half_ms, direction=Direction.FORWARD)
+    network.slow_down(graph.channels[planned.slow_channel], late)
 
 
 def _options(plan: TrialPlan) -> SparkOptions:

@@ -1,0 +1,80 @@
+"""What the drawing of faults must know about a plan's job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barrier_tck.faults.catalogue import FaultKind
+from barrier_tck.faults.targets import COORDINATOR, Peers, TargetKind
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.system.job_view import JobView, Role
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnJob:
+    """A plan without its faults, and what the system says of its job."""
+
+    plan: TrialPlan
+    view: JobView
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Return the subtasks that make output visible."""
+        return self.view.in_role(Role.SINK)
+
+    @property
+    def committing(self) -> tuple[str, ...]:
+        """Return the subtasks that are notified of a completed checkpoint and then commit what it covers."""
+        return self.view.passing(ProtocolPoint.COMPLETION_NOTIFIED)
+
+    @property
+    def batches(self) -> int | None:
+        """Return how many batches the longest source is sure to have; None if the system does not count batches."""
+        passes = [subtask.passes for subtask in self.view.subtasks]
+        counts = [one.get(ProtocolPoint.RECORDS_PROCESSED) for one in passes]
+        return max((count for count in counts if count is not None), default=None)
+
+    @property
+    def reads_ms(self) -> int | None:
+        """Return how long the longest source is sure to read; None if nothing holds it back, or nobody counts."""
+        workload, batches = self.plan.workload, self.batches
+        if workload.records_per_second is None or batches is None:
+            return None
+        return batches * workload.batch_records * 1_000 // workload.records_per_second
+
+    @property
+    def peers(self) -> tuple[Peers, ...]:
+        """Return whom an executor can be cut off from: other executors only count if data passes between them."""
+        receivers = [receiver for _, receiver in self.view.links]
+        shuffles = len(dict.fromkeys(receivers)) < len(receivers)
+        apart = shuffles and self.plan.deployment.executors > 1
+        controlled = bool(self.view.control_links)
+        return tuple(
+            peers
+            for peers, there in (
+                (Peers.EXECUTORS, apart),
+                (Peers.COORDINATOR, controlled),
+                (Peers.EVERYONE, apart or controlled),
+            )
+            if there
+        )
+
+    def hit_by(self, kind: FaultKind) -> tuple[str, ...]:
+        """Return the subtasks that a kind of fault can hit; empty if it cannot hit this job at all."""
+        view = self.view
+        match kind.fault.needs:
+            case TargetKind.COORDINATOR:
+                return view.names or (COORDINATOR,)
+            case TargetKind.CHANNEL:
+                return tuple(name for name in view.names if view.ends_of(name))
+            case TargetKind.PARTITION:
+                # A subtask that is to be replaced has to be cut off from the coordinator.
+                needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
+                return view.names if needed else ()
+            case TargetKind.MESSAGES:
+                return view.control_links
+            case TargetKind.STORAGE:
+                return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
+            case _:
+                return view.names

@@ -1,0 +1,251 @@
+"""Draws faults of copies of state, each together with what shows it.
+
+Damage that no restore meets shows nothing, nor does a full disk that no checkpoint needs. So these faults are not aimed
+at any point: copies are damaged between two attempts, after a process was killed when a checkpoint was complete, and
+writes are refused while further checkpoints are sure to come. The whole schedule of such a plan is drawn here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from math import inf
+
+import msgspec
+from hypothesis import strategies as st
+
+from barrier_tck.faults.catalogue import KINDS, FaultKind
+from barrier_tck.faults.drawing import Aim, Plainest
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends
+from barrier_tck.faults.targets import Damage, TargetKind
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.choices import DrawnChoices, chance
+from barrier_tck.harness.draw.drawn_job import DrawnJob
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
+
+SURE_CHECKPOINTS = 4
+"""So many checkpoints a plan must be sure to complete: one before the fault, those that show it, and one to spare."""
+
+_OF_EVERY_COPY = (Damage.MISSING, Damage.TRUNCATED, Damage.BIT_FLIPPED)
+_OF_LOCAL_COPIES = (*_OF_EVERY_COPY, Damage.OLDER_CHECKPOINT, Damage.OLDER_ATTEMPT)
+_WITH_STATE = 3
+"""The completion at which a restore is brought about: before, some subtask may not have seen a record yet."""
+_GROUPS_CUT = 8
+"""With so many key groups a subtask's heap state is sure to be cut into several files, if it keeps local copies."""
+_IN_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
+_AGAIN_PER_MILLE = 500
+"""How many plans in 1,000 go on with a kill where one fits: in the restore, or after the disk was full."""
+
+
+def hits_copies(kind: FaultKind) -> bool:
+    """Tell whether faults of a kind are drawn here."""
+    return kind.fault.needs is TargetKind.STORAGE
+
+
+def long_enough(plan: TrialPlan, settle_ms: int) -> TrialPlan:
+    """Return the plan with so many batches that its longest source reads on for ``SURE_CHECKPOINTS`` checkpoints.
+
+    ``settle_ms`` is how long a checkpoint takes for reasons that are not in the plan.
+    """
+    workload = plan.workload
+    if workload.records_per_second is None:
+        return plan
+    records = -(-_needed_ms(plan, settle_ms) * workload.records_per_second // 1_000)
+    batches = max(workload.batches, -(-records // workload.batch_records))
+    return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
+
+
+def is_long_enough(job: DrawnJob, settle_ms: int) -> bool:
+    """Tell whether a job is sure to complete ``SURE_CHECKPOINTS`` checkpoints while it reads its input."""
+    return job.reads_ms is not None and job.reads_ms >= _needed_ms(job.plan, settle_ms)
+
+
+def _needed_ms(plan: TrialPlan, settle_ms: int) -> int:
+    checkpoints, network = plan.checkpoints, plan.network
+    hops = len(plan.job.vertices) + 1 + (network.slow_factor if network.slow_channel is not None else 0)
+    one_ms = (
+        *(checkpoints.interval_ms, checkpoints.min_pause_ms, checkpoints.async_ms_max, settle_ms),
+        hops * network.latency_ms_max,
+    )
+    return SURE_CHECKPOINTS * sum(one_ms)
+
+
+def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
+    """Tell whether a kind hits copies that a job has; somebody has to commit, so that a restore is sure to follow."""
+    if not hits_copies(kind) or not job.hit_by(kind) or not job.committing:
+        return False
+    return _hit_of(kind).place is CopyPlace.DURABLE or job.plan.local_recovery
+
+
+def draw_storage_faults(
+    draw: st.DrawFn,
+    job: DrawnJob,
+    kinds: Sequence[FaultKind],
+    exposed: Collection[TargetKind],
+    fewest: int,
+    room: int,
+) -> tuple[ScheduledFault, ...]:
+    """Draw a schedule around one fault of copies, of ``fewest`` to ``room`` faults; nothing if none can be shown so."""
+    killers = _killers(exposed)
+    fitting = [kind for kind in kinds if can_be_shown(kind, job) and _room_for(kind, job, killers) <= room]
+    if not fitting:
+        return ()
+    kind = draw(st.sampled_from(fitting))
+    subtask = draw(st.sampled_from(_sure_of_state(job, job.hit_by(kind))))
+    if _hit_of(kind).damage is None:
+        again = room > 1 and (fewest > 1 or chance(draw, _AGAIN_PER_MILLE))
+        return _refused_writes(draw, job, kind, subtask, killers if again else ())
+    return _damaged_copies(draw, job, kind, subtask, killers, room)
+
+
+def draw_dealt_storage_faults(
+    draw: st.DrawFn, job: DrawnJob, kinds: Sequence[FaultKind], exposed: Collection[TargetKind]
+) -> tuple[ScheduledFault, ...]:
+    """Draw a fault of each kind, and before those that damage copies what leads to a restore, if anything can."""
+    killers = _killers(exposed)
+    damages = [_hit_of(kind) for kind in kinds if _hit_of(kind).damage is not None]
+    worst = next((hit for hit in damages if _falls_back(hit, job)), damages[0] if damages else None)
+    first = _before_the_restore(draw, job, worst, killers) if worst is not None and killers else []
+    return (*first, *(_one(draw, job, kind, draw(st.sampled_from(job.hit_by(kind)))) for kind in kinds))
+
+
+def _killers(exposed: Collection[TargetKind]) -> tuple[FaultKind, ...]:
+    """Return the kinds that end processes of subtasks and leave their copies as they are."""
+    return tuple(
+        kind
+        for kind in KINDS.values()
+        if kind.fault.needs in exposed
+        and kind.fault.ends is Ends.SUBTASKS
+        and kind.fault.drawn(Plainest(), Aim("")).copies_hit is None
+    )
+
+
+def _room_for(kind: FaultKind, job: DrawnJob, killers: Sequence[FaultKind]) -> float:
+    """Return how many faults show one of a kind: damage needs a restore."""
+    hit = _hit_of(kind)
+    if hit.damage is None:
+        return 1
+    if not killers:
+        return inf
+    return 1 + (len(job.committing) if _falls_back(hit, job) else 1)
+
+
+def _hit_of(kind: FaultKind) -> CopiesHit:
+    hit = kind.fault.drawn(Plainest(), Aim("")).copies_hit
+    assert hit is not None, "what needs storage says which copies it hits"
+    return hit
+
+
+def _falls_back(hit: CopiesHit, job: DrawnJob) -> bool:
+    """Tell whether an older checkpoint may be restored because of it."""
+    return hit.place is CopyPlace.DURABLE and job.plan.on_unreadable == "older"
+
+
+def _one(draw: st.DrawFn, job: DrawnJob, kind: FaultKind, subtask: str) -> ScheduledFault:
+    """Draw a fault of copies at the moment that fits it."""
+    hit = _hit_of(kind)
+    local = hit.place is CopyPlace.LOCAL
+    damages = _OF_LOCAL_COPIES if local else (*_OF_EVERY_COPY, Damage.PARTIAL)
+    if local and _has_several_files(job, subtask):
+        damages = (*damages, Damage.PARTIAL)
+    fault = kind.fault.drawn(DrawnChoices(draw), Aim(subtask, damages=damages))
+    if hit.damage is not None:
+        return ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_FAILED))
+    if local:
+        return ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_COMPLETED))
+    # The second one that is triggered follows a completed one, which tells what the files are called.
+    return ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
+
+
+def _sure_of_state(job: DrawnJob, stateful: Sequence[str]) -> tuple[str, ...]:
+    """Return the subtasks that own a good part of the key groups; all of them if none does, or nobody says."""
+    most = job.plan.deployment.max_parallelism
+    return tuple(name for name in stateful if 3 * _groups_of(job, name) >= most) or tuple(stateful)
+
+
+def _groups_of(job: DrawnJob, subtask: str) -> int:
+    start, end = job.view.by_name[subtask].key_groups or (0, 0)
+    return end - start
+
+
+def _has_several_files(job: DrawnJob, subtask: str) -> bool:
+    """Tell whether a part can be missing: each operator has a file of its own, and heap state several of each."""
+    vertices = {vertex.name: vertex for vertex in job.plan.job.vertices}
+    vertex = vertices.get(job.view.by_name[subtask].vertex)
+    operators = () if vertex is None else vertex.operators
+    cut = job.plan.state_backend == TrialPlan().state_backend and _groups_of(job, subtask) >= _GROUPS_CUT
+    return cut or sum(is_stateful(operator.kind) for operator in operators) > 1
+
+
+def _kill(draw: st.DrawFn, killers: Sequence[FaultKind], subtask: str, trigger: After) -> ScheduledFault:
+    return ScheduledFault(draw(st.sampled_from(killers)).fault.drawn(Plainest(), Aim(subtask)), trigger)
+
+
+# --- damage -------------------------------------------------------------------------------------------------
+
+
+def _damaged_copies(
+    draw: st.DrawFn, job: DrawnJob, kind: FaultKind, subtask: str, killers: Sequence[FaultKind], room: int
+) -> tuple[ScheduledFault, ...]:
+    hit = _hit_of(kind)
+    first = _before_the_restore(draw, job, hit, killers)
+    harm = [_one(draw, job, kind, subtask)]
+    left = room - len(first) - len(harm)
+    if hit.place is CopyPlace.LOCAL:
+        return (*first, *harm, *_kills_in_the_restore(draw, job, killers, left))
+    if left > 0 and job.plan.local_recovery and chance(draw, _AGAIN_PER_MILLE):
+        # With an intact local copy nobody misses the durable one.
+        harm.insert(0, _one(draw, job, _DAMAGES_LOCAL_COPIES, subtask))
+    return (*first, *harm)
+
+
+def _before_the_restore(
+    draw: st.DrawFn, job: DrawnJob, hit: CopiesHit, killers: Sequence[FaultKind]
+) -> list[ScheduledFault]:
+    """Draw what ends the attempt when a checkpoint is complete.
+
+    What was committed cannot be taken back. So where an older checkpoint may be restored, all sinks die before they
+    hear that the newer one is complete, each by itself: the process of a sink may outlive its executor for a moment.
+    """
+    if not _falls_back(hit, job):
+        sink = draw(st.sampled_from(job.committing))
+        return [_kill(draw, killers, sink, After(ProtocolPoint.COMPLETION_NOTIFIED, sink, _WITH_STATE))]
+    alone = [kind for kind in killers if kind.fault.needs is TargetKind.WORKER] or killers
+    completed = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=_WITH_STATE)
+    return [_kill(draw, alone, sink, completed) for sink in job.committing]
+
+
+def _kills_in_the_restore(
+    draw: st.DrawFn, job: DrawnJob, killers: Sequence[FaultKind], room: int
+) -> list[ScheduledFault]:
+    """Draw at most one kill while copies are restored: it finds them damaged, whole again, or half read."""
+    passing = [(point, name) for point in _IN_A_RESTORE for name in job.view.passing(point)]
+    if room < 1 or not passing or not chance(draw, _AGAIN_PER_MILLE):
+        return []
+    point, subtask = draw(st.sampled_from(passing))
+    return [_kill(draw, killers, subtask, After(point, subtask))]
+
+
+# --- writes that are refused --------------------------------------------------------------------------------
+
+
+def _refused_writes(
+    draw: st.DrawFn, job: DrawnJob, kind: FaultKind, subtask: str, killers: Sequence[FaultKind]
+) -> tuple[ScheduledFault, ...]:
+    """Draw refused writes for checkpoints that are still to come, and a kill when those are over.
+
+    With several in flight nobody can say which completion comes next, so there is no kill then.
+    """
+    refusal = _one(draw, job, kind, subtask)
+    if not killers or job.plan.checkpoints.max_concurrent > 1:
+        return (refusal,)
+    sink = draw(st.sampled_from(job.committing))
+    nth = 3 if _hit_of(kind).place is CopyPlace.LOCAL else 2
+    return (refusal, _kill(draw, killers, sink, After(ProtocolPoint.COMPLETION_NOTIFIED, sink, nth)))
+
+
+_DAMAGES_LOCAL_COPIES = next(
+    kind
+    for kind in KINDS.values()
+    if hits_copies(kind) and _hit_of(kind).place is CopyPlace.LOCAL and _hit_of(kind).damage is not None
+)

@@ -1,0 +1,65 @@
+"""Explores Spark for some minutes: runs ``campaigns/explore.toml`` and judges it as CI does.
+
+No trial may be INVALID. On a loaded machine one in twenty may be UNKNOWN, and one of few trials; the verdict of the
+campaign itself is that of its worst trial, so it would fail CI for that one. Run this with
+``python tests/spark_exploration.py --budget 5m``; the options are those of ``barrier-tck campaign``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+CAMPAIGN = ROOT / "campaigns" / "explore.toml"
+TRIALS_MIN = 5
+UNKNOWN_MAX = 0.05
+"""The share of trials that may be UNKNOWN."""
+
+
+def problems(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Say what is wrong with a campaign, by the summary that it prints as JSON, and what to do about it."""
+    trials, invalid, unknown = (int(summary[name]) for name in ("trials", "invalid", "unknown"))
+    where = summary["run_directory"]
+    if summary["interrupted"]:
+        yield "the campaign was interrupted; run it again"
+    if invalid:
+        yield (
+            f"{invalid} of {trials} trials are INVALID. Each has its plan, history and logs below {where}; repeat it "
+            "with the line that was printed above. If the runtime is wrong, mend it and plant the bug; if a checker "
+            "is, mend the checker, and keep the plan as a test of it"
+        )
+    if unknown > max(1, UNKNOWN_MAX * trials):
+        yield (
+            f"{unknown} of {trials} trials are UNKNOWN, more than {UNKNOWN_MAX:.0%}. The findings above say why: a "
+            "fault that waits for what its plan does not reach is drawn wrongly; a trial that could not be run has "
+            "its logs"
+        )
+    if trials < TRIALS_MIN:
+        yield f"only {trials} trials ran, too few to say anything; give it a longer --budget, or a faster machine"
+
+
+def main(options: Sequence[str]) -> int:
+    """Run the campaign, print what is wrong with it, and return the exit code."""
+    command = [sys.executable, "-m", "barrier_tck.harness.cli.main", "campaign", str(CAMPAIGN), "--json"]
+    finished = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        summary = json.loads(finished.stdout)
+    except json.JSONDecodeError:
+        print(finished.stdout)
+        return finished.returncode or 1
+    found = list(problems(summary))
+    for problem in found:
+        print(f"exploration: {problem}", file=sys.stderr)
+    fired = f"{summary['faults_fired']} faults fired, {summary['recoveries']} recoveries"
+    counts = ", ".join(f"{summary[name]} {name}" for name in ("valid", "unknown", "invalid"))
+    print(f"exploration: {summary['trials']} trials: {counts}; {fired}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
