@@ -53,6 +53,7 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
     """Return the plan in a system's scale. Inputs of no record or of exactly one stay what they are."""
     factor = scale.time_factor
     checkpoints, deployment = plan.checkpoints, plan.deployment
+    slow_by_default = checkpoints.async_ms_max == CheckpointPlan().async_ms_max
     return msgspec.structs.replace(
         plan,
         workload=_scaled_workload(plan.workload, scale),
@@ -64,6 +65,7 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
             interval_ms=checkpoints.interval_ms * factor,
             min_pause_ms=checkpoints.min_pause_ms * factor,
             timeout_ms=max(checkpoints.timeout_ms, scale.timeout_ms_min),
+            async_ms_max=checkpoints.async_ms_max * (1 if slow_by_default else factor),
         ),
         restart=msgspec.structs.replace(plan.restart, delay_ms=plan.restart.delay_ms * factor),
         limits=msgspec.structs.replace(plan.limits, wall_s=min(plan.limits.wall_s, scale.wall_s)),
@@ -96,13 +98,15 @@ def profile_for(name: str, system: SystemUnderTest) -> Profile:
     """Return the profile from which plans for a system are drawn when a property asks for ``name``.
 
     That is what its scale says, or else the first that the system brings. ``faultless`` is without faults in every
-    system, and ``at-least-once`` in its mode.
+    system, ``heavy`` with several where there are any, and ``at-least-once`` in its mode.
     """
     own = brought_by(system)
     other = dict(scale_of(system).profiles).get(name, own[0].name if own else name)
     profile = chosen_profile(other, system, None)
     if name == "at-least-once":
         return replace(profile, modes=("at_least_once",))
+    if name == "heavy" and profile.faults[1] > 0:
+        return replace(profile, faults=(max(2, profile.faults[0]), max(2, profile.faults[1])))
     return replace(profile, faults=(0, 0)) if name == "faultless" else profile
 
 

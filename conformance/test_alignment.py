@@ -13,16 +13,23 @@ import pytest
 
 from barrier_tck.conformance.plans import (
     CALM,
+    SOURCE,
+    STATEFUL,
     varied,
+    with_faults,
 )
 from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
+from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 
 inspects = pytest.mark.needs(Capability.SNAPSHOT_INSPECTION)
+slow = pytest.mark.needs(Capability.SLOW_SNAPSHOTS, Capability.SNAPSHOT_INSPECTION)
 pytestmark = pytest.mark.needs(Capability.BARRIERS)
 
 WIDE: TrialPlan = msgspec.structs.replace(
@@ -30,6 +37,20 @@ WIDE: TrialPlan = msgspec.structs.replace(
     network=NetworkPlan(slow_channel=0, slow_factor=6),
 )
 """Three keyed subtasks behind two sources; the first keyed subtask hears late from the first source."""
+
+SLOW: TrialPlan = varied(checkpoints=CheckpointPlan(interval_ms=8, max_concurrent=3, async_ms_max=40))
+"""The asynchronous part takes longer than the time to the next checkpoint."""
+
+OVERLAPPING: TrialPlan = varied(checkpoints=CheckpointPlan(interval_ms=30, max_concurrent=2, async_ms_max=40))
+"""Most checkpoints are triggered while the one before is under way, and several batches after that one."""
+
+LATE: TrialPlan = with_faults(
+    ScheduledFault(
+        DelayChannel(SOURCE, STATEFUL, latency_ms=14, duration_ms=150), After(ProtocolPoint.ATTEMPT_RUNNING)
+    ),
+    plan=varied(checkpoints=CheckpointPlan(interval_ms=18)),
+)
+"""One of two channels into a keyed subtask is late by almost a checkpoint interval."""
 
 ROUNDING_MS = 0.5
 """What measuring and scheduling may add to or take from a length."""
@@ -50,10 +71,12 @@ def test_nothing_behind_a_barrier_is_processed_before_the_snapshot(trials: Trial
 
 
 @inspects
-@pytest.mark.clause("ALN-3", "SNP-7")
-def test_every_part_of_a_completed_checkpoint_is_measured(trials: Trials) -> None:
+@pytest.mark.clause("SNP-7")
+def test_every_part_of_a_completed_checkpoint_says_how_many_bytes_it_wrote(trials: Trials) -> None:
     trial = trials.valid(WIDE)
     require(_parts(trial), "a checkpoint completed", trial)
+    views = {view.checkpoint: view for view in trial.history.checkpoints}
+    written = 0
     for checkpoint, parts in _parts(trial).items():
         measured = sorted(part.subtask for part in parts)
         expected = sorted(trial.record.subtasks)
@@ -61,10 +84,39 @@ def test_every_part_of_a_completed_checkpoint_is_measured(trials: Trials) -> Non
             measured == expected, f"checkpoint {checkpoint} is measured once for each of {expected}", trial
         )
         for part in parts:
-            lengths = (part.alignment_ms, part.sync_ms, part.async_ms)
-            require(min(lengths) >= 0, f"no length of {part} is negative", trial)
-            sizes = (part.alignment_buffered_bytes, part.bytes_written)
-            require(min(sizes) >= 0, f"no size of {part} is negative", trial)
+            size = sum(file.size for file in views[checkpoint].files.get(part.subtask, ()))
+            require(part.bytes_written == size, f"{part} wrote the {size} bytes of its files", trial)
+            written += size
+    require(written, "some part has state files", trial)
+
+
+@slow
+@pytest.mark.clause("SNP-7")
+def test_the_length_of_the_asynchronous_part_is_measured(trials: Trials) -> None:
+    longest_ms = 0.0
+    for trial in trials.all_valid(SLOW):
+        stateful = trial.job.in_role(Role.STATEFUL)
+        parts = [part for part in trial.record.snapshots if part.subtask in stateful]
+        longest_ms = max([longest_ms, *(part.async_ms for part in parts)])
+    asked_ms = trial.record.plan.checkpoints.async_ms_max
+    assert longest_ms >= asked_ms / 2, (
+        f"parts take up to {asked_ms} ms, and the longest took {longest_ms:g} ms"
+    )
+
+
+@inspects
+@pytest.mark.clause("ALN-3")
+def test_the_length_of_an_alignment_and_the_bytes_held_back_meanwhile_are_measured(trials: Trials) -> None:
+    """A channel is late by more than anything else takes, so its receiver waits for about that long."""
+    late_ms, held = 0.0, 0
+    for trial in trials.all_valid(LATE):
+        fault = trial.record.plan.faults[0].fault
+        assert isinstance(fault, DelayChannel)
+        waiting = [part for part in trial.record.snapshots if part.subtask == trial.subtask(STATEFUL)]
+        late_ms = max([late_ms, *(part.alignment_ms / fault.latency_ms for part in waiting)])
+        held += sum(part.alignment_buffered_bytes for part in waiting)
+    assert late_ms >= 0.5, f"the longest alignment took {late_ms:.2f} of the time that a channel was late"
+    assert held, "in no alignment bytes were held back, although records kept coming"
 
 
 @inspects
@@ -107,37 +159,75 @@ def test_barriers_come_at_the_sources_positions_which_go_on(trials: Trials) -> N
     require(advanced >= 1, "sources read on between two checkpoints", trial)
 
 
-@pytest.mark.needs(Capability.SLOW_SNAPSHOTS, Capability.SNAPSHOT_INSPECTION)
-@pytest.mark.clause("BAR-5", "BAR-4", "SNP-1")
+@slow
+@pytest.mark.clause("BAR-5", "BAR-4")
 def test_records_flow_while_a_checkpoint_is_under_way(trials: Trials) -> None:
-    slow = CheckpointPlan(interval_ms=8, max_concurrent=3, async_ms_max=40)
-    flowed = overlapping = 0
-    for trial in trials.all_valid(varied(checkpoints=slow)):
+    overlapping = 0
+    for trial in trials.all_valid(OVERLAPPING):
         views = {view.checkpoint: view for view in trial.history.checkpoints}
+        all_of_it = max(sum(view.positions.values()) for view in views.values())
         for earlier, later in pairwise(_completed(trial)):
-            if later.triggered_at_ms < earlier.ended_at_ms:
+            before, after = (sum(views[one.checkpoint].positions.values()) for one in (earlier, later))
+            if later.triggered_at_ms < earlier.ended_at_ms and before < all_of_it:
                 overlapping += 1
-                before, after = views[earlier.checkpoint].positions, views[later.checkpoint].positions
-                flowed += sum(after.values()) > sum(before.values())
+                require(after > before, f"sources went on between {earlier} and {later}", trial)
     assert overlapping, "no two checkpoints were under way at once, so nothing was tested"
-    assert flowed, (
-        f"{overlapping} checkpoints were triggered during another, and no source had moved on by then"
+
+
+@slow
+@pytest.mark.clause("SNP-1", "BAR-5")
+def test_a_subtask_goes_on_while_its_part_is_being_stored(trials: Trials) -> None:
+    """Its next barrier is taken, and with that all that lay before it, while the part before is still stored."""
+    went_on = waited = 0
+    for trial in trials.all_valid(SLOW):
+        for subtask in trial.job.in_role(Role.STATEFUL):
+            own = sorted(
+                (part for part in trial.record.snapshots if part.subtask == subtask),
+                key=lambda part: part.checkpoint,
+            )
+            for earlier, later in pairwise(own):
+                went_on += _aligned_ms(later) < _aligned_ms(earlier) + earlier.sync_ms + earlier.async_ms
+                waited += 1
+    assert went_on, f"in all of {waited} cases a subtask took its next barrier only when its part was stored"
+
+
+@slow
+@pytest.mark.clause("SNP-3")
+def test_a_barrier_is_forwarded_before_the_part_is_stored(trials: Trials) -> None:
+    """A sink that got the barrier acknowledges long before a subtask upstream of it whose part takes long."""
+    lead_ms, asked_ms = 0.0, 0.0
+    for trial in trials.all_valid(SLOW):
+        sinks, stateful = trial.job.in_role(Role.SINK), trial.job.in_role(Role.STATEFUL)
+        asked_ms = trial.record.plan.checkpoints.async_ms_max
+        for checkpoint in _completed(trial):
+            told = {
+                line.operation.subtask: line.time_ms
+                for line in trial.history.of(Acknowledged)
+                if line.operation.checkpoint == checkpoint.checkpoint
+            }
+            last = max(told[subtask] for subtask in stateful)
+            lead_ms = max(lead_ms, last - min(told[subtask] for subtask in sinks))
+    assert lead_ms > asked_ms / 4, (
+        f"parts take up to {asked_ms:g} ms, and no sink had the barrier more than {lead_ms:g} ms before one was stored"
     )
 
 
-@pytest.mark.needs(Capability.SLOW_SNAPSHOTS, Capability.SNAPSHOT_INSPECTION)
+@slow
 @pytest.mark.uses("checkpoints.max_concurrent")
 @pytest.mark.clause("BAR-4")
 @pytest.mark.parametrize("most", [1, 2])
-def test_no_more_checkpoints_are_in_flight_than_configured(trials: Trials, most: int) -> None:
+def test_as_many_checkpoints_are_in_flight_as_configured_and_no_more(trials: Trials, most: int) -> None:
     plan = varied(
         checkpoints=CheckpointPlan(interval_ms=8, min_pause_ms=4, max_concurrent=most, async_ms_max=30)
     )
+    seen = 0
     for trial in trials.all_valid(plan):
         for checkpoint in trial.record.checkpoints:
             at = checkpoint.triggered_at_ms
             others = [c for c in trial.record.checkpoints if c.triggered_at_ms <= at < c.ended_at_ms]
             require(len(others) <= most, f"at {at} ms at most {most} are in flight, not {others}", trial)
+            seen = max(seen, len(others))
+    assert seen == most, f"{most} may be in flight at once, and at most {seen} ever were"
 
 
 @inspects
@@ -147,10 +237,16 @@ def test_the_pause_between_checkpoints_is_kept(trials: Trials) -> None:
     for trial in trials.all_valid(plan):
         # The last one follows the end of all input: waiting with it would gain nothing.
         regular = sorted(trial.record.checkpoints, key=lambda c: c.triggered_at_ms)[:-1]
+        require(len(regular) >= 2, "there is a pause between two checkpoints", trial)
         pause_ms = trial.record.plan.checkpoints.min_pause_ms
         for earlier, later in pairwise(regular):
             waited = later.triggered_at_ms - earlier.ended_at_ms
             require(waited >= pause_ms - ROUNDING_MS, f"{later} waits {pause_ms} ms", trial)
+
+
+def _aligned_ms(part: SnapshotRecord) -> float:
+    """Return when the last barrier of a part had come, on the trial's clock as the subtask knows it."""
+    return part.alignment_started_ms + part.alignment_ms
 
 
 def _completed(trial: Trial) -> list[CheckpointRecord]:

@@ -103,10 +103,11 @@ def test_subtasks_that_return_to_their_hosts_restore_from_their_own_copies(trial
 
 
 @pytest.mark.clause("LOC-1")
-def test_local_recovery_is_off_unless_asked_for(trials: Trials) -> None:
-    plan = msgspec.structs.replace(_local(LOCAL, kill_worker(VICTIM, COMMITTING)), local_recovery=False)
+def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
+    plan = msgspec.structs.replace(_local(LOCAL, kill_worker(VICTIM, COMMITTING)), local_recovery=None)
     for trial in trials.all_valid(plan):
         told = [*trial.history.of(Restored), *trial.history.of(Placed)]
+        told += [line for line in trial.history.of(Acknowledged) if line.operation.local is not None]
         require(not told, "nobody speaks of local copies", trial)
 
 

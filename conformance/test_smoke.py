@@ -50,9 +50,13 @@ def test_a_small_job_is_checkpointed_and_its_output_is_exact(trials: Trials) -> 
 
 
 @pytest.mark.needs(Capability.CHECKPOINTS)
+@pytest.mark.uses("checkpoints.enabled")
 @pytest.mark.clause("COO-7")
-def test_with_checkpointing_off_no_checkpoint_is_taken_and_the_output_is_exact(trials: Trials) -> None:
-    trial = trials.valid(varied(checkpoints=CheckpointPlan(enabled=False)))
+@pytest.mark.parametrize("enabled", [None, False], ids=["not-configured", "switched-off"])
+def test_without_checkpointing_no_checkpoint_is_taken_and_the_output_is_exact(
+    trials: Trials, enabled: bool | None
+) -> None:
+    trial = trials.valid(varied(checkpoints=CheckpointPlan(enabled=enabled)))
     require(trial.record.end == "finished", "the job finishes", trial)
     require(not trial.record.checkpoints, "no checkpoint is taken", trial)
     require(not trial.history.checkpoints, "no checkpoint is kept", trial)

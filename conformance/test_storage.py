@@ -95,7 +95,10 @@ def test_a_part_that_a_kill_cut_off_leaves_nothing(trials: Trials, plan: TrialPl
         _assert_retained_can_be_read(trial)
 
 
-@pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
+@pytest.mark.needs(
+    Capability.DETERMINISTIC_REPLAY,  # an acknowledgement crosses the abort on its way only if the network is simulated
+    Capability.SLOW_SNAPSHOTS,
+)
 @pytest.mark.clause("COO-2", "COO-3", "SNP-2")
 def test_what_late_acknowledgements_of_expired_checkpoints_wrote_is_removed(trials: Trials) -> None:
     plan = varied(checkpoints=CheckpointPlan(interval_ms=20, timeout_ms=45, async_ms_max=80))

@@ -32,6 +32,7 @@ from barrier_tck.harness.cli.bench_command import BENCHMARKS
 from barrier_tck.harness.cli.main import run
 from barrier_tck.harness.draw.profiles import PROFILES
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_names import open_system
@@ -244,6 +245,7 @@ def test_counts_in_the_readme_are_those_of_the_code() -> None:
         "profiles": len(PROFILES),
         "campaign files": len(list((ROOT / "campaigns").glob("*.toml"))),
         "planted bugs of the runtime": len(MUTANTS),
+        "planted bugs that make no result wrong": len(FLOW_BUGS),
         "planted bugs of state backends": len(BACKEND_MUTANTS),
     }
 
@@ -292,6 +294,13 @@ def test_examples_of_campaign_files_can_be_read() -> None:
     assert len(examples) >= 3
     for example in examples:
         configuration_from(tomllib.loads(example), "docs/campaigns.md")
+
+
+def test_bugs_that_make_no_result_wrong_are_listed() -> None:
+    page = (ROOT / "docs" / "mutants.md").read_text()
+    listed = table(page, "| id | what was planted | where |")
+    told = {row[0]: (row[1], row[3], codes(row[4])[0]) for row in listed}
+    assert told == {bug.id: (bug.description, bug.clause, bug.shown_by) for bug in FLOW_BUGS.values()}
 
 
 @pytest.mark.parametrize("campaign", ["wide-diamond", "two-inputs"])

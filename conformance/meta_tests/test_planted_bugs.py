@@ -16,6 +16,7 @@ from barrier_tck.conformance.clauses import clause
 from barrier_tck.conformance.trials import Trial, Trials, assert_valid
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import scale_of
@@ -148,3 +149,30 @@ def test_a_system_with_a_planted_bug_fails_the_suite(tmp_path: Path, identifier:
             return
         passed += 1
     pytest.fail(f"all {passed} tests with fixed plans pass although {MUTANTS[identifier].description}")
+
+
+def _name_of(body: Callable[[Trials], None]) -> str:
+    return (body.func if isinstance(body, partial) else body).__name__
+
+
+@pytest.mark.parametrize("identifier", FLOW_BUGS)
+def test_a_bug_that_makes_no_result_wrong_fails_the_test_that_is_there_for_it(
+    tmp_path: Path, identifier: str
+) -> None:
+    bug = FLOW_BUGS[identifier]
+    trials = Trials(Planted(open_system("reference-simulated"), identifier), tmp_path)
+    bodies = [body for body in _bodies() if _name_of(body) == bug.shown_by]
+    assert any(bug.clause in _clauses_of(body) for body in bodies)
+    failures = [failure for body in bodies if (failure := _failure_of(body, trials)) is not None]
+    assert failures, f"{bug.shown_by} passes although {bug.description}"
+    assert "verdict invalid" not in str(failures[0]), (
+        "a checker of campaigns sees it: it belongs among the others"
+    )
+
+
+def _failure_of(body: Callable[[Trials], None], trials: Trials) -> AssertionError | None:
+    try:
+        body(trials)
+    except AssertionError as failure:
+        return failure
+    return None

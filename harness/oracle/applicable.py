@@ -17,6 +17,7 @@ from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.failures_explained import FailuresExplained
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.input_reads import InputReads
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.progress import Progress
@@ -72,6 +73,7 @@ def checkers_for(
             StoredCheckpoints(trial_input),
             Restorability(),
             CommittedTransactions(),
+            InputReads(),
         ]
     if plan.local_recovery and plan.checkpoints.enabled and Capability.LOCAL_RECOVERY in capabilities:
         chosen.append(LocalRecovery())

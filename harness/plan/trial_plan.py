@@ -73,7 +73,8 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
 class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Checkpoint configuration and, for the simulator, how slow its parts are."""
 
-    enabled: bool = True
+    enabled: bool | None = True
+    """None: not configured, so that the system's own default decides, which has to be off (COO-7)."""
     mode: CheckpointingMode = "exactly_once"
     interval_ms: _SomeTime = 15
     timeout_ms: _SomeTime = 2_000
@@ -82,7 +83,7 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     retained: _Some = 2
     tolerated_failures: _Count = 1_000
     async_ms_max: _Duration = 10
-    """Simulator: the asynchronous part takes up to this long."""
+    """The asynchronous part takes up to this long in the simulator, and at least this long on Spark."""
 
 
 class RestartPlan(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -132,8 +133,11 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     faults: tuple[ScheduledFault, ...] = ()
     state_backend: str = "heap"
     """``heap``, ``rocksdb``, or any other as ``package.module:Factory``."""
-    local_recovery: bool = False
-    """Whether subtasks keep a second copy of their newest state on their own host and restore from it (LOC-1)."""
+    local_recovery: bool | None = False
+    """Whether subtasks keep a second copy of their newest state on their own host and restore from it (LOC-1).
+
+    None: not configured, so that the system's own default decides, which has to be off.
+    """
     on_unreadable: WhenUnreadable = "fail"
     """What to do when no copy of the latest checkpoint can be read: ``fail``, or restore an ``older`` one (REC-4)."""
     system: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -193,6 +193,16 @@ class Restored(_Kind, frozen=True):
     files: tuple[ServedFile, ...]
 
 
+class InputRead(_Kind, frozen=True):
+    """From where an attempt began to read a split, as somebody saw who stood between the source and its reader."""
+
+    subtask: str
+    attempt: int
+    split: str
+    offset: int
+    """The number of the first record that was read."""
+
+
 # --- the job ------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +284,7 @@ Operation = (
     | Placed
     | ReadsObserved
     | Restored
+    | InputRead
     | JobFinished
     | JobFailed
     | JobCut

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -29,33 +30,39 @@ PREPARED_BATCH_ROWS = 2_048
 
 
 def job_config(plan: TrialPlan) -> JobConfig:
-    """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown."""
-    checkpoints = None
-    if plan.checkpoints.enabled:
-        try:
-            mode = CheckpointMode(plan.checkpoints.mode)
-        except ValueError as error:
-            known = ", ".join(mode.value for mode in CheckpointMode)
-            raise UsageProblem(
-                f"checkpoints.mode {plan.checkpoints.mode!r} is not one of: {known}"
-            ) from error
-        checkpoints = CheckpointConfig(
-            interval_ms=plan.checkpoints.interval_ms,
-            mode=mode,
-            timeout_ms=plan.checkpoints.timeout_ms,
-            min_pause_ms=plan.checkpoints.min_pause_ms,
-            max_concurrent=plan.checkpoints.max_concurrent,
-            retained=plan.checkpoints.retained,
-            tolerated_failures=plan.checkpoints.tolerated_failures,
-        )
+    """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown.
+
+    What the plan leaves unsaid is left to the runtime's own defaults (COO-7, LOC-1).
+    """
+    said: dict[str, Any] = {}
+    if plan.checkpoints.enabled is not None:
+        said["checkpoints"] = _checkpoint_config(plan) if plan.checkpoints.enabled else None
+    if plan.local_recovery is not None:
+        said["local_recovery"] = plan.local_recovery
     restarts = plan.restart.attempts_max if plan.restart.strategy == "fixed_delay" else 0
     return JobConfig(
-        checkpoints=checkpoints,
         restart=RestartConfig(restarts, plan.restart.delay_ms if restarts else 0),
         write_through=plan.deployment.write_through,
         storage_root=CHECKPOINTS,
-        local_recovery=plan.local_recovery,
         on_unreadable=OnUnreadable(plan.on_unreadable),
+        **said,
+    )
+
+
+def _checkpoint_config(plan: TrialPlan) -> CheckpointConfig:
+    try:
+        mode = CheckpointMode(plan.checkpoints.mode)
+    except ValueError as error:
+        known = ", ".join(mode.value for mode in CheckpointMode)
+        raise UsageProblem(f"checkpoints.mode {plan.checkpoints.mode!r} is not one of: {known}") from error
+    return CheckpointConfig(
+        interval_ms=plan.checkpoints.interval_ms,
+        mode=mode,
+        timeout_ms=plan.checkpoints.timeout_ms,
+        min_pause_ms=plan.checkpoints.min_pause_ms,
+        max_concurrent=plan.checkpoints.max_concurrent,
+        retained=plan.checkpoints.retained,
+        tolerated_failures=plan.checkpoints.tolerated_failures,
     )
 
 

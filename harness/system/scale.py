@@ -31,7 +31,7 @@ class Scale:
     seeds_max: int = 1
     """How often a plan is run at most, each time with another seed; 1 if the seed decides nothing."""
     examples_max: int = 10
-    """Generated plans per property at most; with 1, a failing plan is not shrunk."""
+    """Generated plans per property at most; with up to 5, a failing plan is not shrunk."""
     profiles: tuple[tuple[str, str], ...] = ()
     """Profile that a property asks for -> the profile from which this system's plans are drawn instead."""
 

@@ -92,6 +92,35 @@ class ForgetsOnOpening(_WrappedReader):
         self.inner.restore(self._empty)
 
 
+class ReadsAgainAndDrops(_WrappedReader):
+    """RR-01: after a restore every split is read from its beginning, and what was read before is dropped."""
+
+    def __init__(self, inner: SourceReader) -> None:
+        """Start with nothing to drop."""
+        super().__init__(inner)
+        self._until: dict[str, int] = {}
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Only remember the positions."""
+        self._until = {position.split: position.offset for position in positions}
+
+    def poll(self) -> Payload | None:
+        """Drop the batches that lie before."""
+        while True:
+            before = self.inner.positions()
+            payload = self.inner.poll()
+            moved = [new for old, new in zip(before, self.inner.positions(), strict=True) if old != new]
+            if payload is None or all(new.offset > self._until.get(new.split, -1) for new in moved):
+                return payload
+
+    def positions(self) -> tuple[SplitPosition, ...]:
+        """Report where reading really goes on."""
+        return tuple(
+            SplitPosition(position.split, max(position.offset, self._until.get(position.split, 0)))
+            for position in self.inner.positions()
+        )
+
+
 class LeavesRecordsInTheBuffer(TransactionalFileSink):
     """SI-04: the snapshot succeeds while records are still in the sink's buffer; they are flushed after it."""
 

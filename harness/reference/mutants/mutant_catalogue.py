@@ -27,6 +27,7 @@ from barrier_tck.harness.reference.mutants import storage_bugs as storage
 from barrier_tck.harness.reference.mutants.catalogue_control import control_mutants
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mutants
+from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
 from barrier_tck.harness.reference.mutants.mutant import (
     AT_LEAST_ONCE,
     SIMULATED,
@@ -244,6 +245,14 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
         spark(*kill(ProtocolPoint.COMPLETION_NOTIFIED, "totals[0]", nth=2)),
     )
     yield Mutant(
+        "RR-01",
+        "REC-1",
+        "After a restore every split is read from its beginning, and what was read before is dropped.",
+        "planted here, no public report",
+        replace(product, wrap_reader=data.ReadsAgainAndDrops),
+        WITH_KILL,
+    )
+    yield Mutant(
         "CO-06",
         "COO-6",
         "A checkpoint that cannot be read while the coordinator restarts is taken for broken and deleted.",
@@ -393,8 +402,12 @@ def components_of(plan: TrialPlan) -> Components:
         components = Components()
     elif plan.mutant in MUTANTS:
         components = MUTANTS[plan.mutant].components
+    elif plan.mutant in FLOW_BUGS:
+        components = FLOW_BUGS[plan.mutant].components
     else:
-        raise UsageProblem(f"mutant {plan.mutant!r} is not known; known mutants: {', '.join(MUTANTS)}")
+        raise UsageProblem(
+            f"mutant {plan.mutant!r} is not known; known mutants: {', '.join((*MUTANTS, *FLOW_BUGS))}"
+        )
     if plan.state_backend == _OWN_BACKEND:
         return components
     if components.state_backend is not Components().state_backend:

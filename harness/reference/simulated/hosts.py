@@ -151,4 +151,4 @@ def planned_failures(plan: TrialPlan) -> PrimaryFailures | None:
     if not any(hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None for hit in hits):
         return None
     # With local recovery a subtask's part has several files, of which the first one is spared.
-    return PrimaryFailures(spared=int(plan.local_recovery))
+    return PrimaryFailures(spared=int(bool(plan.local_recovery)))

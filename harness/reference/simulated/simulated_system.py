@@ -10,7 +10,7 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
-from barrier_tck.harness.record.operations import ReadsObserved
+from barrier_tck.harness.record.operations import InputRead, ReadsObserved
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
@@ -21,6 +21,7 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
+from barrier_tck.harness.reference.observed_inputs import inputs_observed
 from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
@@ -99,7 +100,7 @@ class ReferenceSimulated:
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(plan, graph, components)
-        watched = observed(components, recorder.keep_reads)
+        watched = observed(inputs_observed(components, recorder.keep_input), recorder.keep_reads)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
         try:
@@ -145,6 +146,10 @@ class _Recorder(RunRecorder):
 
     def keep_reads(self, reads: ReadsObserved) -> None:
         self._reads[reads.subtask, reads.attempt] = reads
+
+    def keep_input(self, read: InputRead) -> None:
+        if self._world is not None:
+            self.note(read, process="source")
 
     def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
         return self._reads.get((subtask, attempt))

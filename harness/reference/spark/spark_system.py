@@ -39,10 +39,12 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
+from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.sink_files import rows_by_writer
+from barrier_tck.harness.reference.slow_storage import slowed
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
@@ -158,7 +160,7 @@ class ReferenceSpark:
         timeout_ms_min=20_000,
         executors_min=3,
         wall_s=60,
-        examples_max=1,
+        examples_max=2,
         profiles=(
             *(("standard", "spark-kill"), ("heavy", "spark-kill")),
             *(("faultless", "spark-kill"), ("at-least-once", "spark-kill")),
@@ -179,6 +181,7 @@ class ReferenceSpark:
             Capability.PARTITION,
             Capability.STORAGE_FAULTS,
             Capability.LOCAL_RECOVERY,
+            Capability.SLOW_SNAPSHOTS,
         }
     )
 
@@ -313,13 +316,17 @@ class ReferenceSpark:
         )
         reads = ReadsDirectory(str(scratch / "reads"))
         Path(reads.path).mkdir()
+        inputs = InputsDirectory(str(scratch / "inputs"))
+        Path(inputs.path).mkdir()
         watcher = _Watcher(opener, reads)
         runner = SparkJobRunner(
             spark,
             graph,
             job_config(plan),
             root,
-            components=observed(components, reads),
+            components=observed(
+                inputs_observed(slowed(components, plan.checkpoints.async_ms_max), inputs), reads
+            ),
             options=_options(plan),
             observer=watcher,
             routes=network,
@@ -337,7 +344,7 @@ class ReferenceSpark:
             watcher.note_kill,
             disks,
             lambda subtask: primary_of(subtask, storage, root),
-            plan.local_recovery,
+            bool(plan.local_recovery),
             self._cluster.local_directory,
             network,
         )
@@ -349,6 +356,8 @@ class ReferenceSpark:
             finally:
                 nemesis.heal_all()  # before the runner closes: a stopped process cannot leave
         disks.wipe_all()
+        for read in inputs.take_all():
+            watcher.note(read, process="source")
         duration_ms = watcher.now_ms()
         if end is End.STUCK:
             watcher.cut_off(Reason.OUT_OF_TIME, detail)

@@ -1,0 +1,147 @@
+"""Planted bugs of what goes on during a checkpoint, and of what is measured: no result is wrong.
+
+No checker of a campaign sees them, for nothing is lost or counted twice. The tests of the conformance suite do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    ToSubtask,
+    TriggerCheckpoint,
+)
+from barrier_tck.reference_impl.protocol.subtask_commands import ForwardBarrier, StoreSnapshot
+from barrier_tck.reference_impl.runtime.ports import CoordinatorLink
+from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+
+LOOK_AGAIN_MS = 1.0
+
+
+class StopsTheWorld(SubtaskDriver):
+    """SW-01: from the trigger of a checkpoint to the end of one sources emit nothing."""
+
+    _stands_still = False
+
+    def on_message(self, message: ToSubtask) -> None:
+        """Stand still, or go on."""
+        match message:
+            case TriggerCheckpoint():
+                self._stands_still = True
+            case NotifyCheckpointComplete() | NotifyCheckpointAborted():
+                self._stands_still = False
+        super().on_message(message)
+
+    def poll_source(self) -> float | None:
+        """Emit nothing meanwhile."""
+        return LOOK_AGAIN_MS if self._stands_still else super().poll_source()
+
+
+class StoresInItsOwnThread(SubtaskDriver):
+    """BL-01: the asynchronous part runs where records are processed."""
+
+    def store_snapshot(self, command: StoreSnapshot) -> None:
+        """Do all of it now."""
+        snapshot = self._snapshots[command.checkpoint]
+        try:
+            self._stored(command.checkpoint, self.copies.run(snapshot), None)
+        except RuntimeFailure as error:
+            self._stored(command.checkpoint, None, error)
+
+
+class ForwardsWhatIsStored(SubtaskDriver):
+    """BF-01: a barrier is forwarded when the part is stored; till then nothing behind it is read."""
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no barrier that is kept back."""
+        super().__init__(*arguments)
+        self._kept: dict[CheckpointId, tuple[ForwardBarrier, list[bool]]] = {}
+
+    def forward_barrier(self, command: ForwardBarrier) -> None:
+        """Keep it back, and every input too; a source has nothing to store."""
+        if self.is_source:
+            super().forward_barrier(command)
+            return
+        self._kept[command.barrier.checkpoint] = (command, list(self.blocked))
+        self.blocked[:] = [True] * len(self.blocked)
+
+    def _stored(self, checkpoint: CheckpointId, parts: Any, error: BaseException | None) -> None:
+        kept = self._kept.pop(checkpoint, None)
+        if kept is not None:
+            self.blocked[:] = kept[1]
+            super().forward_barrier(kept[0])
+        super()._stored(checkpoint, parts, error)
+
+
+class OneAtATime(CoordinatorMachine):
+    """IF-01: one checkpoint is in flight, however many may be."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Take another number for the configured one."""
+        checkpoints = config.checkpoints
+        if checkpoints is not None:
+            checkpoints = replace(checkpoints, max_concurrent=1)
+        super().__init__(replace(config, checkpoints=checkpoints), *arguments)
+
+
+@dataclass(frozen=True)
+class _Forgetful:
+    """A way to the coordinator on which measurements become 0."""
+
+    inner: CoordinatorLink
+    fields: tuple[str, ...]
+
+    def send(self, message: Any) -> None:
+        if isinstance(message, AcknowledgeCheckpoint):
+            nothing = dict.fromkeys(self.fields, 0)
+            metrics = msgspec.structs.replace(message.metrics, **nothing)
+            message = msgspec.structs.replace(message, metrics=metrics)
+        self.inner.send(message)
+
+
+class _MeasuresNot(SubtaskDriver):
+    """Reports 0 for some measurements."""
+
+    fields: tuple[str, ...] = ()
+
+    def __init__(
+        self, deployment: SubtaskDeployment, graph: Any, plane: Any, ports: SubtaskPorts, components: Any
+    ) -> None:
+        """Send on the way that forgets."""
+        ports = replace(ports, coordinator=_Forgetful(ports.coordinator, self.fields))
+        super().__init__(deployment, graph, plane, ports, components)
+
+
+class MeasuresNoAlignment(_MeasuresNot):
+    """ME-01: alignments take no time, and hold nothing back, as it says."""
+
+    fields = ("alignment_ms", "alignment_buffered_bytes")
+
+
+class CountsNoHeldBytes(_MeasuresNot):
+    """ME-02: alignments hold nothing back, as it says."""
+
+    fields = ("alignment_buffered_bytes",)
+
+
+class MeasuresNoStoring(_MeasuresNot):
+    """ME-03: asynchronous parts take no time, as it says."""
+
+    fields = ("async_ms",)
+
+
+class CountsNoBytes(_MeasuresNot):
+    """ME-04: parts write nothing, as it says."""
+
+    fields = ("bytes_written",)
