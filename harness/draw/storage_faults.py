@@ -74,7 +74,7 @@ def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
     """Tell whether a kind hits copies that a job has; somebody has to commit, so that a restore is sure to follow."""
     if not hits_copies(kind) or not job.hit_by(kind) or not job.committing:
         return False
-    return _hit_of(kind).place is CopyPlace.DURABLE or job.plan.local_recovery
+    return _hit_of(kind).place is CopyPlace.DURABLE or bool(job.plan.local_recovery)
 
 
 def draw_storage_faults(
