@@ -120,6 +120,12 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     """Limit of one trial's wall time, such as ``2m``."""
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
     """Trials that run again with recovery broken on purpose; None: some (``campaign.controls``), 0: none."""
+    fail_fast: bool = False
+    """Whether the first trial that is INVALID ends the campaign."""
+    only: tuple[str, ...] = ()
+    """Clauses for which trials are judged, by their checkers and by that of CAM-3; then there are no controls unless
+    they are asked for. Empty: all.
+    """
     mix: MixSection | None = None
     """The weighted choices from which drawn trials are mixed."""
     faults: FaultsSection | None = None
@@ -165,6 +171,10 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
         workload = workload_named(self.workload.get("name", TrialPlan().workload.name))
         profile = chosen_profile(self.profile, system, workload)
         return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
+
+    def the_controls(self) -> int | None:
+        """Return how many controls there are to be: none if few clauses are judged, as those may not be broken."""
+        return 0 if self.only and self.controls is None else self.controls
 
     def the_budget(self) -> Budget:
         """Return the budget: the file's; otherwise every listed trial once; otherwise the default."""
@@ -250,6 +260,13 @@ def _check_settings(settings: dict[str, Any], source: str, path: str) -> None:
     problem = problem_of_json(settings, path)
     if problem is not None:
         raise UsageProblem(f"{source}: {problem}")
+
+
+def stored_configuration(value: object, source: str) -> CampaignConfiguration:
+    """Turn the configuration that a record keeps, every value spelled out, back into one; raises UsageProblem."""
+    configuration = convert(value, CampaignConfiguration, source, "configuration")
+    check_values(configuration, source)
+    return configuration
 
 
 def read_configuration(path: Path) -> CampaignConfiguration:

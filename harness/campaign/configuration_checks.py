@@ -5,10 +5,13 @@ The system is already open, so everything that it brings, or registers when it i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from barrier_tck.harness.campaign.chosen_clauses import require_judged
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration
-from barrier_tck.harness.campaign.mix import check_faults, check_mix, check_suffered
+from barrier_tck.harness.campaign.mix import MODES, check_faults, check_mix, check_suffered
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
@@ -47,6 +50,11 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
     for workload in profile.workloads if configuration.draws else ():
         plan = TrialPlan(workload=WorkloadPlan(workload))
         check_plan(configuration.adjusted(plan), system, source)
+    if configuration.only:
+        try:
+            require_judged(configuration.only, _variants(configuration, system), system)
+        except UsageProblem as error:
+            raise UsageProblem(f"{source}: {error}") from error
     for index, trial in enumerate(configuration.trial):
         where, plan = f"{source}: trial[{index}]", configuration.aimed_plan(trial, 0)
         check_plan(msgspec.structs.replace(plan, faults=()), system, where)
@@ -55,6 +63,22 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
         except UsageProblem as error:
             raise UsageProblem(f"{where}: {error}") from error
         check_plan(plan, system, where)
+
+
+def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
+    """Yield plans whose checkers are all that the campaign's trials can have."""
+    plans = [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
+    if configuration.draws:
+        workloads = (configuration.mix.workload if configuration.mix is not None else ()) or (
+            configuration.the_profile(system).workloads
+        )
+        drawn = [configuration.adjusted(TrialPlan(workload=WorkloadPlan(name))) for name in workloads]
+        for mode in MODES:
+            for local in (False, True):
+                for plan in drawn:
+                    checkpoints = msgspec.structs.replace(plan.checkpoints, mode=mode)
+                    plans.append(msgspec.structs.replace(plan, checkpoints=checkpoints, local_recovery=local))
+    yield from plans
 
 
 def _check_drawing(configuration: CampaignConfiguration) -> None:

@@ -22,8 +22,8 @@ from barrier_tck.harness.campaign.interrupts import Interrupts
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import BreakRecord, ControlRecord, ControlsRecord
-from barrier_tck.harness.record.records import TrialRecord
-from barrier_tck.harness.record.run_directory import RunDirectory
+from barrier_tck.harness.record.records import TrialSummary
+from barrier_tck.harness.record.run_directory import SCRATCH, RunDirectory
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.additions import CanBeBroken
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery, NoChance
@@ -103,17 +103,17 @@ class Controls:
         self._no_chance = {how: Counter() for how in BrokenRecovery}
         self._samples = {how: _Sample(self.seed, how.value) for how in BrokenRecovery}
 
-    def add(self, record: TrialRecord) -> None:
+    def add(self, trial: TrialSummary, plan: TrialPlan) -> None:
         """Take a finished trial: what it could have shown, and its plan if it is VALID and fit for a control."""
         self.trials += 1
         could = []
         for how in BrokenRecovery:
-            reason = record.could_show.get(how.value, NoChance.NOT_COMPARED.value)
+            reason = trial.could_show.get(how.value, NoChance.NOT_COMPARED.value)
             self._no_chance[how][reason] += 1
             if not reason:
                 could.append(how)
-                if record.verdict is Verdict.VALID:
-                    self._samples[how].offer(_Candidate(record.trial, record.plan))
+                if trial.verdict is Verdict.VALID:
+                    self._samples[how].offer(_Candidate(trial.trial, plan))
         for clause in dict.fromkeys(clause for how in could for clause in how.clauses):
             self._could_have_failed[clause] += 1
 
@@ -167,7 +167,7 @@ class Controls:
         plan = msgspec.structs.replace(plan, note=note)
         name = f"controls/{trial:05d}-{how.value}.json"
         directory.write_plan(name, plan)
-        with tempfile.TemporaryDirectory(dir=directory.path, prefix="control-") as scratch:
+        with tempfile.TemporaryDirectory(dir=directory.path, prefix=SCRATCH) as scratch:
             record = run_trial(plan, self.system, Path(scratch), checkers)
         if record.verdict is Verdict.INVALID:
             return ControlRecord(how.value, trial, name, record.verdict, failed_checker(record) or "")

@@ -10,6 +10,7 @@ from barrier_tck.harness.campaign.shrinking import RUNS_MAX, Shrunk, StillFails,
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.run_directory import SCRATCH
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.plan_fields import unused_by, without
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -33,7 +34,7 @@ def fails_likewise(
     """Return a function that tells of a plan whether the same checker says INVALID. Trials run below ``directory``."""
 
     def still_fails(plan: TrialPlan) -> bool:
-        with tempfile.TemporaryDirectory(dir=directory, prefix="shrinking-") as scratch:
+        with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             record = run_trial(plan, system, Path(scratch), checkers)
         return any(
             finding.checker == checker and finding.verdict is Verdict.INVALID for finding in record.findings

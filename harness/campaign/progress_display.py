@@ -19,12 +19,13 @@ APPEARS_AFTER_SECONDS = 2.0
 class CampaignProgress:
     """Use as a context manager; without a console it does nothing."""
 
-    def __init__(self, console: Console | None, budget: Budget) -> None:
-        """Take where to draw; the bar's length is the budget's."""
+    def __init__(self, console: Console | None, budget: Budget, before: int = 0) -> None:
+        """Take where to draw; the bar's length is the budget's. So many trials were done before this begins."""
         self._console = console
         # Not ``is_terminal``: a log that shows colours says that it is one.
         self._draws = console is not None and console.file.isatty()
         self._budget = budget
+        self._before = before
         self._progress: Progress | None = None
         self._task = TaskID(0)
         self._started = 0.0
@@ -76,7 +77,7 @@ class CampaignProgress:
         if self._budget.trials is None:
             return f"{done} done, {_rounded(max(0.0, self._total() - elapsed))} left"
         rest = self._budget.trials - done
-        left = f", about {_rounded(rest * elapsed / done)} left" if rest else ""
+        left = f", about {_rounded(rest * elapsed / (done - self._before))} left" if rest else ""
         return f"{done} of {self._budget.trials} done{left}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,19 +16,29 @@ from rich.console import Console
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.budget import Budget
-from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+from barrier_tck.harness.campaign.chosen_clauses import JudgedClauses
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration, stored_configuration
 from barrier_tck.harness.campaign.controls import RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED, Controls
 from barrier_tck.harness.campaign.failures import shrink_failure
 from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
+from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
 from barrier_tck.harness.campaign.sometimes import SometimesDuplicates
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialResult
+from barrier_tck.harness.record.records import (
+    RECORD_VERSION,
+    CampaignRecord,
+    TrialRecord,
+    TrialResult,
+    TrialSummary,
+    summary_of,
+)
 from barrier_tck.harness.record.run_directory import RunDirectory
+from barrier_tck.harness.record.run_reader import StoredRun, read_record
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError
@@ -57,7 +67,8 @@ class Tally:
     refused_connections: Counter[str] = field(default_factory=Counter)
     sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
-    to_shrink: list[TrialRecord] = field(default_factory=list)
+    to_shrink: list[int] = field(default_factory=list)
+    judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
 
     @property
     def trials(self) -> int:
@@ -70,27 +81,28 @@ class Tally:
         ordered = sorted(self.failing, key=lambda entry: (-entry[1].severity, entry[0]))
         return tuple(number for number, _ in ordered)
 
-    def add(self, record: TrialRecord) -> None:
+    def add(self, trial: TrialSummary) -> None:
         """Count a finished trial."""
-        self.valid += record.verdict is Verdict.VALID
-        self.invalid += record.verdict is Verdict.INVALID
-        self.unknown += record.verdict is Verdict.UNKNOWN
-        self.faults_planned += len(record.plan.faults)
-        self.faults_fired += record.faults_fired
-        self.recoveries += record.recoveries
-        self.checkpoints_completed += record.checkpoints_completed
-        self.refused_connections.update(record.refused_connections)
-        self.sometimes_duplicates.add(record)
-        if record.verdict is not Verdict.VALID:
-            self.failing.append((record.trial, record.verdict))
-        if record.verdict is Verdict.INVALID and len(self.to_shrink) < SHRUNK_MAX:
-            self.to_shrink.append(record)
+        self.valid += trial.verdict is Verdict.VALID
+        self.invalid += trial.verdict is Verdict.INVALID
+        self.unknown += trial.verdict is Verdict.UNKNOWN
+        self.faults_planned += trial.faults_planned
+        self.faults_fired += trial.faults_fired
+        self.recoveries += trial.recoveries
+        self.checkpoints_completed += trial.checkpoints_completed
+        self.refused_connections.update(trial.refused_connections)
+        self.sometimes_duplicates.add(trial)
+        self.judged_clauses.add(trial.findings)
+        if trial.verdict is not Verdict.VALID:
+            self.failing.append((trial.trial, trial.verdict))
+        if trial.verdict is Verdict.INVALID and len(self.to_shrink) < SHRUNK_MAX:
+            self.to_shrink.append(trial.trial)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Return what only all trials together can show."""
-        finding = self.sometimes_duplicates.finding()
-        return () if finding is None else (finding,)
+        found = (self.sometimes_duplicates.finding(), self.judged_clauses.finding())
+        return tuple(finding for finding in found if finding is not None)
 
     def verdict(self) -> Verdict:
         """Return the campaign's verdict: the worst trial's or finding's.
@@ -126,25 +138,29 @@ def run_campaign(
     Plans and the output directory are checked first; UsageProblem or EnvironmentProblem is raised before a trial
     runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
     """
-    require_parallel(system, jobs)
-    if jobs > 1 and checkers is not None:
-        raise InternalError("your own checkers cannot be used in other processes; run with one job")
     plans = campaign_plans(configuration, system)
     run = _Campaign(configuration, system, RunDirectory.create(out), checkers)
-    run.save(
-        interrupted=True
-    )  # what a reader finds if the campaign is killed without a chance to write anything
-    interrupts = Interrupts()
-    with caught(interrupts):
-        try:
-            runs = OneByOne(system, checkers) if jobs == 1 else TrialPool(system, jobs)
-            progress = CampaignProgress(console, configuration.the_budget())
-            finished = run.trials(plans, runs, interrupts, progress)
-            finished = finished and run.run_controls(interrupts) and run.shrink_failures(interrupts)
-        except BaseException:
-            run.save(interrupted=True)  # finished trials can be reported, whatever ended the campaign
-            raise
-        return run.save(interrupted=not finished)
+    return run.to_the_end(plans, jobs, console)
+
+
+def resume_campaign(
+    path: Path,
+    system: SystemUnderTest,
+    checkers: Sequence[Checker] | None = None,
+    console: Console | None = None,
+    jobs: int = 1,
+) -> CampaignRecord:
+    """Go on with an interrupted campaign and return its record, which then is that of a campaign without a break.
+
+    Its plans are drawn again, and only trials that are missing run. Raises UsageProblem, before one does, if nothing
+    is missing, or if this machine would draw other plans.
+    """
+    stored = require_resumable(path)
+    configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
+    plans = campaign_plans(configuration, system)
+    run = _Campaign(configuration, system, RunDirectory.reopen(path), checkers)
+    run.take_over(stored, plans)
+    return run.to_the_end(plans, jobs, console)
 
 
 DROPPED_ONE_IN = 100
@@ -166,9 +182,9 @@ class _Campaign:
         self._directory = directory
         self._checkers = checkers
         self._keep_all = system.world != "simulated"
-        self._tally = Tally()
+        self._tally = Tally(judged_clauses=JudgedClauses(configuration.only))
         recovered_min = RECOVERED_MIN_DRAWN if configuration.draws else RECOVERED_MIN_LISTED
-        self._controls = Controls(system, configuration.seed, configuration.controls, recovered_min)
+        self._controls = Controls(system, configuration.seed, configuration.the_controls(), recovered_min)
         self._dropped = 0
         self._begun: dict[int, None] = {}
         """Trials that have a directory but are not counted yet."""
@@ -176,6 +192,37 @@ class _Campaign:
         """Every point at which a process could be stopped in the jobs so far."""
         self._shrunk: dict[str, str] = {}
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
+
+    def take_over(self, stored: StoredRun, plans: Iterator[TrialPlan]) -> None:
+        """Book what was finished before, from the head of the plans."""
+        before = stored.campaign
+        self._started_at = datetime.fromisoformat(before.started_at)
+        self._started = time.monotonic() - before.wall_seconds
+        for trial in stored.trials:
+            plan = next(plans)
+            again = finished_before(trial, plan, self._configuration, self._system, self._directory.path)
+            self._points |= dict.fromkeys(again.points)
+            self._dropped += again.dropped
+            self._tally.add(trial)
+            self._controls.add(trial, again.plan)
+
+    def to_the_end(self, plans: Iterator[TrialPlan], jobs: int, console: Console | None) -> CampaignRecord:
+        """Run what is left, and return the record."""
+        require_parallel(self._system, jobs)
+        if jobs > 1 and self._checkers is not None:
+            raise InternalError("your own checkers cannot be used in other processes; run with one job")
+        self.save(interrupted=True)  # what a reader finds if this process is killed
+        interrupts = Interrupts()
+        with caught(interrupts):
+            try:
+                runs = OneByOne(self._system, self._checkers) if jobs == 1 else TrialPool(self._system, jobs)
+                progress = CampaignProgress(console, self._configuration.the_budget(), self._tally.trials)
+                finished = self.trials(plans, runs, interrupts, progress)
+                finished = finished and self.run_controls(interrupts) and self.shrink_failures(interrupts)
+            except BaseException:
+                self.save(interrupted=True)  # finished trials can be reported, whatever ended the campaign
+                raise
+            return self.save(interrupted=not finished)
 
     def trials(
         self, plans: Iterator[TrialPlan], runs: TrialRuns, interrupts: Interrupts, progress: CampaignProgress
@@ -190,15 +237,24 @@ class _Campaign:
                         return not interrupts.requested
                     record = self._book(one)
                     progress.update(record, self._tally.trials, self._tally.invalid, self._tally.unknown)
+                    if self._configuration.fail_fast and record.verdict is Verdict.INVALID:
+                        self._abandon(tried)
+                        return True
             except KeyboardInterrupt:
-                tried.close()  # no trial may go on when its directory is removed
-                for number in self._begun:
-                    self._directory.forget(number)
+                self._abandon(tried)
                 return False
+
+    def _abandon(self, tried: Generator[TriedPlan, None, None]) -> None:
+        """End the trials that run, and forget what they left."""
+        tried.close()  # no trial may go on when its directory is removed
+        for number in self._begun:
+            self._directory.forget(number)
 
     def _planned(self, plans: Iterator[TrialPlan]) -> Iterator[PlannedTrial]:
         """Yield the trials that the budget allows, each with a directory."""
-        for number, plan in enumerate(_under(self._configuration.the_budget(), plans, time.monotonic())):
+        done = self._tally.trials
+        under_budget = _under(self._configuration.the_budget(), plans, self._started, done)
+        for number, plan in enumerate(under_budget, start=done):
             self._begun[number] = None
             yield PlannedTrial(
                 number,
@@ -206,6 +262,7 @@ class _Campaign:
                 self._directory.open_trial(number),
                 drawn=self._configuration.is_drawn(number),
                 wanted_whole=self._keep_all or self._tally.valid < VALID_KEPT,
+                only=self._configuration.only,
             )
 
     def _chosen(self, tried: TriedPlan) -> TrialResult:
@@ -221,8 +278,9 @@ class _Campaign:
         self._points |= dict.fromkeys(tried.points)
         result = self._chosen(tried)
         record = result.record
-        self._tally.add(record)
-        self._controls.add(record)
+        summary = summary_of(record)
+        self._tally.add(summary)
+        self._controls.add(summary, record.plan)
         del self._begun[record.trial]
         valid = record.verdict is Verdict.VALID
         if self._keep_all or not valid or self._tally.valid <= VALID_KEPT:
@@ -247,7 +305,8 @@ class _Campaign:
         if Capability.DETERMINISTIC_REPLAY not in self._system.capabilities:
             return True
         try:
-            for record in self._tally.to_shrink:
+            for number in self._tally.to_shrink:
+                record = read_record(self._directory.trial(number))
                 with interrupts.during_trial():
                     smallest = shrink_failure(record, self._system, self._directory.path, self._checkers)
                 if smallest is not None:
@@ -294,9 +353,8 @@ class _Campaign:
         return record
 
 
-def _under(budget: Budget, plans: Iterator[TrialPlan], started: float) -> Iterator[TrialPlan]:
-    """Yield plans as long as the budget allows another trial to begin."""
-    done = 0
+def _under(budget: Budget, plans: Iterator[TrialPlan], started: float, done: int) -> Iterator[TrialPlan]:
+    """Yield plans as long as the budget allows another trial to begin; so many are done already."""
     while budget.allows(done, time.monotonic() - started):
         yield from islice(plans, 1)
         done += 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
@@ -19,9 +19,9 @@ class SometimesDuplicates:
     with_duplicates: int = 0
     duplicates: int = 0
 
-    def add(self, record: TrialRecord) -> None:
+    def add(self, trial: TrialSummary) -> None:
         """Count the duplicates of a finished trial, if it was judged in this mode."""
-        for finding in record.findings:
+        for finding in trial.findings:
             if finding.checker == NAME or (finding.checker == Dataflow.name and DUPLICATED in finding.counts):
                 seen = finding.counts.get(DUPLICATED, 0)
                 self.trials += 1

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
@@ -34,6 +35,8 @@ class PlannedTrial:
     """Whether the plan was drawn, not written by somebody."""
     wanted_whole: bool = True
     """Whether history and trace are wanted even if the trial is VALID."""
+    only: tuple[str, ...] = ()
+    """Clauses for which it is judged; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ def try_plan(
 
     Raises what ``execute`` raises.
     """
+    if trial.only and checkers is None:
+        checkers = judges_of(trial.plan, system, trial.only)
     points = system.job(trial.plan).shows
     result = execute(trial.plan, system, trial.directory, checkers, trial.number)
     if not trial.drawn or Capability.DETERMINISTIC_REPLAY not in system.capabilities:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import exit_code_of
+from barrier_tck.harness.cli.named_code import NamedCode, TrustOption, code_of_campaign, require_named
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
@@ -73,6 +75,31 @@ def campaign(
         ),
     ] = None,
     state_backend: StateBackendOption = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="CLAUSE,...",
+            help="Judge trials for these clauses only, for instance REC-1,ALN-2: by their checkers, and for CAM-3. "
+            "Default: the campaign file's, else all.",
+        ),
+    ] = None,
+    fail_fast: Annotated[
+        bool | None,
+        typer.Option(
+            "--fail-fast/--no-fail-fast",
+            help="End with the first trial that is invalid. Default: the campaign file's, else not.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            metavar="RUN_DIR",
+            help="Go on with an interrupted campaign: run what is missing, with the plans that it would have had.",
+        ),
+    ] = None,
+    trust: TrustOption = False,
     jobs: Annotated[
         int,
         typer.Option(
@@ -99,28 +126,26 @@ def campaign(
       barrier-tck campaign campaigns/flights.toml       a campaign file of the repository
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
+      barrier-tck campaign --only REC-1 --fail-fast     until the first restore that is wrong
+      barrier-tck campaign --resume runs/standard-20260101-120000     what an interruption left undone
     """
-    from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
-    from barrier_tck.harness.campaign.runner import run_campaign
-    from barrier_tck.harness.campaign.trial_pool import require_parallel
-    from barrier_tck.harness.record.run_directory import new_run_path, require_place
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
 
-    source = str(file) if file is not None else "the options"
-    options = {"seed": seed, "controls": controls, "state_backend": state_backend}
-    configuration = _configured(file, system, trials, budget, options, source)
     console = console_for(as_json)
-    require_place(out)
-    look_where_run()
-    import_system(configuration, source)
-    with opened(configuration.system.name) as deployed:
-        check_configuration(configuration, deployed, source)
-        require_parallel(deployed, jobs)
-        start(deployed, configuration.cluster)
-        path = new_run_path(out, configuration.name, datetime.now())
-        _print_options(console, configuration, deployed, path)
-        record = run_campaign(configuration, deployed, path, console=VerdictConsole(stderr=True), jobs=jobs)
+    options: dict[str, Any] = {
+        "seed": seed,
+        "controls": controls,
+        "state_backend": state_backend,
+        "fail_fast": fail_fast,
+    }
+    options |= {"only": _listed(only) if only is not None else None}
+    if resume is not None:
+        options |= {"FILE.toml": file, "trials": trials, "budget": budget}
+        path, record = _resumed(resume, system, options, trust, jobs, console)
+    else:
+        configuration = _configured(file, system, trials, budget, options, _source(file))
+        path, record = _run(configuration, _source(file), out, jobs, console)
     _print_campaign(console, record, path, file)
     run = load_run(path)
     emit(
@@ -142,6 +167,73 @@ def campaign(
         },
     )
     raise typer.Exit(exit_code_of(record.verdict, record.interrupted))
+
+
+def _source(file: Path | None) -> str:
+    return str(file) if file is not None else "the options"
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def _run(
+    configuration: CampaignConfiguration, source: str, out: Path, jobs: int, console: VerdictConsole
+) -> tuple[Path, CampaignRecord]:
+    """Run a campaign from its beginning; return its directory and record."""
+    from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
+    from barrier_tck.harness.campaign.runner import run_campaign
+    from barrier_tck.harness.campaign.trial_pool import require_parallel
+    from barrier_tck.harness.record.run_directory import new_run_path, require_place
+
+    require_place(out)
+    look_where_run()
+    import_system(configuration, source)
+    with opened(configuration.system.name) as deployed:
+        check_configuration(configuration, deployed, source)
+        require_parallel(deployed, jobs)
+        start(deployed, configuration.cluster)
+        path = new_run_path(out, configuration.name, datetime.now())
+        _print_options(console, configuration, deployed, path)
+        shown = VerdictConsole(stderr=True)
+        return path, run_campaign(configuration, deployed, path, console=shown, jobs=jobs)
+
+
+def _resumed(
+    path: Path, system: str | None, options: dict[str, Any], trust: bool, jobs: int, console: VerdictConsole
+) -> tuple[Path, CampaignRecord]:
+    """Go on with an interrupted campaign; return its directory and record."""
+    from barrier_tck.harness.campaign.configuration import stored_configuration
+    from barrier_tck.harness.campaign.resuming import require_resumable
+    from barrier_tck.harness.campaign.runner import resume_campaign
+    from barrier_tck.harness.campaign.trial_pool import require_parallel
+
+    given = [name for name, value in options.items() if value is not None and name != "state_backend"]
+    if given:
+        raise UsageProblem(
+            f"--resume takes everything from the run directory; leave {given[0].replace('_', '-')} out"
+        )
+    record = path / "campaign.json"
+    stored = require_resumable(path)
+    configuration = stored_configuration(stored.campaign.configuration, str(record))
+    backend = options["state_backend"]
+    for name, here, there in (
+        ("--system", system, configuration.system.name),
+        ("--state-backend", backend, configuration.state_backend),
+    ):
+        if here is not None and here != there:
+            raise UsageProblem(f"{name} is {here!r}, but the campaign runs on {there!r}; leave it out")
+    if not trust:
+        allowed = NamedCode("system", system or ""), NamedCode("state backend", backend or "")
+        require_named(code_of_campaign(configuration), allowed, str(record))
+    if trust or system is not None or backend is not None:
+        look_where_run()
+    with opened(configuration.system.name) as deployed:
+        require_parallel(deployed, jobs)
+        start(deployed, configuration.cluster)
+        _print_options(console, configuration, deployed, path)
+        console.print(f"resumed after {len(stored.trials)} trials")
+        return path, resume_campaign(path, deployed, console=VerdictConsole(stderr=True), jobs=jobs)
 
 
 def _configured(
@@ -184,7 +276,7 @@ def _print_options(
     listed = spelled_out.pop("trial")
     settings = spelled_out["system"].pop("settings")
     spelled_out["system"] = spelled_out["system"]["name"]
-    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "")}
+    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", [])}
     options |= {"trials listed": len(listed)} if listed else {}
     options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
     if not listed:
@@ -228,7 +320,10 @@ def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: 
         print_summary(path, console)
         console.print(f"report: {paths.html}", markup=False)
     if record.interrupted:
-        console.print(f"interrupted after {record.trials} trials, which are kept", markup=False)
+        console.print(f"interrupted after {record.trials} trials, which are kept")
+        console.print(f"go on: barrier-tck campaign --resume {shlex.quote(str(path))}")
+    elif record.configuration["fail_fast"] and record.invalid:
+        console.print(f"ended at the first trial that is invalid, after {record.trials} (fail_fast)")
     run = load_run(path)
     versions = record.environment
     for number in record.failing[:3]:

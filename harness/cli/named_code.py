@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.campaign.configuration import CampaignConfiguration
 
 TrustOption = Annotated[
     bool,
@@ -46,6 +49,20 @@ def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
     """Yield the code from outside that a plan names, and the system that it is to run on, if that is from outside."""
     named = (("system", system), ("state backend", plan.state_backend), ("workload", plan.workload.name))
     yield from (NamedCode(what, target) for what, target in named if is_target(target))
+
+
+def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode]:
+    """Yield the code from outside that a campaign names, wherever it does."""
+    mix = configuration.mix
+    backends = [configuration.state_backend, *(trial.state_backend for trial in configuration.trial)]
+    sections = [configuration.workload, *(trial.workload for trial in configuration.trial)]
+    workloads = [str(section.get("name", "")) for section in sections]
+    if mix is not None:
+        backends += mix.state_backend
+        workloads += mix.workload
+    named = [("system", configuration.system.name)]
+    named += [("state backend", name) for name in backends] + [("workload", name) for name in workloads]
+    yield from (NamedCode(what, target) for what, target in dict.fromkeys(named) if is_target(target))
 
 
 def require_named(found: Iterable[NamedCode], given: Iterable[NamedCode], source: str) -> None:

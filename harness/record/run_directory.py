@@ -30,6 +30,9 @@ from barrier_tck.harness.record.records import CampaignRecord, TrialRecord, Tria
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
+SCRATCH = "scratch-"
+"""How directories begin in which something runs that is not a trial of the campaign; each is removed after it."""
+
 
 def _pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
@@ -67,6 +70,20 @@ class RunDirectory:
         """
         make_output_directory(path)
         write_atomically(path / "trials.jsonl", b"")
+        return cls(path)
+
+    @classmethod
+    def reopen(cls, path: Path) -> RunDirectory:
+        """Take the directory of an interrupted campaign, and remove what its unfinished trials left."""
+        with (path / "trials.jsonl").open("rb+") as file:
+            whole = file.read().rpartition(b"\n")
+            file.truncate(len(whole[0] + whole[1]))
+        finished = whole[0].count(b"\n") + bool(whole[0])
+        for leftover in path.glob(f"{SCRATCH}*"):
+            shutil.rmtree(leftover)
+        for directory in (path / "trials").glob("[0-9]*"):
+            if int(directory.name) >= finished:
+                shutil.rmtree(directory)
         return cls(path)
 
     def trial(self, number: int) -> Path:

@@ -15,7 +15,7 @@ from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.records import CampaignRecord
+from barrier_tck.harness.record.records import CampaignRecord, summary_of
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
@@ -202,7 +202,7 @@ def test_the_plans_that_are_remembered_are_an_even_sample_of_bounded_size(tmp_pa
     could = dict.fromkeys(map(str, BrokenRecovery), "")
     controls = Controls(ReferenceSimulated(), seed=1)
     for trial in range(10 * CANDIDATES_MAX):
-        controls.add(msgspec.structs.replace(base, trial=trial, could_show=could))
+        controls.add(summary_of(msgspec.structs.replace(base, trial=trial, could_show=could)), base.plan)
     kept = [one.trial for one in controls._samples[BrokenRecovery.UNFENCED].shuffled()]
     assert len(kept) == len(set(kept)) == CANDIDATES_MAX
     assert max(kept) > 9 * CANDIDATES_MAX and min(kept) < 2 * CANDIDATES_MAX

@@ -239,10 +239,10 @@ def test_duplicates_do_occur_and_are_counted(again: History) -> None:
 
 def test_an_attempt_may_add_a_record_once_and_no_more(again: History) -> None:
     """A restore explains two copies of what was replayed, and never a third; of other records it explains none."""
-    for times in (1, 2):
+    for times, words in ((1, "twice instead of once"), (2, "3 times instead of twice")):
         finding = judge(AT_LEAST_ONCE, with_entry(again, -1, times, doubled))
         assert told(finding, "is in the state of twice")
-        assert told(finding, f"{times + 1} times instead of {times}")
+        assert told(finding, words)
 
 
 def test_what_came_twice_and_lost_one_copy_is_told(again: History) -> None:

@@ -1,0 +1,91 @@
+"""Goes on with an interrupted campaign: what was finished is booked from its record, and its plans are drawn again.
+
+Trials are booked in the order of their numbers, so what was finished is the head of the campaign. Nothing of a plan is
+kept for most trials; it is drawn again, and compared with what is known of it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+from barrier_tck.harness.campaign.tried_plans import PlannedTrial, try_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.records import TrialSummary
+from barrier_tck.harness.record.run_directory import SCRATCH
+from barrier_tck.harness.record.run_reader import StoredRun, open_run
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.environment import environment
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
+from barrier_tck.harness.workloads.workload_names import filled
+
+_DRAWN_WITH = ("barrier-tck", "hypothesis", "python")
+"""Versions on which it depends which plans a seed draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrial:
+    """What a campaign knew of a trial when it was booked, and its record in short does not say."""
+
+    plan: TrialPlan
+    points: tuple[ProtocolPoint, ...]
+    """The points at which somebody could be stopped in the trial's job."""
+    dropped: int
+    """Drawn faults whose moment never came."""
+
+
+def require_resumable(path: Path) -> StoredRun:
+    """Return an interrupted run; raises UsageProblem if it is complete, or was begun with other versions."""
+    stored = open_run(path)
+    if not stored.campaign.interrupted:
+        raise UsageProblem(f"{path} is complete, nothing is left to run; see: barrier-tck report {path}")
+    here, then = environment(), stored.campaign.environment
+    for name in _DRAWN_WITH:
+        if here.get(name) != then.get(name):
+            raise UsageProblem(
+                f"{path} was begun with {name} {then.get(name)}, and here is {here.get(name)}: other plans would be "
+                "drawn; resume it with that version, or run the campaign anew"
+            )
+    if [trial.trial for trial in stored.trials] != list(range(len(stored.trials))):
+        raise UsageProblem(f"{path / 'trials.jsonl'} lacks trials in the middle; run the campaign anew")
+    return stored
+
+
+def finished_before(
+    trial: TrialSummary,
+    plan: TrialPlan,
+    configuration: CampaignConfiguration,
+    system: SystemUnderTest,
+    path: Path,
+) -> FinishedTrial:
+    """Return what there was to know of a trial that was finished before; raises UsageProblem if it was another one.
+
+    A trial whose faults were partly dropped runs again: that alone tells which ones.
+    """
+    whole = filled(plan)
+    if (plan.seed, True) != (trial.seed, len(plan.faults) >= trial.faults_planned):
+        raise UsageProblem(
+            f"{path}: trial {trial.trial} is not the one that is drawn here (seed {trial.seed}, here "
+            f"{plan.seed}); run the campaign anew"
+        )
+    points = system.job(plan).shows
+    if len(plan.faults) == trial.faults_planned:
+        return FinishedTrial(whole, points, _left_over(trial, configuration, system))
+    with tempfile.TemporaryDirectory(dir=path, prefix=SCRATCH) as scratch:
+        planned = PlannedTrial(trial.trial, plan, Path(scratch), drawn=True, only=configuration.only)
+        fitted = try_plan(planned, system).fitted
+    if fitted is None or len(fitted.record.plan.faults) != trial.faults_planned:
+        raise UsageProblem(f"{path}: trial {trial.trial} ends in another way here; run the campaign anew")
+    return FinishedTrial(fitted.record.plan, points, len(plan.faults) - trial.faults_planned)
+
+
+def _left_over(trial: TrialSummary, configuration: CampaignConfiguration, system: SystemUnderTest) -> int:
+    """Return how many faults could have been dropped and were not, as too many had been."""
+    may_drop = configuration.is_drawn(trial.trial) and Capability.DETERMINISTIC_REPLAY in system.capabilities
+    if not may_drop or trial.verdict is not Verdict.UNKNOWN:
+        return 0
+    return sum(fault.outcome == "not_fired" for fault in trial.faults)
