@@ -24,11 +24,12 @@ _MEANINGS = {
 _CLASSES = {
     "certified": "valid",
     "passed": "valid",
+    "shown": "valid",
     "failed": "invalid",
     "unknown": "unknown",
     "skipped": "skipped",
 }
-_SIGNS = {"certified": "✓", "passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
+_SIGNS = {"certified": "✓", "passed": "✓", "shown": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
 
 
 def render_certificate(certificate: Certificate) -> str:

@@ -1,17 +1,20 @@
 """What a check may do with a candidate: calls to its process, and the life that its store is in.
 
 ``comparison.Session`` implements it; checks that open a store of their own (``declared_capabilities``,
-``distinctions``) need no more of a session.
+``leftovers``) need no more of a session.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from barrier_tck.harness.certify import candidate_wire as wire
 
-Entries = dict[tuple[str, int, bytes], bytes]
-"""What a store holds, by state name, key group and key."""
+Place = tuple[str, int, bytes]
+"""State name, key group and key."""
+Entries = dict[Place, bytes]
+"""What a store holds."""
 Broken = str | None
 """What is wrong, in words that follow the name of a store or of a promise; None if nothing is."""
 CHECKED_STORE = 9
@@ -30,5 +33,8 @@ class CandidateCalls(Protocol):
     def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
         """Do or finish an asynchronous part."""
 
-    def resources(self) -> wire.Held:
+    def resources(self, settle: bool = True) -> wire.Held:
         """Count what the process holds."""
+
+    def in_another_process(self) -> AbstractContextManager[CandidateCalls]:
+        """Give calls to a process of their own, with another hash seed and empty directories."""

@@ -14,6 +14,19 @@ import msgspec
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 """No frame may be longer; a longer one is not ours."""
+CHECKPOINTS = "checkpoints"
+"""Where in a storage directory the paths of handles begin."""
+DAMAGED_HOW = {
+    "empty": "is empty",
+    "half": "ends in the middle",
+    "last_byte": "lacks its last byte",
+    "noise": "has another content of the same length",
+    "text": "is of another format",
+}
+"""What is done to a file before it is restored, and how that is told."""
+DAMAGES = tuple(DAMAGED_HOW)
+ADDED, CHANGED = b"added while a scan was read", b"changed while a scan was read"
+"""Values that are written while a scan is read."""
 STORE_PREFIX = "store-"
 """What the names of the stores' own working directories begin with."""
 _LENGTH = struct.Struct(">I")
@@ -24,6 +37,10 @@ class Handle(msgspec.Struct, frozen=True):
 
     path: str
     size: int
+    start: int
+    """The first key group that it names."""
+    end: int
+    """The first key group behind those that it names."""
     packed: bytes
 
 
@@ -61,6 +78,9 @@ class OpenRequest(Request, frozen=True, tag="open"):
     subtask: int
     attempt: int
     restore: tuple[Handle, ...] = ()
+    files_wanted: int = 1
+    storage: str = ""
+    """Where the files of ``restore`` are, if not in the storage that was set."""
 
 
 class GetRequest(Request, frozen=True, tag="get"):
@@ -110,6 +130,22 @@ class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
     deleted: bytes
 
 
+class ReadAllRequest(Request, frozen=True, tag="read_all"):
+    """Read one state in every form: each of these keys by ``get_many``, ``singles`` of them by ``get``, and scans.
+
+    Replies with a `Readings`.
+    """
+
+    store: int
+    name: str
+    scanned: tuple[int, ...]
+    """The key groups to scan."""
+    groups: tuple[int, ...]
+    keys: tuple[bytes, ...]
+    singles: int
+    scan_first: bool
+
+
 class GetManyRequest(Request, frozen=True, tag="get_many"):
     """Read many values."""
 
@@ -155,6 +191,18 @@ class StartRequest(Request, frozen=True, tag="start"):
     stop_at: int
 
 
+class RaceRequest(Request, frozen=True, tag="race"):
+    """Do the asynchronous part on another thread, and write without a pause until it ends.
+
+    Replies with a `Raced`. What is written is what ``free_writes.free_write`` says.
+    """
+
+    store: int
+    checkpoint: int
+    name: str
+    groups: tuple[int, ...]
+
+
 class FinishRequest(Request, frozen=True, tag="finish"):
     """Let a started asynchronous part go on, and wait for it; replies with handles."""
 
@@ -166,6 +214,14 @@ class DigestRequest(Request, frozen=True, tag="digest"):
     """Read a file of a snapshot; replies with its length and checksum, as text."""
 
     handle: Handle
+
+
+class DamageRequest(Request, frozen=True, tag="damage"):
+    """Damage a file of a snapshot in this storage directory; replies with the packed handle that fits it then."""
+
+    handle: Handle
+    damage: str
+    storage: str
 
 
 class NotifyRequest(Request, frozen=True, tag="notify"):
@@ -193,6 +249,9 @@ class CloseRequest(Request, frozen=True, tag="close"):
 class ResourcesRequest(Request, frozen=True, tag="resources"):
     """Count what the process holds: descriptors, threads, child processes, memory, files."""
 
+    settle: bool = True
+    """Wait for threads that are about to end."""
+
 
 class TrialRequest(Request, frozen=True, tag="trial"):
     """Run a trial of the reference runtime with the candidate as its backend; replies with a judged summary."""
@@ -216,14 +275,17 @@ AnyRequest = (
     | DeleteRequest
     | ScanRequest
     | DisturbedScanRequest
+    | ReadAllRequest
     | GetManyRequest
     | PutManyRequest
     | SnapshotRequest
     | RunRequest
     | StartRequest
+    | RaceRequest
     | FinishRequest
     | NotifyRequest
     | DigestRequest
+    | DamageRequest
     | DiscardRequest
     | CloseRequest
     | ResourcesRequest
@@ -240,6 +302,31 @@ class Ran(msgspec.Struct, frozen=True):
     fault_fired: bool = False
 
 
+class Raced(msgspec.Struct, frozen=True):
+    """A snapshot that was stored while the store was written."""
+
+    handles: tuple[Handle, ...]
+    writes: int
+    """How many writes were made from the start of the asynchronous part."""
+    meanwhile: int
+    """How many of them ended before it did."""
+
+
+class Readings(msgspec.Struct, frozen=True):
+    """What one state gave, form by form."""
+
+    scans: list[list[tuple[bytes, bytes]]]
+    """Entries by scanned key group."""
+    many: list[bytes | None]
+    singles: list[bytes | None]
+    """Of the keys whose numbers `sampled` gives."""
+
+
+def sampled(count: int, wanted: int) -> range:
+    """Return the numbers of at most so many of ``count`` things, evenly spread."""
+    return range(0, count, max(1, -(-count // max(1, wanted))))
+
+
 class Held(msgspec.Struct, frozen=True):
     """What a process holds at a moment."""
 
@@ -251,6 +338,8 @@ class Held(msgspec.Struct, frozen=True):
     """Resident memory of its own: pages of mapped files do not count."""
     work_files: tuple[str, ...]
     storage_files: tuple[str, ...]
+    outside_files: tuple[str, ...] = ()
+    """Files that it wrote outside of its directories, and that are still there."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -260,6 +349,8 @@ class Judged(msgspec.Struct, frozen=True):
     faults_fired: int
     recoveries: int
     problems: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Clauses for which a checker spoke and found nothing."""
 
 
 class Reply(msgspec.Struct, frozen=True):

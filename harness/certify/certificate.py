@@ -6,11 +6,40 @@ from collections.abc import Sequence
 
 import msgspec
 
-from barrier_tck.harness.certify.properties import LEVELS, PropertyOutcome
+from barrier_tck.harness.certify.properties import LEVELS
 
-CERTIFICATE_VERSION = 1
+CERTIFICATE_VERSION = 2
 PLAN_SUFFIX = ".plan.json"
 """How the names of saved trial plans end; all other replay files hold sequences of calls."""
+
+
+class PropertyOutcome(msgspec.Struct, frozen=True):
+    """What became of one property."""
+
+    name: str
+    level: str
+    clauses: tuple[str, ...]
+    """What it is to show."""
+    text: str
+    status: str
+    """``passed``, ``failed``, ``unknown``, or ``skipped``."""
+    reason: str = ""
+    """Why it failed, was skipped, or nothing can be said."""
+    examples: int = 0
+    calls: int = 0
+    processes: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+    shown: dict[str, int] = {}
+    """How often each clause was shown, by a comparison that could have failed."""
+    violated: str = ""
+    """The one clause that the failure breaks; it need not be one that the property is to show."""
+    sequence: tuple[str, ...] = ()
+    """The smallest failing sequence, for people."""
+    replay: str | None = None
+    """Name of the file that repeats it."""
+    optional: bool = False
+    """The backend may leave it out by not declaring a capability; where it was run, it must have passed."""
 
 
 class ClauseResult(msgspec.Struct, frozen=True):
@@ -18,11 +47,16 @@ class ClauseResult(msgspec.Struct, frozen=True):
 
     clause: str
     status: str
-    """``passed``, ``failed``, ``unknown``, or ``skipped``."""
+    """``shown``, ``failed``, ``unknown``, or ``skipped``."""
     required: bool
     """The level that was asked for requires it."""
     properties: tuple[str, ...]
+    """All that are to show it."""
     reason: str = ""
+    shown_by: tuple[str, ...] = ()
+    """Those that passed and did show it."""
+    times: int = 0
+    """How often they did: comparisons that could have failed."""
 
 
 class Strength(msgspec.Struct, frozen=True):
@@ -96,19 +130,38 @@ def verdict_of(outcomes: Sequence[PropertyOutcome], asked: str) -> str:
 
 
 def clause_results(outcomes: Sequence[PropertyOutcome], asked: str) -> tuple[ClauseResult, ...]:
-    """Return each clause that some property speaks for, in the order of first mention; the worst status wins."""
-    severity = ("skipped", "passed", "unknown", "failed")
-    names = dict.fromkeys(clause for outcome in outcomes for clause in outcome.clauses)
-    found = []
-    for clause in names:
-        own = [outcome for outcome in outcomes if clause in outcome.clauses]
-        status = max((outcome.status for outcome in own), key=severity.index)
-        required = any(LEVELS.index(o.level) <= LEVELS.index(asked) and not _optional(o) for o in own)
-        reasons = [f"{o.name}: {o.reason}" for o in own if o.status == status and o.reason]
-        found.append(
-            ClauseResult(clause, status, required, tuple(o.name for o in own), reasons[0] if reasons else "")
-        )
-    return tuple(found)
+    """Return each clause that some property is to show, or that a failure breaks, in the order of first mention."""
+    names = dict.fromkeys(
+        clause for outcome in outcomes for clause in (*outcome.clauses, outcome.violated) if clause
+    )
+    return tuple(_clause_result(clause, outcomes, asked) for clause in names)
+
+
+def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str) -> ClauseResult:
+    """A failure breaks one clause. What else its property was to show is unknown, and nothing else says more."""
+    own = [outcome for outcome in outcomes if clause in outcome.clauses]
+    breaking = [outcome for outcome in outcomes if outcome.violated == clause]
+    cut_short = [o for o in own if o.status == "unknown" or (o.status == "failed" and o.violated != clause)]
+    showing = [outcome for outcome in own if outcome.status == "passed" and outcome.shown.get(clause)]
+    if breaking:
+        status, reason = "failed", f"{breaking[0].name}: {breaking[0].reason}"
+    elif cut_short:
+        first = cut_short[0]
+        why = f"it broke {first.violated} before it could show it" if first.violated else first.reason
+        status, reason = "unknown", f"{first.name}: {why}"
+    elif showing:
+        status, reason = "shown", ""
+    else:
+        status, reason = "skipped", next((f"{o.name}: {o.reason}" for o in own if o.reason), "")
+    return ClauseResult(
+        clause,
+        status,
+        required=any(LEVELS.index(o.level) <= LEVELS.index(asked) and not _optional(o) for o in own),
+        properties=tuple(outcome.name for outcome in own),
+        reason=reason,
+        shown_by=tuple(outcome.name for outcome in showing),
+        times=sum(outcome.shown[clause] for outcome in showing),
+    )
 
 
 def _optional(outcome: PropertyOutcome) -> bool:

@@ -14,8 +14,8 @@ import msgspec
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify.certificate import PropertyOutcome
 from barrier_tck.harness.certify.pool import Candidate, CandidateDied, CandidateRaised, Pool
-from barrier_tck.harness.certify.properties import PropertyOutcome
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import draw_plans
 from barrier_tck.harness.plan.trial_plan import (
@@ -34,7 +34,8 @@ SPARK_TRIAL_S = 450.0
 """Seconds for one trial on Spark; the first one starts the cluster."""
 SIMULATED = "exactly-once-in-the-simulator"
 SPARK = "exactly-once-on-spark"
-_CLAUSES = ("SNK-1", "ALN-2", "REC-1")
+_OUTPUT = "SNK-1"
+_CLAUSES = (_OUTPUT, "ALN-2", "REC-1")
 _TEXTS = {
     SIMULATED: "The reference runtime on this backend gives exact output and exact snapshots while it is killed.",
     SPARK: "So it does on a real Spark cluster whose executors are killed.",
@@ -99,6 +100,7 @@ def _check(
     # A saved plan names the backend: it can be replayed without the certifier.
     plans = [msgspec.structs.replace(plan, state_backend=pool.target) for plan in plans]
     ran = fired = 0
+    shown: dict[str, int] = {}
     status, reason, failing = "passed", "", None
     candidate: Candidate | None = None
     try:
@@ -113,6 +115,8 @@ def _check(
                 request = wire.TrialRequest(system, msgspec.json.encode(plan), f"{scratch}/trial-{number}")
                 judged = msgspec.convert(candidate.call(request), wire.Judged)
                 ran, fired = ran + 1, fired + judged.faults_fired
+                for clause in judged.shown if judged.faults_fired else ():
+                    shown[clause] = shown.get(clause, 0) + 1
                 if judged.verdict != "valid":
                     status = "failed" if judged.verdict == "invalid" else "unknown"
                     reason, failing = (
@@ -133,10 +137,13 @@ def _check(
             pool.give_back(candidate)
     if status == "passed" and not fired:
         status, reason = "unknown", "no planned kill fired"
+    elif status == "passed" and not shown.get(_OUTPUT):
+        status, reason = "unknown", "no output was compared"
     outcome = PropertyOutcome(
         name=name,
         level="chaos",
-        clauses=_CLAUSES,
+        # Of what a trial judges, no more is claimed than was judged.
+        clauses=tuple(clause for clause in _CLAUSES if status != "passed" or shown.get(clause)),
         text=_TEXTS[name],
         status=status,
         reason=reason,
@@ -145,6 +152,8 @@ def _check(
         processes=1,
         seconds=round(time.monotonic() - began, 2),
         seed=seed,
+        shown={clause: shown[clause] for clause in _CLAUSES if clause in shown},
+        violated=_OUTPUT if status == "failed" else "",
     )
     return outcome, failing
 

@@ -19,6 +19,10 @@ CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC)
 _NAME = "totals"
 _GROUPS = (0, 6)
 _GROUP = 0
+_UNSORTED = (b"m", b"c\x00", b"x", b"\xff", b"c", b"")
+"""Keys that are written in any case."""
+_STATES = 5
+"""Names of states whose order in a file shows whether it follows their hashes."""
 
 
 def broken(session: CandidateCalls, step: steps.Promise) -> Broken:
@@ -72,22 +76,34 @@ def _local(session: CandidateCalls, step: steps.Promise) -> Broken:
 
 
 def _deterministic(session: CandidateCalls, step: steps.Promise) -> Broken:
-    wrote = []
-    for _ in range(2):
-        _fill(session, step)
-        session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
-        handles = session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles
-        wrote.append([session.call(wire.DigestRequest(handle)) for handle in handles])
-        _forget(session, step)
-    if wrote[0] == wrote[1]:
+    """Also in another process, where the hashes of keys and names are others."""
+    here = _digests(session, step)
+    again = _digests(session, step)
+    if here != again:
+        return f"the same calls wrote different files: {', '.join(here)}, then {', '.join(again)}"
+    with session.in_another_process() as other:
+        there = _digests(other, step)
+    if here == there:
         return None
-    return f"the same calls wrote different files: {', '.join(wrote[0])}, then {', '.join(wrote[1])}"
+    return f"the same calls wrote different files in another process: {', '.join(here)}, there {', '.join(there)}"
+
+
+def _digests(session: CandidateCalls, step: steps.Promise) -> list[str]:
+    _fill(session, step)
+    for number in range(_STATES * _GROUPS[1]):
+        place = (f"state {number % _STATES}", number % _GROUPS[1])
+        session.call(wire.PutRequest(CHECKED_STORE, *place, b"%d" % number, b"value"))
+    session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
+    handles = session.run(wire.RunRequest(CHECKED_STORE, step.checkpoint)).handles
+    digests = [session.call(wire.DigestRequest(handle)) for handle in handles]
+    _forget(session, step)
+    return digests
 
 
 def _fill(session: CandidateCalls, step: steps.Promise) -> None:
-    """Open the store and write: the entries, one of them again, and one that is deleted."""
+    """Open the store and write: some entries, those of the step, one of them again, and one that is deleted."""
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
-    for key in (*step.keys, step.keys[0]):
+    for key in (*_UNSORTED, *step.keys, step.keys[0]):
         session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, key, key * 2))
     session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted", b""))
     session.call(wire.DeleteRequest(CHECKED_STORE, _NAME, _GROUP, b"deleted"))

@@ -16,8 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.candidate_wire import StorageTrouble
-from barrier_tck.harness.certify.comparison import NAMES, RANGES, Session, Violation
+from barrier_tck.harness.certify.comparison import Session
 from barrier_tck.harness.certify.pool import Candidate, Pool
+from barrier_tck.harness.certify.store_models import NAMES, RANGES, Violation
 from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
 
 SHRINK_S_MAX = 2.0
@@ -48,7 +49,7 @@ class Hunt:
     calls: int = 0
     steps_played: int = 0
     processes: int = 0
-    failure: tuple[tuple[steps.AnyStep, ...], str] | None = None
+    failure: tuple[tuple[steps.AnyStep, ...], Violation] | None = None
     hung: int = 0
     fatal: int = 0
     first_failed_at: float | None = None
@@ -56,6 +57,8 @@ class Hunt:
     """How long a failing sequence is made smaller; 0: that it fails is all that is asked."""
     kinds: dict[str, int] = field(default_factory=dict)
     """How often each kind of step was played."""
+    shown: dict[str, int] = field(default_factory=dict)
+    """How often each clause was shown."""
 
     @property
     def give_up(self) -> bool:
@@ -87,7 +90,7 @@ class Hunt:
         self.fatal += violation.fatal
         if self.first_failed_at is None:
             self.first_failed_at = time.monotonic()
-        found = tuple(session.steps), str(violation)
+        found = tuple(session.steps), violation
         if self.failure is None or _size(found[0]) <= _size(self.failure[0]):
             self.failure = found
 
@@ -105,6 +108,8 @@ class Hunt:
         for step in session.steps:
             kind = str(type(step).__struct_config__.tag)
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        for clause, times in session.shown.items():
+            self.shown[clause] = self.shown.get(clause, 0) + times
 
 
 def _size(sequence: tuple[steps.AnyStep, ...]) -> tuple[int, int]:
@@ -206,7 +211,7 @@ class CertifyMachine(RuleBasedStateMachine):
 
     def _remember_unopened(self, violation: Violation) -> None:
         self._failed = True
-        self.hunt.failure = self.hunt.failure or ((), str(violation))
+        self.hunt.failure = self.hunt.failure or ((), violation)
         self.hunt.fatal += FATAL_MAX
 
     def _drawn(self, data: st.DataObject, numbers: list[int]) -> int | None:
@@ -249,8 +254,13 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("read"))
     @rule(data=st.data(), store=_STORES, name=_NAMES, keys=st.lists(_KEYS, min_size=1, max_size=3))
     def read(self, data: st.DataObject, store: int, name: str, keys: list[bytes]) -> None:
-        """Read one key, several, or all."""
+        """Read one key, several, or all; more often than not a key that exists."""
         group = self._group(data, store)
+        present = sorted(self.the_session.stores[store].entries)
+        existing: int = data.draw(st.integers(0, 3))
+        if present and existing:
+            name, group, key = data.draw(st.sampled_from(present))
+            keys = [key, *keys]
         self.play(
             steps.Get(store, name, group, keys[0]),
             steps.GetMany(store, name, (group,) * len(keys), tuple(keys)),

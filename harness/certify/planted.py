@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from barrier_tck.harness.certify.certificate import Strength
+from barrier_tck.harness.certify.certificate import PropertyOutcome, Strength
+from barrier_tck.harness.certify.hunting import check
 from barrier_tck.harness.certify.pool import Pool
-from barrier_tck.harness.certify.properties import PROPERTIES, PropertyOutcome, check
+from barrier_tck.harness.certify.properties import PROPERTIES
 from barrier_tck.harness.certify.suite import probe
 
 _MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
+_HELD_OUT = "barrier_tck.harness.reference.mutants.held_out_backend_bugs"
+_HELD_OUT_FILES = "barrier_tck.harness.reference.mutants.held_out_file_bugs"
+_SMALL = 0.3
+"""Of listed sequences, so much of their sizes and rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +28,21 @@ class BackendMutant:
     description: str
     property: str
     """The property that is to catch it."""
+    scale: float = 1.0
+    """The scale of that property that suffices."""
 
 
 def _mutant(
-    identifier: str, name: str, clause: str, source: str, description: str, caught_by: str
+    identifier: str,
+    name: str,
+    clause: str,
+    source: str,
+    description: str,
+    caught_by: str,
+    module: str = _MODULE,
 ) -> BackendMutant:
-    return BackendMutant(identifier, f"{_MODULE}:{name}", clause, source, description, caught_by)
+    scale = 1.0 if module == _MODULE else _SMALL
+    return BackendMutant(identifier, f"{module}:{name}", clause, source, description, caught_by, scale)
 
 
 BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
@@ -43,7 +57,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
     _mutant(
         "BE-03",
         "LosesOneOfTwoStates",
-        "RSC-2",
+        "BCK-2",
         "FLINK-6690",
         "Of several restored files only the states of the first are registered.",
         "key-groups-move",
@@ -51,7 +65,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
     _mutant(
         "BE-03-range",
         "HalvesTheRange",
-        "RSC-1",
+        "BCK-2",
         "FLINK-21650",
         "The last key group of the range is not restored.",
         "key-groups-move",
@@ -59,7 +73,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
     _mutant(
         "BE-06",
         "IgnoresFailedWrites",
-        "COO-2",
+        "BCK-3",
         "risingwave #17730, SPARK-18342",
         "A failed write is not noticed; the snapshot succeeds without the file.",
         "a-failed-write-fails-the-snapshot",
@@ -67,7 +81,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
     _mutant(
         "BE-07",
         "KeepsFailedSnapshots",
-        "SNP-2",
+        "BCK-5",
         "FLINK-13469",
         "A failed snapshot stays registered, and its tables with it.",
         "a-failed-snapshot-keeps-nothing",
@@ -83,7 +97,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
     _mutant(
         "BE-keys",
         "CutsLongKeys",
-        "STA-1",
+        "BCK-1",
         "of our own",
         "Keys are cut at 511 bytes, the length that some engines allow.",
         "what-differs-stays-apart",
@@ -96,17 +110,152 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "A cancelled asynchronous part fails with an error of its own.",
         "a-cancelled-snapshot-stops",
     ),
+    _mutant(
+        "SB-01",
+        "ReadsStaleValues",
+        "BCK-1",
+        "certified by version 0.1.0",
+        "Writing several values goes past the cache that reading one fills.",
+        "reads-in-every-form",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-02",
+        "LosesLongKeys",
+        "BCK-2",
+        "certified by version 0.1.0",
+        "A snapshot loses keys longer than 100 kB.",
+        "sizes-up-the-ladder",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-02-values",
+        "CutsLargeValues",
+        "BCK-2",
+        "certified by version 0.1.0",
+        "A snapshot cuts values at 1 MiB.",
+        "sizes-up-the-ladder",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-03",
+        "KeepsStateElsewhere",
+        "BCK-2",
+        "of our own",
+        "What the handles name only points to another directory of the machine.",
+        "handles-name-all-that-is-needed",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-04",
+        "NamesForeignGroups",
+        "BCK-2",
+        "of our own",
+        "Handles name all key groups of the job, and not those of their store.",
+        "a-restored-store-starts-anew",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-05",
+        "ReusesOldFiles",
+        "BCK-2",
+        "of our own",
+        "After a restore, an older file of the same number and length is taken for the new one.",
+        "a-restored-store-starts-anew",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-06",
+        "FoldsKeyGroups",
+        "BCK-1",
+        "certified by version 0.1.0",
+        "Key groups above 1,023 collide with smaller ones.",
+        "sizes-up-the-ladder",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-07",
+        "SkipsInLongScans",
+        "BCK-1",
+        "certified by version 0.1.0",
+        "A scan skips one entry every 10,000.",
+        "sizes-up-the-ladder",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-08",
+        "CopiesWithoutALock",
+        "SNP-1",
+        "certified by version 0.1.0",
+        "The writer changes tables in place that the snapshot's thread has begun to copy.",
+        "writers-run-freely",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-09",
+        "KeepsDescriptors",
+        "BCK-5",
+        "certified by version 0.1.0",
+        "Each snapshot keeps a file descriptor until the store is closed.",
+        "snapshots-keep-nothing",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-10",
+        "LooksUpByHash",
+        "BCK-1",
+        "certified by version 0.1.0",
+        "After a restore, single keys are looked up by a hash that another process computes otherwise.",
+        "handles-name-all-that-is-needed",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-10-order",
+        "WritesInTheOrderOfASet",
+        "BCK-6",
+        "certified by version 0.1.0",
+        "The content of files follows the order of a set, and is declared to be deterministic.",
+        "files-are-deterministic",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-11",
+        "AcceptsCutFiles",
+        "BCK-4",
+        "of our own",
+        "An empty file is taken for an empty state, and one that was cut off for a smaller one.",
+        "what-is-no-snapshot-is-refused",
+        module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-12",
+        "KeepsSnapshots",
+        "BCK-5",
+        "certified by version 0.1.0",
+        "Every snapshot that succeeded is kept in memory.",
+        "snapshots-keep-nothing",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-13",
+        "MisplacesBlocks",
+        "BCK-2",
+        "certified by version 0.1.0",
+        "Offsets in the file are wrong once a buffer of 1 MiB was flushed.",
+        "sizes-up-the-ladder",
+        module=_HELD_OUT_FILES,
+    ),
 )
 """Every planted backend bug."""
 
 
-def hunt_planted(mutant: BackendMutant, seed: int, scale: float = 1.0) -> PropertyOutcome:
+def hunt_planted(mutant: BackendMutant, seed: int) -> PropertyOutcome:
     """Run the property that is to catch a bug, in a process of its own like any candidate."""
     one = next(entry for entry in PROPERTIES if entry.name == mutant.property)
     pool = Pool(mutant.target, total_s=120.0)
     try:
         declared = tuple(probe(mutant.target)["capabilities"])
-        return check(one, pool, seed, scale, shrink_s=0.0, declared=declared)[0]
+        return check(one, pool, seed, mutant.scale, shrink_s=0.0, declared=declared)[0]
     finally:
         pool.close()
 

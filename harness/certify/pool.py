@@ -74,14 +74,14 @@ class CandidateRaised(CandidateError):
 class Candidate:
     """One process with one backend in it. Not started twice; ``kill`` is final and harmless twice."""
 
-    def __init__(self, target: str, limits: Limits | None = None) -> None:
+    def __init__(self, target: str, limits: Limits | None = None, hash_seed: int = 0) -> None:
         """Start the process; nothing of the candidate is imported before ``load``."""
         self.target = target
         self.limits = limits or Limits()
         self._mark = secrets.token_hex(8)
         ours, theirs = socket.socketpair()
         self._link = ours
-        environment = os.environ | {MARK: self._mark, "PYTHONHASHSEED": "0"}
+        environment = os.environ | {MARK: self._mark, "PYTHONHASHSEED": str(hash_seed)}
         # What can be imported here can be imported there; an empty entry is the current directory, which changes.
         environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path)
         with theirs:
@@ -129,9 +129,9 @@ class Candidate:
         """Do or finish an asynchronous part."""
         return msgspec.convert(self.call(request), wire.Ran)
 
-    def resources(self) -> wire.Held:
-        """Count what the process holds."""
-        return msgspec.convert(self.call(wire.ResourcesRequest()), wire.Held)
+    def resources(self, settle: bool = True) -> wire.Held:
+        """Count what the process holds, after threads that are about to end have ended if ``settle``."""
+        return msgspec.convert(self.call(wire.ResourcesRequest(settle)), wire.Held)
 
     def post(self, request: wire.AnyRequest) -> None:
         """Send a request without waiting; the next thing to do is ``kill``, or to wait for the reply."""
@@ -224,6 +224,7 @@ class Pool:
         """Holds the directories of all sessions; removed by ``close``."""
         self._started: list[Candidate] = []
         self._spare: Candidate | None = None
+        self._hash_seed = 0
         self.log = ""
         """The end of what the last candidate printed that was given back."""
 
@@ -254,6 +255,8 @@ class Pool:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _start(self) -> Candidate:
-        candidate = Candidate(self.target, self.limits)
+        """Start a process with a hash seed of its own: nothing may depend on the hash of a key."""
+        self._hash_seed += 1
+        candidate = Candidate(self.target, self.limits, self._hash_seed)
         self._started.append(candidate)
         return candidate

@@ -1,14 +1,11 @@
-"""The properties that a backend must have, by level: each with its clauses, and how it is hunted."""
+"""The properties that a backend must have, by level: each with its clauses, and what is played to find a breach."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import msgspec
-
-from barrier_tck.harness.certify import session_steps as steps
-from barrier_tck.harness.certify.comparison import Session, Violation
+from barrier_tck.harness.certify import fixed_sequences as sequences
 from barrier_tck.harness.certify.declared_capabilities import (
     ASYNCHRONOUS,
     CONCURRENT,
@@ -16,14 +13,9 @@ from barrier_tck.harness.certify.declared_capabilities import (
     LOCAL,
     ORDERED,
 )
-from barrier_tck.harness.certify.machine import SHRINK_S_MAX, Hunt, hunt_with_machine
-from barrier_tck.harness.certify.pool import CandidateDied, CandidateRaised, Pool
-from barrier_tck.harness.certify.smaller import make_smaller
 
 LEVELS = ("contract", "crash", "chaos")
 """Each requires the ones before it."""
-DELETION_FACTOR = 4.0
-"""After Hypothesis, needless steps are left out for so much longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,63 +31,53 @@ class Property:
     steps_max: int = 25
     restarts_max: int = 0
     finale: str = "here"
-    fixed: tuple[steps.AnyStep, ...] = ()
-    """Steps to play once, instead of drawn ones."""
+    fixed: Callable[[float], sequences.Steps] | None = None
+    """Gives steps to play once, instead of drawn ones, by the scale of the run."""
     capability: str = ""
     """Only backends that declare it are held to the property; empty: all are."""
     needs: tuple[str, ...] = ()
     """What must have happened in at least one example, by kind of step: otherwise nothing was shown."""
 
 
-NOT_DRAWN = "the drawn examples had no step of the kind"
-"""How a reason begins when examples were too few to show anything."""
-
-
-class PropertyOutcome(msgspec.Struct, frozen=True):
-    """What became of one property."""
-
-    name: str
-    level: str
-    clauses: tuple[str, ...]
-    text: str
-    status: str
-    """``passed``, ``failed``, ``unknown``, or ``skipped``."""
-    reason: str = ""
-    """Why it failed, was skipped, or nothing can be said."""
-    examples: int = 0
-    calls: int = 0
-    processes: int = 0
-    seconds: float = 0.0
-    seed: int = 0
-    sequence: tuple[str, ...] = ()
-    """The smallest failing sequence, for people."""
-    replay: str | None = None
-    """Name of the file that repeats it."""
-    optional: bool = False
-    """The backend may leave it out by not declaring a capability; where it was run, it must have passed."""
-
-
 def _property(name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object) -> Property:
     return Property(name, level, tuple(clauses.split()), text, frozenset(moves.split()), **rest)  # type: ignore[arg-type]
+
+
+def _listed(
+    name: str, clauses: str, text: str, fixed: Callable[[float], sequences.Steps], level: str = "contract"
+) -> Property:
+    return Property(name, level, tuple(clauses.split()), text, fixed=fixed)
 
 
 PROPERTIES: tuple[Property, ...] = (
     _property(
         "reads-see-the-writes",
         "contract",
-        "STA-1",
+        "BCK-1",
         "Reads, scans and batch reads give what was written last; odd keys and values are kept as they are.",
         "write read",
         examples=50,
         needs=("put", "delete", "put_many", "get", "scan"),
     ),
-    _property(
+    _listed(
+        "reads-in-every-form",
+        "BCK-1",
+        "Each form of read, before and after each form of write, of an empty, a full and a restored store.",
+        lambda _scale: sequences.reads_in_every_form(),
+    ),
+    _listed(
         "what-differs-stays-apart",
-        "contract",
-        "STA-1 SNP-1 REC-1 RSC-2",
+        "BCK-1 BCK-2",
         "Names, key groups and keys that are easily confused are not; scans are undisturbed and complete; all of it "
         "once more after a restore.",
-        fixed=(steps.Distinctions(1),),
+        lambda _scale: sequences.what_differs(),
+    ),
+    _listed(
+        "sizes-up-the-ladder",
+        "BCK-1 BCK-2",
+        "Keys and values up to megabytes, 100,000 entries, megabytes of state that is restored into other key groups, "
+        "key groups up to 32,767.",
+        sequences.ladder,
     ),
     _property(
         "snapshots-are-isolated",
@@ -106,30 +88,54 @@ PROPERTIES: tuple[Property, ...] = (
         examples=50,
         needs=("snapshot", "run", "start", "finish", "verify"),
     ),
+    _listed(
+        "writers-run-freely",
+        "SNP-1",
+        "A store is written without a pause while a thread stores its snapshot.",
+        sequences.free_writers,
+    ),
     _property(
         "a-restore-is-exact",
         "contract",
-        "REC-1 STA-3",
+        "BCK-2",
         "A snapshot restores to exactly its content: twice, in a new process, and as a store to go on with.",
         "write checkpoint verify close",
         examples=12,
         finale="elsewhere",
         needs=("verify", "restart"),
     ),
+    _listed(
+        "handles-name-all-that-is-needed",
+        "BCK-2",
+        "A restore needs the files that the handles name and nothing else: no other file, no process, no memory.",
+        lambda _scale: sequences.only_the_files(),
+    ),
+    _listed(
+        "a-restored-store-starts-anew",
+        "BCK-2",
+        "After a restore of an older snapshot in the same process, nothing of the newer ones comes back.",
+        lambda _scale: sequences.starts_anew(),
+    ),
     _property(
         "key-groups-move",
         "contract",
-        "RSC-1 RSC-2",
+        "BCK-2",
         "Restored into another range of key groups, from one or two snapshots, a store holds its own groups "
         "and no others.",
         "write checkpoint rescale",
         examples=40,
         needs=("rescale",),
     ),
+    _listed(
+        "what-is-no-snapshot-is-refused",
+        "BCK-4",
+        "A restore from a file that is empty, cut off, or of another format is refused; it is never a wrong state.",
+        sequences.damaged_files,
+    ),
     _property(
         "a-failed-checkpoint-is-forgotten",
         "contract",
-        "COO-2 REC-1",
+        "BCK-2 BCK-3",
         "After a failed checkpoint the store goes on; after a restart on the same disk with other data "
         "nothing of the failed one comes back.",
         "write checkpoint fail snapshot close",
@@ -139,7 +145,7 @@ PROPERTIES: tuple[Property, ...] = (
     _property(
         "notifications-come-in-any-order",
         "contract",
-        "COO-2 COO-3",
+        "BCK-3",
         "Confirm, abort and cancel come in any order, late and twice, while snapshots end out of order.",
         "write snapshot background notify checkpoint",
         examples=40,
@@ -154,17 +160,23 @@ PROPERTIES: tuple[Property, ...] = (
         examples=30,
         needs=("cancel", "run"),
     ),
-    _property(
+    _listed(
         "nothing-is-left-behind",
-        "contract",
-        "SNP-2",
+        "SNP-2 BCK-5",
         "After close no descriptor, thread, process, working file or partial file is left.",
-        fixed=(steps.Resources(5),),
+        lambda _scale: sequences.lives(),
+    ),
+    _listed(
+        "snapshots-keep-nothing",
+        "BCK-5",
+        "Snapshots of a state that does not grow do not make an open store hold ever more memory, descriptors, "
+        "threads or files.",
+        sequences.held_by_snapshots,
     ),
     _property(
         "all-at-once",
         "contract",
-        "SNP-1 REC-1 COO-2",
+        "SNP-1 BCK-2",
         "All of the above in any mixture.",
         "write read snapshot background verify checkpoint rescale notify close",
         examples=30,
@@ -173,7 +185,7 @@ PROPERTIES: tuple[Property, ...] = (
     _property(
         "unfinished-snapshots-end-in-any-order",
         "contract",
-        "SNP-1 BAR-4",
+        "SNP-1",
         "Several snapshots of a store are unfinished at once, end in any order, and are isolated from each other.",
         "write snapshot verify",
         examples=20,
@@ -184,45 +196,37 @@ PROPERTIES: tuple[Property, ...] = (
         _property(
             name,
             "contract",
-            clauses,
+            "BCK-6",
             text,
             "promise",
-            examples=5,
-            steps_max=6,
+            examples=4,
+            steps_max=2,
             capability=capability,
             needs=("promise",),
         )
-        for name, clauses, capability, text in (
+        for name, capability, text in (
             (
                 "snapshots-are-asynchronous",
-                "SNP-1",
                 ASYNCHRONOUS,
                 "The synchronous part writes nothing to storage and leaves something to the asynchronous part.",
             ),
-            (
-                "scans-are-ordered",
-                "STA-1",
-                ORDERED,
-                "Scans give entries in ascending order of their keys' bytes.",
-            ),
+            ("scans-are-ordered", ORDERED, "Scans give entries in ascending order of their keys' bytes."),
             (
                 "files-stay-in-the-working-directory",
-                "STA-2",
                 LOCAL,
                 "State is kept in files below the working directory and nowhere else.",
             ),
             (
                 "files-are-deterministic",
-                "STA-3",
                 DETERMINISTIC,
-                "The same calls in the same order write files with the same bytes.",
+                "The same calls in the same order write files with the same bytes, in another process too.",
             ),
         )
     ),
     _property(
         "killed-anywhere",
         "crash",
-        "REC-1 STA-3",
+        "BCK-2",
         "After SIGKILL between two calls, inside a call or in the middle of an asynchronous part, the last "
         "completed snapshot restores to exactly its content, on the disk that the dead process left.",
         "write checkpoint snapshot background verify kill",
@@ -233,7 +237,7 @@ PROPERTIES: tuple[Property, ...] = (
     _property(
         "a-failed-write-fails-the-snapshot",
         "crash",
-        "SNP-3 COO-2",
+        "BCK-3",
         "If the k-th storage operation fails, is cut short or closing fails, the snapshot fails too (BE-06).",
         "write fail verify checkpoint",
         examples=50,
@@ -242,28 +246,23 @@ PROPERTIES: tuple[Property, ...] = (
     _property(
         "snapshots-after-a-failed-one-are-isolated",
         "crash",
-        "SNP-1 COO-2",
+        "SNP-1 BCK-3",
         "After a failed snapshot the store is usable and the next snapshots are isolated (BE-07).",
         "write fail snapshot background verify",
         examples=60,
         needs=("snapshot", "abort", "run"),
     ),
-    _property(
+    _listed(
         "a-failed-snapshot-keeps-nothing",
-        "crash",
-        "SNP-2",
-        "Failed snapshots do not make the process grow (BE-07).",
-        fixed=(
-            steps.Crowd(0, 1, 2000, 1024, 12),
-            steps.Snapshot(0, 40),
-            steps.Run(0, 40),
-            steps.Verify(0, 40),
-        ),
+        "BCK-5",
+        "Failed snapshots do not make an open store hold ever more (BE-07).",
+        sequences.held_by_failed_snapshots,
+        level="crash",
     ),
     _property(
         "crashes-and-failures-mixed",
         "crash",
-        "REC-1 SNP-1 COO-2",
+        "SNP-1 BCK-2 BCK-3",
         "Kills, failed writes, restarts and all else in any mixture.",
         "write read snapshot background verify checkpoint rescale notify fail close kill",
         examples=20,
@@ -273,120 +272,3 @@ PROPERTIES: tuple[Property, ...] = (
     ),
 )
 """Contract and crash; the chaos level is in ``chaos.py``."""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A failing sequence that can be replayed: the content of a replay file."""
-
-    target: str
-    property: str
-    violation: str
-    steps: tuple[steps.AnyStep, ...]
-    version: int = 1
-
-
-def check(
-    one: Property,
-    pool: Pool,
-    seed: int,
-    scale: float = 1.0,
-    shrink_s: float = SHRINK_S_MAX,
-    declared: tuple[str, ...] = (),
-) -> tuple[PropertyOutcome, Failure | None]:
-    """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
-    made smaller for a few times ``shrink_s`` seconds at most, 0: not at all. ``declared`` has the names of the
-    capabilities that the backend declares: what it does not declare is not asked of it.
-    """
-    if one.capability and one.capability not in declared:
-        return skipped(one, f"the backend does not declare {one.capability}", optional=True), None
-    began = time.monotonic()
-    hunt = Hunt(pool, shrink_s=shrink_s)
-    if one.fixed:
-        _play_fixed(one, hunt)
-    else:
-        examples = max(1, round(one.examples * scale))
-        hunt_with_machine(
-            *(hunt, one.moves, seed, examples, one.steps_max, one.restarts_max, one.finale),
-            capability=one.capability,
-            concurrent=CONCURRENT in declared,
-        )
-    status, reason = "passed", ""
-    missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
-    failure = None
-    if hunt.failure is not None:
-        sequence, violation = _smallest(hunt, shrink_s)
-        failure = Failure(pool.target, one.name, violation, sequence)
-        status, reason = "failed", violation
-    elif pool.remaining_s < 0:
-        status, reason = "unknown", "the total time was used up before all examples had run"
-    elif missing or not hunt.steps_played:
-        status, reason = "unknown", f"{NOT_DRAWN} {', '.join(missing)}"
-    return (
-        PropertyOutcome(
-            name=one.name,
-            level=one.level,
-            clauses=one.clauses,
-            text=one.text,
-            status=status,
-            reason=reason,
-            examples=hunt.examples,
-            calls=hunt.calls,
-            processes=hunt.processes,
-            seconds=round(time.monotonic() - began, 2),
-            seed=seed,
-            sequence=tuple(steps.words(step) for step in failure.steps) if failure else (),
-        ),
-        failure,
-    )
-
-
-def skipped(one: Property, reason: str, optional: bool = False) -> PropertyOutcome:
-    """Return the outcome of a property that is not run."""
-    return PropertyOutcome(one.name, one.level, one.clauses, one.text, "skipped", reason, optional=optional)
-
-
-def play(pool: Pool, sequence: tuple[steps.AnyStep, ...]) -> str | None:
-    """Play steps in a new process; return what is violated, or None. Raises nothing of the candidate's."""
-    try:
-        session = Session(pool)
-    except Violation as violation:
-        return str(violation)
-    except (CandidateDied, CandidateRaised) as error:
-        return f"the backend could not be made: {error}"
-    try:
-        for step in sequence:
-            session.apply(step)
-        session.close()
-    except Violation as violation:
-        return str(violation)
-    finally:
-        session.abandon()
-    return None
-
-
-def _smallest(hunt: Hunt, shrink_s: float) -> tuple[tuple[steps.AnyStep, ...], str]:
-    """Return the smallest failing sequence that also fails in a process of its own, and what it violates."""
-    assert hunt.failure is not None
-    found, violation = hunt.failure
-    if not shrink_s or hunt.hung or len(found) < 2:
-        return found, violation
-    smaller, _ = make_smaller(hunt, found, violation, DELETION_FACTOR * shrink_s)
-    repeated = play(hunt.pool, smaller)
-    return (smaller, repeated) if repeated is not None else (found, violation)
-
-
-def _play_fixed(one: Property, hunt: Hunt) -> None:
-    session = None
-    try:
-        session = hunt.begin()
-        for step in one.fixed:
-            session.apply(step)
-        session.close()
-        hunt.ended(session)
-    except Violation as violation:
-        if session is None:
-            hunt.failure = (), str(violation)
-        else:
-            hunt.failed(session, violation)
-    finally:
-        hunt.close()

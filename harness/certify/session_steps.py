@@ -118,7 +118,9 @@ class AbortSnapshot(SessionStep, frozen=True, tag="abort"):
 
 
 class Verify(SessionStep, frozen=True, tag="verify"):
-    """Restore a completed snapshot into a store of its own, here or in a new process, and compare."""
+    """Restore a completed snapshot into a store of its own, here or in a new process that finds nothing but the files
+    that the handles name, and compare.
+    """
 
     store: int
     checkpoint: int
@@ -138,7 +140,8 @@ class Rescale(SessionStep, frozen=True, tag="rescale"):
 
 class Restart(SessionStep, frozen=True, tag="restart"):
     """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close`` them and go on in the
-    same process; ``kill`` the process between two calls; kill it in the middle of a ``call``.
+    same process; ``kill`` the process between two calls; kill it in the middle of a ``call``; ``bare``: kill it with
+    all that it started, and keep nothing but the files that the handles name.
     """
 
     checkpoints: tuple[int, int]
@@ -173,13 +176,94 @@ class Promise(SessionStep, frozen=True, tag="promise"):
     """Id of the snapshot that it takes."""
 
 
-class Distinctions(SessionStep, frozen=True, tag="distinctions"):
-    """Write listed names, key groups and keys that are easily confused into a store of its own; read them in every
-    way, and once more after a restore.
+class Layout(SessionStep, frozen=True, tag="layout"):
+    """Close both stores and open two empty ones with these key groups; earlier snapshots are given up."""
+
+    ranges: tuple[tuple[int, int], tuple[int, int]]
+    files_wanted: int = 1
+    """The hint of the scope: into how many files a snapshot is usefully split."""
+
+
+class Fill(SessionStep, frozen=True, tag="fill"):
+    """Write many entries, by ``put_many``: their keys and values are long as asked, and made from ``salt``."""
+
+    store: int
+    name: str
+    groups: tuple[int, ...]
+    """Entry i goes into the i-th of them, round and round."""
+    count: int
+    key_bytes: int
+    value_bytes: int
+    salt: int = 0
+    """With another salt the same keys get other values of the same length."""
+
+
+class ReadAll(SessionStep, frozen=True, tag="read_all"):
+    """Read all that the store must hold, one by one, many at once and by scans; and what it must not hold."""
+
+    store: int
+
+
+class DisturbedScan(SessionStep, frozen=True, tag="disturbed_scan"):
+    """Read a scan to its end while a key is added, one is changed, and one is deleted."""
+
+    store: int
+    name: str
+    group: int
+    added: bytes
+    changed: bytes
+    deleted: bytes
+
+
+class Foreign(SessionStep, frozen=True, tag="foreign"):
+    """Call for a key group that is not the store's: the first one behind its own."""
+
+    store: int
+    call: str
+
+
+class Unseen(SessionStep, frozen=True, tag="unseen"):
+    """Confirm or abort a checkpoint that the store never saw."""
+
+    store: int
+    what: str
+
+
+class Race(SessionStep, frozen=True, tag="race"):
+    """Again and again: take a snapshot, write without a pause while another thread does its asynchronous part,
+    restore it and compare.
     """
 
+    store: int
     checkpoint: int
-    """Id of the snapshot that it takes."""
+    """Id of the first snapshot; each round uses the next one."""
+    name: str
+    groups: tuple[int, ...]
+    rounds: int
+
+
+class Steady(SessionStep, frozen=True, tag="steady"):
+    """Again and again: overwrite ``count`` values of ``size`` bytes each, take a snapshot, confirm it, delete the one
+    before. The process must not come to hold more.
+    """
+
+    store: int
+    checkpoint: int
+    """Id of the first snapshot; each round uses the next one."""
+    count: int
+    size: int
+    rounds: int
+
+
+class Damaged(SessionStep, frozen=True, tag="damaged"):
+    """Restore a completed snapshot one file of which is not what was written, though its handle fits it."""
+
+    store: int
+    checkpoint: int
+    file: int
+    """Which of its files, counted from 0; negative: from the last."""
+    damage: str
+    """One of `candidate_wire.DAMAGES`."""
 
 
 AnyStep = (
@@ -202,86 +286,14 @@ AnyStep = (
     | Crowd
     | Resources
     | Promise
-    | Distinctions
+    | Layout
+    | Fill
+    | ReadAll
+    | DisturbedScan
+    | Foreign
+    | Unseen
+    | Race
+    | Steady
+    | Damaged
 )
 """Any step."""
-
-_HOW = {
-    "close": "close both stores",
-    "kill": "SIGKILL the process",
-    "call": "SIGKILL the process in the middle of put_many()",
-}
-
-
-def words(step: AnyStep) -> str:
-    """Return a step as a line for people."""
-    match step:
-        case Put():
-            return f"{_at(step.store)}.put({step.name!r}, {step.group}, {_short(step.key)}, {_short(step.value)})"
-        case Delete() | Get():
-            call = "delete" if isinstance(step, Delete) else "get"
-            return f"{_at(step.store)}.{call}({step.name!r}, {step.group}, {_short(step.key)})"
-        case Scan():
-            return f"{_at(step.store)}.scan({step.name!r}, {step.group})"
-        case PutMany():
-            keys, values = _all_short(step.keys), _all_short(step.values)
-            return f"{_at(step.store)}.put_many({step.name!r}, {list(step.groups)}, {keys}, {values})"
-        case GetMany():
-            return f"{_at(step.store)}.get_many({step.name!r}, {list(step.groups)}, {_all_short(step.keys)})"
-        case Snapshot(fault=None):
-            return f"{_at(step.store)}.snapshot({step.checkpoint})"
-        case Snapshot():
-            assert step.fault is not None
-            return (
-                f"{_at(step.store)}.snapshot({step.checkpoint})   [storage: {step.fault.kind} at operation "
-                f"{step.fault.at}]"
-            )
-        case Run():
-            return f"{_at(step.store)}: run the asynchronous part of {step.checkpoint}"
-        case Start():
-            return (
-                f"{_at(step.store)}: start the asynchronous part of {step.checkpoint}; it waits before "
-                f"storage operation {step.stop_at}"
-            )
-        case Finish():
-            return f"{_at(step.store)}: the asynchronous part of {step.checkpoint} goes on to its end"
-        case Cancel():
-            return f"{_at(step.store)}: cancel the asynchronous part of {step.checkpoint}"
-        case Confirm():
-            return f"{_at(step.store)}.confirm({step.checkpoint})"
-        case AbortSnapshot():
-            return f"{_at(step.store)}.abort({step.checkpoint})"
-        case Verify():
-            where = "in a new process" if step.elsewhere else "in a second store"
-            return f"restore snapshot {step.checkpoint} of {_at(step.store)} {where} and read it"
-        case Rescale():
-            return (
-                f"restore the snapshots {list(step.checkpoints)} of both stores into one store of key groups "
-                f"[{step.start}, {step.end}) and read it"
-            )
-        case Restart():
-            sources = " and ".join(str(number) if number else "nothing" for number in step.checkpoints)
-            return f"{_HOW[step.how]}; restore them from {sources}"
-        case Crowd():
-            return (
-                f"{_at(step.store)}: {step.rounds} times overwrite {step.count} values of {step.size} bytes, "
-                "take a snapshot whose storage fails, abort it"
-            )
-        case Promise():
-            return f"is {step.capability} so, in a store into which {_all_short(step.keys)} are put in this order?"
-        case Distinctions():
-            return "write names, key groups and keys that are easily confused; read them, restore and read them again"
-        case Resources():
-            return f"open, write, snapshot and close stores, {step.rounds} times"
-
-
-def _at(store: int) -> str:
-    return f"store{store}"
-
-
-def _all_short(values: tuple[bytes, ...]) -> str:
-    return f"[{', '.join(_short(value) for value in values)}]"
-
-
-def _short(value: bytes) -> str:
-    return repr(value) if len(value) <= 40 else f"{value[:8]!r}... ({len(value)} bytes)"

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 import msgspec
 
 from barrier_tck.harness.certify import session_steps as steps
-from barrier_tck.harness.certify.comparison import Violation
 from barrier_tck.harness.certify.machine import Hunt
+from barrier_tck.harness.certify.store_models import Violation
 
 Sequence = tuple[steps.AnyStep, ...]
 
 
-def make_smaller(hunt: Hunt, sequence: Sequence, violation: str, seconds_max: float) -> tuple[Sequence, str]:
-    """Return the smallest failing sequence found within the time, and what it violates.
+def make_smaller(
+    hunt: Hunt, sequence: Sequence, violation: Violation, seconds_max: float
+) -> tuple[Sequence, Violation]:
+    """Return the smallest sequence found within the time that breaks the same clause, and what it violates.
 
     Processes are used again and again, so the caller repeats the result in a new one before it is believed.
     """
@@ -29,7 +31,7 @@ def make_smaller(hunt: Hunt, sequence: Sequence, violation: str, seconds_max: fl
 
 
 class _Shrinker:
-    def __init__(self, hunt: Hunt, sequence: Sequence, violation: str, deadline: float) -> None:
+    def __init__(self, hunt: Hunt, sequence: Sequence, violation: Violation, deadline: float) -> None:
         self._hunt = hunt
         self._deadline = deadline
         self.sequence = sequence
@@ -38,7 +40,11 @@ class _Shrinker:
     def fewer_steps(self) -> bool:
         """Leave out pieces, from half of the sequence down to single steps; tell whether any could go."""
         before = len(self.sequence)
-        size = max(1, before // 2)
+        layouts = [number for number, step in enumerate(self.sequence) if isinstance(step, steps.Layout)]
+        if layouts and layouts[-1]:
+            # Nothing of what was before is left.
+            self._take(self.sequence[layouts[-1] :])
+        size = max(1, len(self.sequence) // 2)
         while True:
             end = len(self.sequence)
             while end > 0:
@@ -51,7 +57,10 @@ class _Shrinker:
 
     def smaller_steps(self) -> bool:
         """Replace steps by simpler ones; tell whether any could be."""
-        changed = False
+        if any(isinstance(step, steps.Race) for step in self.sequence):
+            # With less to write or to store, the threads may never meet.
+            return False
+        changed = self._name_what_is_read()
         for position in range(len(self.sequence)):
             improving = True
             while improving:
@@ -62,22 +71,36 @@ class _Shrinker:
                 changed = changed or improving
         return changed
 
+    def _name_what_is_read(self) -> bool:
+        """Read the one place that is wrong instead of everything."""
+        if not self.sequence or self.violation.place is None:
+            return False
+        last, (name, group, key) = self.sequence[-1], self.violation.place
+        if not isinstance(last, steps.ReadAll):
+            return False
+        narrow: tuple[steps.AnyStep, ...] = (
+            steps.Get(last.store, name, group, key),
+            steps.GetMany(last.store, name, (group,), (key,)),
+            steps.Scan(last.store, name, group),
+        )
+        return any(self._take((*self.sequence[:-1], read)) for read in narrow)
+
     def _take(self, sequence: Sequence) -> bool:
-        """Go on with this sequence if it fails, too."""
+        """Go on with this sequence if it fails, too, and by the same clause."""
         if time.monotonic() > self._deadline or self._hunt.give_up_shrinking:
             return False
         found = _violated(self._hunt, sequence)
-        if found is None:
+        if found is None or found.clause != self.violation.clause:
             return False
         self.sequence, self.violation = sequence, found
         return True
 
 
-def _violated(hunt: Hunt, sequence: Sequence) -> str | None:
+def _violated(hunt: Hunt, sequence: Sequence) -> Violation | None:
     try:
         session = hunt.begin()
     except Violation as violation:
-        return str(violation)
+        return violation
     try:
         for step in sequence:
             session.apply(step)
@@ -85,7 +108,7 @@ def _violated(hunt: Hunt, sequence: Sequence) -> str | None:
     except Violation as violation:
         hunt.candidate = session.retire(violation)
         hunt.hung += violation.hung
-        return str(violation)
+        return violation
     hunt.candidate = session.end()
     return None
 
@@ -94,8 +117,7 @@ def _simpler(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
     """Yield steps that do less."""
     match step:
         case steps.PutMany(keys=keys) if len(keys) > 1:
-            for left_out in range(len(keys)):
-                kept = [number for number in range(len(keys)) if number != left_out]
+            for kept in _fewer(len(keys)):
                 yield msgspec.structs.replace(
                     step,
                     groups=tuple(step.groups[number] for number in kept),
@@ -106,8 +128,35 @@ def _simpler(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
             yield steps.Put(step.store, step.name, step.groups[0], key, value)
         case steps.Put(value=value) if value:
             yield msgspec.structs.replace(step, value=b"")
+        case steps.Fill():
+            if step.count > 1:
+                yield msgspec.structs.replace(step, count=step.count // 2)
+                yield msgspec.structs.replace(step, count=step.count - 1)
+            if len(step.groups) > 1:
+                yield msgspec.structs.replace(step, groups=step.groups[:1])
+            if step.key_bytes > 8:
+                yield msgspec.structs.replace(step, key_bytes=step.key_bytes // 2)
+            if step.value_bytes:
+                yield msgspec.structs.replace(step, value_bytes=step.value_bytes // 2)
+        case steps.Restart(checkpoints=(first, second)) if first and second:
+            yield msgspec.structs.replace(step, checkpoints=(first, 0))
+            yield msgspec.structs.replace(step, checkpoints=(0, second))
+        case steps.Rescale(checkpoints=(first, second)) if first and second:
+            yield msgspec.structs.replace(step, checkpoints=(first, 0))
+            yield msgspec.structs.replace(step, checkpoints=(0, second))
+        case steps.Layout(files_wanted=files) if files > 1:
+            yield msgspec.structs.replace(step, files_wanted=1)
         case steps.Promise(keys=keys) if len(keys) > 1:
             for left_out in range(len(keys)):
                 yield msgspec.structs.replace(step, keys=keys[:left_out] + keys[left_out + 1 :])
         case _:
             return
+
+
+def _fewer(count: int) -> Iterator[list[int]]:
+    """Yield what is kept of so many things: either half of many, or all but one."""
+    if count > 3:
+        yield list(range(count // 2))
+        yield list(range(count // 2, count))
+    for left_out in range(count):
+        yield [number for number in range(count) if number != left_out]

@@ -16,12 +16,14 @@ from barrier_tck.harness.certify.certificate import (
     CERTIFICATE_VERSION,
     PLAN_SUFFIX,
     Certificate,
+    PropertyOutcome,
     Strength,
     achieved,
     clause_results,
     verdict_of,
 )
 from barrier_tck.harness.certify.declared_capabilities import CAPABILITIES, CONCURRENT
+from barrier_tck.harness.certify.hunting import Failure, check, play, skipped
 from barrier_tck.harness.certify.pool import (
     Candidate,
     CandidateDied,
@@ -29,15 +31,8 @@ from barrier_tck.harness.certify.pool import (
     Limits,
     Pool,
 )
-from barrier_tck.harness.certify.properties import (
-    LEVELS,
-    PROPERTIES,
-    Failure,
-    PropertyOutcome,
-    check,
-    play,
-    skipped,
-)
+from barrier_tck.harness.certify.properties import LEVELS, PROPERTIES
+from barrier_tck.harness.certify.session_steps import AnyStep
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
 from barrier_tck.harness.support.atomic_files import write_atomically
@@ -139,7 +134,7 @@ def certify(
         else:
             name, capabilities = str(loaded["name"]), tuple(loaded["capabilities"])
             _require_capabilities(target, capabilities, require)
-            add(PropertyOutcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "passed"))
+            add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, "passed"))
         _run_levels(level, seed, pool, directory, spark, scale, capabilities, outcomes, add)
         log = pool.log
     finally:
@@ -168,7 +163,7 @@ _STARTS_TEXT = "The target can be imported, makes a backend in time, and survive
 
 
 def _cannot_be_made(reason: str) -> PropertyOutcome:
-    return PropertyOutcome(_STARTS, "contract", ("STA-1",), _STARTS_TEXT, "failed", reason)
+    return PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, "failed", reason)
 
 
 def _require_capabilities(target: str, declared: tuple[str, ...], required: tuple[str, ...]) -> None:
@@ -279,8 +274,16 @@ def read_failure(path: Path) -> Failure:
         raise UsageProblem(f"{path} is no replay file of a certification: {error}") from error
 
 
-def replay(failure: Failure, target: str | None = None, limits: Limits | None = None) -> str | None:
-    """Play a saved sequence again; returns what is violated, or None. Raises UsageProblem for no backend."""
+def replay(
+    failure: Failure,
+    target: str | None = None,
+    limits: Limits | None = None,
+    tell: Callable[[int, AnyStep], None] | None = None,
+) -> str | None:
+    """Play a saved sequence again; returns what is violated, or None. Raises UsageProblem for no backend.
+
+    ``tell`` is told of each step, by its number from 1, before it is played.
+    """
     chosen = target or failure.target
     require_target(chosen)
     pool = Pool(chosen, limits, 300.0)
@@ -289,6 +292,7 @@ def replay(failure: Failure, target: str | None = None, limits: Limits | None = 
             _loaded(pool)
         except (CandidateDied, CandidateRaised) as error:
             return f"the backend could not be made: {error}"
-        return play(pool, failure.steps)
+        violation = play(pool, failure.steps, tell)
+        return None if violation is None else str(violation)
     finally:
         pool.close()

@@ -16,8 +16,7 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate
-    from barrier_tck.harness.certify.properties import PropertyOutcome
+    from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
@@ -155,12 +154,18 @@ def _certified(
 
 def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> NoReturn:
     """Play a replay file again and exit."""
+    from barrier_tck.harness.certify.step_words import words
     from barrier_tck.harness.certify.suite import read_failure, replay
 
     failure = read_failure(file)
-    violation = replay(failure, target)
     console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
-    console.print(violation or "nothing is violated any more", markup=False)
+    violation = replay(
+        failure,
+        target,
+        tell=lambda number, step: console.print(printable(f"    {number}. {words(step)}"), markup=False),
+    )
+    said = "nothing is violated any more" if violation is None else f"✗ {violation}"
+    console.print(printable(said), markup=False)
     verdict = "failed" if violation is not None else "passed"
     value = {
         "verdict": verdict,
@@ -235,6 +240,8 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
     for result in certificate.clauses:
         need = "required" if result.required else "optional"
         reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
+        if result.status == "shown":
+            reason = f" ({result.times:,} times, by {len(result.shown_by)} properties)"
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
     if certificate.verdict == "certified":
         said = f"certified: level {certificate.level}"

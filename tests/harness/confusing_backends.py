@@ -26,7 +26,12 @@ class _LazyStore(HeapStateStore):
 
 class _PagedStore(HeapStateStore):
     def scan(self, name: str, group: int) -> Entries:
-        return iter(list(super().scan(name, group))[:1_000])
+        return iter(list(super().scan(name, group))[:500])
+
+
+class _DroppingStore(HeapStateStore):
+    def scan(self, name: str, group: int) -> Entries:
+        return iter(list(super().scan(name, group))[:-1])
 
 
 class _ForgetfulStore(HeapStateStore):
@@ -79,6 +84,12 @@ class Paged(Lazy):
     """A scan ends after one page."""
 
     store = _PagedStore
+
+
+class DropsTheLast(Lazy):
+    """A scan ends before the last entry."""
+
+    store = _DroppingStore
 
 
 class Forgetful(Lazy):

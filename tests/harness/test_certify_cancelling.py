@@ -8,8 +8,9 @@ import pytest
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.comparison import Session
+from barrier_tck.harness.certify.hunting import check
 from barrier_tck.harness.certify.pool import Pool
-from barrier_tck.harness.certify.properties import PROPERTIES, check
+from barrier_tck.harness.certify.properties import PROPERTIES
 
 
 def test_ctrl_c_in_the_middle_of_a_call_is_no_failure_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:

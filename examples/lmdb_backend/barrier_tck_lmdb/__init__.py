@@ -1,8 +1,9 @@
 """A state backend on LMDB: memory-mapped, copy-on-write, with snapshots that are read transactions.
 
 The live database is temporary. A restore always starts from a snapshot in checkpoint storage, so the database is never
-synced, and what a dead process leaves of it is never read again. A snapshot is one file of MessagePack records
-``[state name, key group, key, value]``, one after another.
+synced, and what a dead process leaves of it is never read again. A snapshot is one file: a magic number, batches of
+MessagePack records ``[state name, key group, key, value]``, and how many records there are. So a file that was cut off
+is no snapshot.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ MAP_BYTES = 1 << 30
 """The most that one store can hold; address space, not memory."""
 _PREFIX = struct.Struct(">16sH")
 _BATCH_BYTES = 64 * 1024
+_MAGIC = b"lmdbsnap"
+_COUNT = struct.Struct(">Q")
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(list[tuple[str, int, bytes, bytes]]).decode
@@ -213,18 +216,19 @@ class _Snapshot:
 
     def _chunks(self) -> Iterator[bytes]:
         assert self._transaction is not None
-        pending, size = [], 0
+        pending, size, count = [], 0, 0
+        yield _MAGIC
         with self._transaction.cursor() as cursor:
             for value in cursor.iternext(keys=False, values=True):
                 self._require_not_cancelled()
                 pending.append(value)
                 size += len(value)
+                count += 1
                 if size >= _BATCH_BYTES:
                     yield _framed(pending)
                     pending, size = [], 0
         self._require_not_cancelled()
-        if pending:
-            yield _framed(pending)
+        yield _framed(pending) + _COUNT.pack(count)
 
 
 def _prefix(name: str, group: int) -> bytes:
@@ -247,12 +251,19 @@ def _framed(entries: list[bytes]) -> bytes:
 
 
 def _batches(handle: StateHandle, content: bytes) -> Iterator[list[tuple[str, int, bytes, bytes]]]:
-    position = 0
+    if content[: len(_MAGIC)] != _MAGIC or len(content) < len(_MAGIC) + _COUNT.size:
+        raise CorruptStateError(f"{handle.path} is not an LMDB snapshot: it does not begin with {_MAGIC!r}")
+    position, end, found = len(_MAGIC), len(content) - _COUNT.size, 0
     try:
-        while position < len(content):
+        while position < end:
             (length,) = struct.unpack_from(">I", content, position)
             position += 4
-            yield _decode(content[position : position + length])
+            batch = _decode(content[position : position + length])
             position += length
+            found += len(batch)
+            yield batch
     except (struct.error, msgspec.DecodeError) as error:
         raise CorruptStateError(f"{handle.path} is not an LMDB snapshot: {error}") from error
+    (count,) = _COUNT.unpack_from(content, end)
+    if (position, found) != (end, count):
+        raise CorruptStateError(f"{handle.path} is cut off: it has {found} of {count} records")

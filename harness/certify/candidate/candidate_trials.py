@@ -29,7 +29,17 @@ def judge_trial(request: wire.TrialRequest, make: Callable[[], StateBackend]) ->
         for finding in record.findings
         if finding.verdict is not Verdict.VALID
     ]
-    return wire.Judged(record.verdict.value, record.faults_fired, record.recoveries, tuple(problems[:5]))
+    shown = dict.fromkeys(
+        clause
+        for finding in record.findings
+        if finding.verdict is Verdict.VALID
+        for clause in finding.clauses
+    )
+    return wire.Judged(
+        *(record.verdict.value, record.faults_fired, record.recoveries),
+        problems=tuple(problems[:5]),
+        shown=tuple(shown),
+    )
 
 
 def close_systems() -> None:

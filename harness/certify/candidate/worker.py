@@ -7,7 +7,6 @@ forked copy loses the connection, memory and file sizes are limited, and the cer
 from __future__ import annotations
 
 import ctypes
-import gc
 import hashlib
 import os
 import resource
@@ -17,6 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,15 @@ import psutil
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.candidate.faulty_storage import TroubledFiles
+from barrier_tck.harness.certify.candidate.outside_files import OutsideFiles
+from barrier_tck.harness.certify.candidate.process_resources import (
+    descriptors,
+    files_below,
+    give_back_memory,
+    settled,
+)
+from barrier_tck.harness.certify.candidate.taken_snapshot import TakenSnapshot
+from barrier_tck.harness.certify.free_writes import free_write
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.outside import imported
@@ -40,18 +49,20 @@ from barrier_tck.reference_impl.runtime_errors import (
 )
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
-    SnapshotFuture,
     StateBackend,
     StateCapability,
     StateScope,
 )
 from barrier_tck.reference_impl.state.working_directory import remove_tree
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.metadata import checksum_text
 
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
 _PR_SET_PDEATHSIG = 1
-THREADS_END_S = 2.0
-"""A thread that was asked to end may take this long before it counts as left behind."""
+FREE_WRITES_MIN, FREE_WRITES_MAX = 40, 2_000
+"""So many writes are made while a snapshot is stored: some in any case, and no more than so many."""
+_OFTEN_S = 1e-5
+"""How long a thread has its turn meanwhile."""
 _ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (SnapshotCancelled, "cancelled"),
     (CorruptStateError, "corrupt"),
@@ -73,40 +84,6 @@ class _Refused(Exception):
         self.kind = kind
 
 
-class _Taken:
-    """A snapshot whose synchronous part is done."""
-
-    def __init__(self, future: SnapshotFuture[tuple[StateHandle, ...]], files: TroubledFiles) -> None:
-        self.future = future
-        self.files = files
-        self.result: tuple[StateHandle, ...] | None = None
-        self.error: BaseException | None = None
-        self.thread: threading.Thread | None = None
-        self.ended = threading.Event()
-
-    def start(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="asynchronous part", daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.result = self.future.run()
-        except BaseException as error:  # noqa: BLE001 - carried to the thread that asks for the result
-            self.error = error
-        finally:
-            self.ended.set()
-            self.files.standing.set()
-
-    def join(self) -> tuple[StateHandle, ...]:
-        assert self.thread is not None
-        self.thread.join()
-        if self.error is not None:
-            error, self.error = self.error, None
-            raise error
-        assert self.result is not None or not self.error
-        return self.result  # type: ignore[return-value]
-
-
 @dataclass(frozen=True, slots=True)
 class _Opened:
     """A store that is open, and the directory that it got for itself."""
@@ -125,14 +102,15 @@ class _Opened:
 class Worker:
     """Holds the backend and its stores, and answers one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, outside: OutsideFiles) -> None:
         """Start with nothing loaded."""
+        self._outside = outside
         self._make: Callable[[], StateBackend] | None = None
         self._backend: StateBackend | None = None
         self._storage = ""
         self._work = ""
         self._stores: dict[int, _Opened] = {}
-        self._taken: dict[tuple[int, int], _Taken] = {}
+        self._taken: dict[tuple[int, int], TakenSnapshot] = {}
 
     def answer(self, request: wire.AnyRequest) -> wire.Reply:
         """Do what is asked; errors of the candidate become replies."""
@@ -142,7 +120,7 @@ class Worker:
             return wire.Reply(error=error.kind, message=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
             kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
-            text = "".join(traceback.format_exception_only(error)).strip()
+            text = _said(error)
             if kind == "other":
                 text += _where(error)
             return wire.Reply(error=kind, message=text)
@@ -159,6 +137,7 @@ class Worker:
             self._stores.pop(number).close()
         self._taken.clear()
         self._storage, self._work = request.storage, request.work
+        self._outside.allow(request.storage, request.work)
         os.environ["TMPDIR"] = tempfile.tempdir = request.work
         os.chdir(request.work)
         return wire.Reply()
@@ -167,10 +146,13 @@ class Worker:
         assert self._backend is not None
         groups = KeyGroupRange(request.start, request.end)
         scope = StateScope(
-            *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups), self._working_directory()
+            *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups),
+            self._working_directory(),
+            request.files_wanted,
         )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
-        store = self._backend.open(scope, handles, self._checkpoints(TroubledFiles(self._storage)))
+        files = TroubledFiles(request.storage or self._storage)
+        store = self._backend.open(scope, handles, self._checkpoints(files))
         _require(store, _STORE, f"open() gives {store!r}, which is no keyed state store")
         self._stores[request.store] = _Opened(store, scope)
         return wire.Reply()
@@ -201,11 +183,33 @@ class Worker:
         store, name, group = self._store(request), request.name, request.group
         entries = iter(store.scan(name, group))
         first = next(entries, None)
-        store.put(name, group, request.added, b"added while a scan was read")
-        store.put(name, group, request.changed, b"changed while a scan was read")
+        store.put(name, group, request.added, wire.ADDED)
+        store.put(name, group, request.changed, wire.CHANGED)
         store.delete(name, group, request.deleted)
         found = ([] if first is None else [first]) + list(entries)
         return wire.Reply([[_a_bytes(key), _a_bytes(value)] for key, value in found])
+
+    def _do_read_all(self, request: wire.ReadAllRequest) -> wire.Reply:
+        store = self._store(request)
+        scans = self._scanned(store, request) if request.scan_first else []
+        places = list(zip(request.groups, request.keys, strict=True))
+        singles = [
+            _bytes_or_none(store.get(request.name, *places[number]))
+            for number in wire.sampled(len(places), request.singles)
+        ]
+        many = store.get_many(request.name, list(request.groups), list(request.keys)) if places else []
+        readings = wire.Readings(
+            scans or self._scanned(store, request), [_bytes_or_none(value) for value in many], singles
+        )
+        return wire.Reply(readings)
+
+    def _scanned(
+        self, store: KeyedStateStore, request: wire.ReadAllRequest
+    ) -> list[list[tuple[bytes, bytes]]]:
+        return [
+            [(_a_bytes(key), _a_bytes(value)) for key, value in store.scan(request.name, group)]
+            for group in request.scanned
+        ]
 
     def _do_get_many(self, request: wire.GetManyRequest) -> wire.Reply:
         found = self._store(request).get_many(request.name, list(request.groups), list(request.keys))
@@ -224,7 +228,7 @@ class Worker:
         checkpoint = CheckpointId(request.checkpoint)
         writer = self._checkpoints(files).writer(checkpoint, attempt, subtask, OPERATOR)
         future = store.snapshot(checkpoint, writer)
-        self._taken[request.store, request.checkpoint] = _Taken(future, files)
+        self._taken[request.store, request.checkpoint] = TakenSnapshot(future, files)
         return wire.Reply({"done": bool(future.done), "operations": files.operations})
 
     def _do_run(self, request: wire.RunRequest) -> wire.Reply:
@@ -239,12 +243,46 @@ class Worker:
         taken.files.standing.wait()
         return wire.Reply(not taken.ended.is_set())
 
+    def _do_race(self, request: wire.RaceRequest) -> wire.Reply:
+        """Threads take turns often here; a call of the candidate may stand between any two of its steps."""
+        taken, store = self._taken[request.store, request.checkpoint], self._store(request)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_OFTEN_S)
+        writes = meanwhile = 0
+        try:
+            taken.start()
+            while writes < FREE_WRITES_MIN or (writes < FREE_WRITES_MAX and not taken.ended.is_set()):
+                call, groups, keys = free_write(writes, request.groups, request.checkpoint)
+                value = b"%08d" % writes
+                if call == "put":
+                    store.put(request.name, groups[0], keys[0], value)
+                elif call == "delete":
+                    store.delete(request.name, groups[0], keys[0])
+                else:
+                    store.put_many(request.name, list(groups), list(keys), [value] * len(keys))
+                writes += 1
+                meanwhile += not taken.ended.is_set()
+            ended = self._ended(taken)
+        finally:
+            sys.setswitchinterval(interval)
+        if ended.error is not None:
+            return ended
+        return wire.Reply(wire.Raced(ended.value.handles, writes, meanwhile))
+
+    def _do_damage(self, request: wire.DamageRequest) -> wire.Reply:
+        handle = msgspec.msgpack.decode(request.handle.packed, type=StateHandle)
+        path = Path(request.storage, wire.CHECKPOINTS, handle.path)
+        content = _damaged(path.read_bytes(), request.damage)
+        path.write_bytes(content)
+        fits = msgspec.structs.replace(handle, size=len(content), checksum=checksum_text(zlib.crc32(content)))
+        return wire.Reply(_packed(fits))
+
     def _do_finish(self, request: wire.FinishRequest) -> wire.Reply:
         taken = self._taken[request.store, request.checkpoint]
         taken.files.go_on()
         return self._ended(taken)
 
-    def _ended(self, taken: _Taken) -> wire.Reply:
+    def _ended(self, taken: TakenSnapshot) -> wire.Reply:
         try:
             handles = taken.join()
         except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
@@ -255,7 +293,7 @@ class Worker:
 
     def _failed(self, error: Exception) -> wire.Reply:
         kind = next((name for family, name in _ERRORS if isinstance(error, family)), "other")
-        return wire.Reply(error=kind, message="".join(traceback.format_exception_only(error)).strip())
+        return wire.Reply(error=kind, message=_said(error))
 
     def _do_notify(self, request: wire.NotifyRequest) -> wire.Reply:
         checkpoint = CheckpointId(request.checkpoint)
@@ -290,18 +328,19 @@ class Worker:
         return wire.Reply()
 
     def _do_resources(self, request: wire.ResourcesRequest) -> wire.Reply:
-        gc.collect()
+        give_back_memory()
         process = psutil.Process()
         ours = threading.active_count()
-        threads = _settled(process)
+        threads = settled(process) if request.settle else ours
         memory = process.memory_info()
         held = wire.Held(
-            descriptors=_descriptors(),
+            descriptors=descriptors(),
             threads=max(threads, ours),
             children=len(process.children(recursive=True)),
             memory_bytes=memory.rss - memory.shared,
-            work_files=_files_below(self._work),
+            work_files=files_below(self._work),
             storage_files=tuple(self._checkpoints(TroubledFiles(self._storage)).files()),
+            outside_files=self._outside.files(),
         )
         return wire.Reply(held)
 
@@ -322,6 +361,13 @@ class Worker:
 
     def _checkpoints(self, files: TroubledFiles) -> FileCheckpointStorage:
         return FileCheckpointStorage(files, JOB)
+
+
+def _said(error: BaseException) -> str:
+    """Return an error as one text, its type without the module."""
+    text = "".join(traceback.format_exception_only(error)).strip()
+    kind = type(error)
+    return text.removeprefix(f"{kind.__module__}.")
 
 
 def _where(error: Exception) -> str:
@@ -364,7 +410,22 @@ def _declared(target: str, backend: StateBackend) -> list[str]:
 def _packed(handle: StateHandle) -> wire.Handle:
     if not isinstance(handle, StateHandle):
         raise TypeError(f"a snapshot consists of the handles that the writer gave, not of {handle!r}")
-    return wire.Handle(handle.path, handle.size, msgspec.msgpack.encode(handle))
+    groups = handle.key_groups
+    packed = msgspec.msgpack.encode(handle)
+    return wire.Handle(handle.path, handle.size, groups.start, groups.end, packed)
+
+
+def _damaged(content: bytes, damage: str) -> bytes:
+    """Return what is put in the place of a file's content."""
+    if damage == "empty":
+        return b""
+    if damage == "half":
+        return content[: len(content) // 2]
+    if damage == "last_byte":
+        return content[:-1]
+    if damage == "noise":
+        return hashlib.shake_128(b"noise").digest(len(content))
+    return b'{"format": "of another kind", "entries": []}\n'
 
 
 def _a_bytes(value: object) -> bytes:
@@ -375,29 +436,6 @@ def _a_bytes(value: object) -> bytes:
 
 def _bytes_or_none(value: object) -> bytes | None:
     return None if value is None else _a_bytes(value)
-
-
-def _descriptors() -> tuple[str, ...]:
-    found = []
-    for name in sorted(os.listdir("/proc/self/fd"), key=int):
-        try:
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
-        except FileNotFoundError:
-            continue  # the directory's own descriptor, closed by now
-    return tuple(sorted(path for path in found if not path.startswith("/proc/")))
-
-
-def _settled(process: psutil.Process) -> int:
-    """Return the number of threads, once threads that are about to end have ended."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(THREADS_END_S)
-    return int(process.num_threads())
-
-
-def _files_below(directory: str) -> tuple[str, ...]:
-    root = Path(directory)
-    return tuple(sorted(str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()))
 
 
 def _die_with_parent() -> None:
@@ -421,7 +459,7 @@ def main(arguments: list[str]) -> None:
     _limit(int(arguments[1]))
     # A forked copy of this process must neither answer nor hear requests.
     os.register_at_fork(after_in_child=link.close)
-    worker = Worker()
+    worker = Worker(OutsideFiles())
     while True:
         try:
             body = wire.receive(link)

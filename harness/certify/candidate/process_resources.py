@@ -1,0 +1,48 @@
+"""What this process holds: descriptors, threads, files."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import threading
+from pathlib import Path
+
+import psutil
+
+THREADS_END_S = 2.0
+"""A thread that was asked to end may take this long before it counts as left behind."""
+
+
+def descriptors() -> tuple[str, ...]:
+    """Return what each open descriptor leads to."""
+    found = []
+    for name in sorted(os.listdir("/proc/self/fd"), key=int):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:
+            continue  # the directory's own descriptor, closed by now
+    return tuple(sorted(path for path in found if not path.startswith("/proc/")))
+
+
+def give_back_memory() -> None:
+    """Collect garbage, and return what is free to the system, so that what counts is what is held."""
+    gc.collect()
+    # Only some C libraries have it.
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def settled(process: psutil.Process) -> int:
+    """Return the number of threads, once threads that are about to end have ended."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(THREADS_END_S)
+    return int(process.num_threads())
+
+
+def files_below(directory: str) -> tuple[str, ...]:
+    """Return the files below a directory, by their paths within it."""
+    root = Path(directory)
+    return tuple(sorted(str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()))

@@ -1,0 +1,178 @@
+"""What a candidate still holds: after failed snapshots, after many that succeeded, and after close.
+
+Memory and descriptors go up and down by themselves: allocators, caches and compactions take and give. So what counts is
+how much more the process holds at the *least* at the end than it did at the *most* at the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify import clause_names as clauses
+from barrier_tck.harness.certify import session_steps as steps
+from barrier_tck.harness.certify.candidate_calls import CHECKED_STORE, CandidateCalls
+from barrier_tck.harness.certify.free_writes import entry_value
+from barrier_tck.harness.certify.pool import CandidateRaised
+from barrier_tck.harness.certify.store_models import NAMES, Violation
+
+_WARMING_ROUNDS = 3
+"""Allocators grow to their working size."""
+_RESTORED_STORE = CHECKED_STORE + 1
+"""Number of a store that is restored while the checked one is open."""
+_SHARE_OF_ROUNDS = 0.3
+"""From so many descriptors, threads or files per snapshot on, a process grows; and of memory, times the state."""
+_FEWEST = 4
+"""Fewer descriptors, threads or files than that are not called growth."""
+_GROUPS = (0, 6)
+
+
+def after_failed_snapshots(session: CandidateCalls, step: steps.Crowd) -> None:
+    """Take snapshots whose storage fails; raise Violation if the process grows."""
+    _held_over_rounds(session, step, _failed_snapshot, f"{step.rounds} failed snapshots")
+
+
+def after_snapshots(session: CandidateCalls, step: steps.Steady) -> None:
+    """Take snapshots of a state that does not grow; raise Violation if the process does."""
+    _held_over_rounds(session, step, _whole_snapshot, f"{step.rounds} snapshots")
+
+
+def _held_over_rounds(
+    session: CandidateCalls,
+    step: steps.Crowd | steps.Steady,
+    take: Callable[[CandidateCalls, int], None],
+    what: str,
+) -> None:
+    """Use a store of its own, which stays open all the time."""
+    session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
+    samples = []
+    for number in range(_WARMING_ROUNDS + step.rounds):
+        _overwrite(session, step, number)
+        take(session, step.checkpoint + number)
+        if number >= _WARMING_ROUNDS:
+            samples.append(session.resources(settle=False))
+    session.call(wire.DiscardRequest(CHECKED_STORE, step.checkpoint + number))
+    session.call(wire.CloseRequest(CHECKED_STORE))
+    growing = grown(samples, step.count * step.size)
+    if growing:
+        said = (
+            f"{what} of {step.count * step.size:,} bytes each, of a store that stayed open, left ever more:"
+        )
+        raise Violation(f"{said} {'; '.join(growing)}", clauses.KEPT)
+
+
+def _failed_snapshot(session: CandidateCalls, checkpoint: int) -> None:
+    try:
+        session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, wire.StorageTrouble(2)))
+        session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+    except CandidateRaised as error:
+        if error.kind != "storage":
+            raise
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "abort"))
+    session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+
+
+def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
+    """The one before is deleted, as by a runtime that retains one."""
+    session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
+    session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+    session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "confirm"))
+    session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint - 1))
+
+
+def _overwrite(session: CandidateCalls, step: steps.Crowd | steps.Steady, number: int) -> None:
+    groups = tuple(_GROUPS[0] + each % (_GROUPS[1] - _GROUPS[0]) for each in range(step.count))
+    keys = tuple(b"held-%06d" % each for each in range(step.count))
+    values = tuple(entry_value(each, step.size, number) for each in range(step.count))
+    session.call(wire.PutManyRequest(CHECKED_STORE, NAMES[0], groups, keys, values))
+
+
+def grown(samples: Sequence[wire.Held], state_bytes: int) -> list[str]:
+    """Return what grows from one snapshot to the next: the least of the last third beside the most of the first."""
+    third = len(samples) // 3
+    first, last = samples[:third], samples[-third:]
+    found = []
+    for what, count in _COUNTED:
+        more = min(map(count, last)) - max(map(count, first))
+        if more > max(_FEWEST, _SHARE_OF_ROUNDS * third):
+            found.append(f"{more} {what} more after {len(samples) - third} of them")
+    more = min(one.memory_bytes for one in last) - max(one.memory_bytes for one in first)
+    if more > _SHARE_OF_ROUNDS * third * state_bytes:
+        found.append(f"{more:,} bytes of memory more after {len(samples) - third} of them")
+    return found
+
+
+_COUNTED: tuple[tuple[str, Callable[[wire.Held], int]], ...] = (
+    ("descriptors", lambda held: len(held.descriptors)),
+    ("threads", lambda held: held.threads),
+    ("child processes", lambda held: held.children),
+    ("files in the working directory", lambda held: len(held.work_files)),
+    ("files in storage", lambda held: len(held.storage_files)),
+)
+
+
+def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], checkpoint: int) -> int:
+    """Open, use and close stores; raise Violation if anything is left. Returns the next free checkpoint.
+
+    A first round is not counted: libraries open what they keep for ever, once.
+    """
+    for number in range(rounds + 1):
+        _life(session, groups, checkpoint)
+        checkpoint += 4
+        if not number:
+            before = session.resources()
+    left = _left_behind(before, session.resources())
+    if left:
+        partial = all("storage" in what for what in left)
+        said = "after every store was closed, there are left: " + "; ".join(left)
+        raise Violation(said, clauses.CANCELLED if partial else clauses.KEPT)
+    return checkpoint
+
+
+def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
+    """The life of a store, with a snapshot of each fate; leaves it closed."""
+    call, start, attempt = session.call, groups[0], session.attempt + 1
+    call(wire.OpenRequest(CHECKED_STORE, *groups, 0, attempt))
+    for number in range(4):
+        checkpoint = base + number
+        call(wire.PutRequest(CHECKED_STORE, NAMES[0], start, b"k%d" % number, b"v" * 100))
+        try:
+            fault = wire.StorageTrouble(2) if number == 1 else None
+            taken = call(wire.SnapshotRequest(CHECKED_STORE, checkpoint, fault))
+            if number == 3 and not taken["done"]:
+                continue  # closed with a snapshot under way
+            if number == 2:
+                call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "cancel"))
+            ran = session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
+            if number == 0:
+                call(wire.OpenRequest(_RESTORED_STORE, *groups, 0, attempt, ran.handles))
+                call(wire.ScanRequest(_RESTORED_STORE, NAMES[0], start))
+                call(wire.CloseRequest(_RESTORED_STORE))
+        except CandidateRaised as error:
+            # A purely synchronous backend writes, and fails, in snapshot().
+            if error.kind not in ("storage", "cancelled"):
+                raise
+        call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "abort" if number else "confirm"))
+        call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+    call(wire.CloseRequest(CHECKED_STORE, times=2))
+
+
+def _left_behind(before: wire.Held, after: wire.Held) -> list[str]:
+    left = []
+    new = list(after.descriptors)
+    for known in before.descriptors:
+        if known in new:
+            new.remove(known)
+    if len(after.descriptors) > len(before.descriptors):
+        left.append(f"{len(after.descriptors) - len(before.descriptors)} descriptors, among them {new[:3]}")
+    if after.threads > before.threads:
+        left.append(f"{after.threads - before.threads} threads")
+    if after.children > 0:
+        left.append(f"{after.children} child processes")
+    if after.work_files:
+        left.append(
+            f"{len(after.work_files)} files in the working directory, among them {after.work_files[:3]}"
+        )
+    if after.storage_files:
+        left.append(f"{len(after.storage_files)} files in storage, among them {after.storage_files[:3]}")
+    return left

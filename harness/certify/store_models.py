@@ -1,0 +1,87 @@
+"""What two stores must hold: their entries, their snapshots, and what was written since each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify.candidate_calls import Entries, Place
+
+RANGES = ((0, 6), (6, 16))
+"""Key groups of the two stores, unless a step lays them out otherwise."""
+NAMES = ("totals", "a/b c", "größe")
+"""Names of states; all are read when a snapshot is compared."""
+
+
+class Violation(AssertionError):
+    """The candidate did what it must not; ``fatal``: it lost its process, ``hung``: by a time limit."""
+
+    def __init__(
+        self,
+        message: str,
+        clause: str = "",
+        place: Place | None = None,
+        fatal: bool = False,
+        hung: bool = False,
+    ) -> None:
+        """Take the sentence, the clause that it breaks, and where a wrong value was read."""
+        super().__init__(message)
+        self.clause = clause
+        self.place = place
+        self.fatal = fatal
+        self.hung = hung
+
+
+@dataclass(slots=True)
+class SnapshotModel:
+    """One snapshot of one store."""
+
+    content: Entries
+    attempt: int = 0
+    """The life of the store in which it was taken."""
+    phase: str = "taken"
+    """``taken``, ``started``, ``completed``, or ``gone``."""
+    done: bool = False
+    """Whether nothing was left to the asynchronous part."""
+    cancelled: bool = False
+    confirmed: bool = False
+    handles: tuple[wire.Handle, ...] = ()
+    writes_before: int = 0
+    """How many writes its store had seen when it was taken."""
+    writes_until_end: int = 0
+    """How many it had seen when the snapshot was complete."""
+
+
+@dataclass(slots=True)
+class StoreModel:
+    """What one store must hold, and its snapshots by checkpoint."""
+
+    entries: Entries = field(default_factory=dict)
+    snapshots: dict[int, SnapshotModel] = field(default_factory=dict)
+    writes: list[tuple[Place, bytes | None]] = field(default_factory=list)
+    """Every write of this life, oldest first; None: a deletion."""
+
+    def write(self, place: Place, value: bytes | None) -> None:
+        """Set or delete a value."""
+        if value is None:
+            self.entries.pop(place, None)
+        else:
+            self.entries[place] = value
+        self.writes.append((place, value))
+
+    def start_with(self, entries: Entries) -> None:
+        """Begin a new life with these entries."""
+        self.entries = dict(entries)
+        self.writes = []
+
+    def completed(self) -> list[int]:
+        """Return the checkpoints from which it can be restored, ascending."""
+        return sorted(number for number, one in self.snapshots.items() if one.phase == "completed")
+
+    def under_way(self, *phases: str) -> list[int]:
+        """Return the checkpoints whose snapshot is in one of these phases, ascending."""
+        return sorted(number for number, one in self.snapshots.items() if one.phase in phases)
+
+    def written_later(self, snapshot: SnapshotModel, place: Place, value: bytes | None) -> bool:
+        """Tell whether this value was written there after the snapshot was taken."""
+        return (place, value) in self.writes[snapshot.writes_before :]

@@ -1,0 +1,190 @@
+"""Planted bugs of state backends that an earlier suite certified, and others in their spirit (CER-2).
+
+Each is quiet where state is small, calls follow each other, and one process does it all: it shows in another form of
+read, above a size, with threads that run freely, in another process, or in a file that no snapshot wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import (
+    SnapshotFuture,
+    StateScope,
+    StateWriter,
+)
+from barrier_tck.reference_impl.state.checks import require_in_range
+from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
+
+Handles = tuple[StateHandle, ...]
+Place = tuple[str, int, bytes]
+
+
+class Variant(HeapStateBackend):
+    """The heap backend with another store."""
+
+    store: type[HeapStateStore]
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store of the variant."""
+        return self.store(scope)
+
+
+# --- reads --------------------------------------------------------------------------------------------------
+
+
+class _StaleStore(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._cache: dict[Place, bytes | None] = {}
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        if (name, group, key) not in self._cache:
+            self._cache[name, group, key] = super().get(name, group, key)
+        return self._cache[name, group, key]
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        super().put(name, group, key, value)
+        self._cache.pop((name, group, key), None)
+
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        super().delete(name, group, key)
+        self._cache.pop((name, group, key), None)
+
+
+class ReadsStaleValues(Variant):
+    """SB-01: writing several values goes past the cache that reading one fills."""
+
+    store = _StaleStore
+
+
+class _SkippingStore(HeapStateStore):
+    def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
+        entries = list(super().scan(name, group))
+        return iter([entry for number, entry in enumerate(entries, 1) if number % 10_000])
+
+
+class SkipsInLongScans(Variant):
+    """SB-07: a scan skips the first entry of each page but the first."""
+
+    store = _SkippingStore
+
+
+class _FoldingStore(HeapStateStore):
+    """Keeps the key group in ten bits of its prefix."""
+
+    BITS = 0x3FF
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._own = scope.key_groups
+
+    def _folded(self, group: int) -> int:
+        require_in_range(group, self._own)
+        folded = group & self.BITS
+        return folded if folded in self._own else group
+
+    def get(self, name: str, group: int, key: bytes) -> bytes | None:
+        return super().get(name, self._folded(group), key)
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        super().put(name, self._folded(group), key, value)
+
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        super().delete(name, self._folded(group), key)
+
+    def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
+        return super().scan(name, self._folded(group))
+
+    def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        return super().get_many(name, [self._folded(group) for group in groups], keys)
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        super().put_many(name, [self._folded(group) for group in groups], keys, values)
+
+
+class FoldsKeyGroups(Variant):
+    """SB-06: key groups above 1,023 collide with smaller ones."""
+
+    store = _FoldingStore
+
+
+# --- what is written ----------------------------------------------------------------------------------------
+
+
+class _ForgettingLongKeys(HeapStateStore):
+    def capture(self) -> list[CapturedState]:
+        return [
+            (name, {g: {k: v for k, v in table.items() if len(k) <= 100_000} for g, table in tables.items()})
+            for name, tables in super().capture()
+        ]
+
+
+class LosesLongKeys(Variant):
+    """SB-02: a snapshot loses keys longer than 100 kB."""
+
+    store = _ForgettingLongKeys
+
+
+class _CuttingLargeValues(HeapStateStore):
+    def capture(self) -> list[CapturedState]:
+        return [
+            (name, {g: {k: v[: 1 << 20] for k, v in table.items()} for g, table in tables.items()})
+            for name, tables in super().capture()
+        ]
+
+
+class CutsLargeValues(Variant):
+    """SB-02-values: a snapshot cuts values at 1 MiB."""
+
+    store = _CuttingLargeValues
+
+
+class _KeepsDescriptors(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._open_files: list[int] = []
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        self._open_files.append(os.open(os.devnull, os.O_RDONLY))
+        return super().snapshot(checkpoint, writer)
+
+    def close(self) -> None:
+        while self._open_files:
+            os.close(self._open_files.pop())
+        super().close()
+
+
+class KeepsDescriptors(Variant):
+    """SB-09: each snapshot keeps a file descriptor until the store is closed."""
+
+    store = _KeepsDescriptors
+
+
+class _KeepsSnapshots(HeapStateStore):
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._history: list[list[CapturedState]] = []
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        captured = [(name, {g: dict(t) for g, t in tables.items()}) for name, tables in self.capture()]
+        inner = super().snapshot(checkpoint, writer)
+
+        def write() -> Handles:
+            handles = inner.run()
+            self._history.append(captured)
+            return handles
+
+        return DeferredSnapshot(write, inner.cancel)
+
+
+class KeepsSnapshots(Variant):
+    """SB-12: every snapshot that succeeded is kept in memory."""
+
+    store = _KeepsSnapshots

@@ -1,0 +1,60 @@
+"""What a certificate says of clauses: what was shown, and that a fault breaks one of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barrier_tck.harness.certify.certificate import PropertyOutcome, clause_results
+from barrier_tck.harness.certify.hunting import check
+from barrier_tck.harness.certify.pool import Limits, Pool
+from barrier_tck.harness.certify.properties import PROPERTIES
+
+QUICK = Limits(call_s=8.0)
+
+
+def outcome(name: str, level: str, status: str, *clauses: str) -> PropertyOutcome:
+    return PropertyOutcome(name, level, clauses, "", status, "because")
+
+
+def test_a_failure_breaks_one_clause_and_leaves_the_others_of_its_property_unknown() -> None:
+    outcomes = [
+        msgspec.structs.replace(outcome("a", "contract", "passed", "SNP-1"), shown={"SNP-1": 3}),
+        msgspec.structs.replace(outcome("b", "crash", "failed", "SNP-1", "BCK-2"), violated="BCK-2"),
+        msgspec.structs.replace(outcome("c", "contract", "passed", "BCK-1"), shown={"BCK-1": 5}),
+    ]
+    results = {result.clause: result for result in clause_results(outcomes, "contract")}
+    assert results["SNP-1"].status == "unknown" and results["SNP-1"].required
+    assert results["BCK-2"].status == "failed" and not results["BCK-2"].required
+    assert "because" in results["BCK-2"].reason
+    assert (results["BCK-1"].status, results["BCK-1"].times, results["BCK-1"].shown_by) == (
+        "shown",
+        5,
+        ("c",),
+    )
+
+
+def test_a_clause_that_nothing_showed_is_not_shown_because_its_property_passed() -> None:
+    passed = msgspec.structs.replace(outcome("a", "contract", "passed", "SNP-1", "BCK-2"), shown={"SNP-1": 1})
+    results = {result.clause: result.status for result in clause_results([passed], "contract")}
+    assert results == {"SNP-1": "shown", "BCK-2": "skipped"}
+
+
+def test_the_certificate_claims_nothing_of_a_job_by_the_calls_of_a_backend() -> None:
+    named = {clause for one in PROPERTIES for clause in one.clauses}
+    assert named == {"SNP-1", "SNP-2", *(f"BCK-{number}" for number in range(1, 7))}
+
+
+def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
+    """Snapshots and restores are compared by reads, so all of these fail; what broke is the read."""
+    names = (
+        "what-differs-stays-apart",
+        "snapshots-are-isolated",
+        "a-restored-store-starts-anew",
+        "key-groups-move",
+    )
+    pool = Pool("tests.harness.confusing_backends:DropsTheLast", QUICK)
+    try:
+        found = [check(one, pool, 1, 0.2, shrink_s=0.0)[0] for one in PROPERTIES if one.name in names]
+    finally:
+        pool.close()
+    assert [(one.status, one.violated) for one in found] == [("failed", "BCK-1")] * 4

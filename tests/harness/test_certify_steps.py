@@ -1,0 +1,48 @@
+"""Steps of a certification: each is told in words of its own, and survives a replay file."""
+
+from __future__ import annotations
+
+import msgspec
+
+from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify import session_steps as steps
+from barrier_tck.harness.certify.hunting import Failure
+from barrier_tck.harness.certify.step_words import words
+from barrier_tck.harness.certify.store_models import NAMES
+
+
+def test_every_step_has_words_and_survives_json() -> None:
+    every: tuple[steps.AnyStep, ...] = (
+        steps.Put(0, NAMES[0], 1, b"\xff\x00", b"v" * 100),
+        steps.Delete(0, NAMES[0], 1, b""),
+        steps.Get(0, NAMES[0], 1, b""),
+        steps.Scan(1, NAMES[2], 7),
+        steps.PutMany(0, NAMES[1], (1,), (b"k",), (b"v",)),
+        steps.GetMany(0, NAMES[1], (1,), (b"k",)),
+        steps.Snapshot(0, 1),
+        steps.Snapshot(0, 2, wire.StorageTrouble(3, "short")),
+        steps.Run(0, 1),
+        steps.Start(0, 1, 2),
+        steps.Finish(0, 1),
+        steps.Cancel(0, 1),
+        steps.Confirm(0, 1),
+        steps.AbortSnapshot(0, 1),
+        steps.Verify(0, 1, elsewhere=True),
+        steps.Rescale((1, 0), 2, 9),
+        steps.Restart((0, 1), "call"),
+        steps.Crowd(0, 1, 10, 16, 2),
+        steps.Resources(2),
+        steps.Layout(((0, 40), (40, 64)), files_wanted=3),
+        steps.Fill(0, NAMES[0], (1, 2), 1_000, 12, 30, salt=1),
+        steps.ReadAll(0),
+        steps.DisturbedScan(0, NAMES[0], 1, b"a", b"b", b"c"),
+        steps.Foreign(0, "get"),
+        steps.Unseen(0, "confirm"),
+        steps.Race(0, 3, NAMES[0], (0, 1), 5),
+        steps.Steady(0, 3, 10, 16, 2),
+        *(steps.Damaged(0, 1, -1, damage) for damage in wire.DAMAGES),
+        steps.Restart((1, 0), "bare"),
+    )
+    failure = Failure("heap", "all-at-once", "?", every)
+    assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
+    assert len({words(step) for step in every}) == len(every)
