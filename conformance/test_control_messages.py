@@ -1,0 +1,65 @@
+"""Messages that come twice, and checkpoints that fail: what is recognised, what is tolerated, and what follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from barrier_tck.conformance.plans import STATEFUL, varied, with_faults
+from barrier_tck.conformance.trials import Trials, require
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.record.operations import Acknowledged, AttemptEnded, CheckpointAborted
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.system.system_under_test import Capability
+
+pytestmark = pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION)
+
+FAILING = 2
+"""So many checkpoints in a row cannot be written."""
+
+
+@pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)
+@pytest.mark.clause("COO-3", "COO-1", "STA-3")
+@pytest.mark.parametrize("late_ms", [0, 12], ids=["at-once", "later"])
+def test_messages_that_come_twice_complete_nothing_and_delete_nothing(trials: Trials, late_ms: int) -> None:
+    fault = RepeatMessages(STATEFUL, late_ms, duration_ms=300)
+    plan = with_faults(
+        ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_RUNNING)),
+        plan=varied(checkpoints=CheckpointPlan(interval_ms=12, max_concurrent=2)),
+    )
+    for trial in trials.all_valid(plan):
+        came = Counter(
+            (line.operation.checkpoint, line.operation.subtask) for line in trial.history.of(Acknowledged)
+        )
+        twice = [subtask for (_, subtask), times in came.items() if times > 1]
+        require(twice, "acknowledgements came twice", trial)
+        require(set(twice) == {trial.subtask(STATEFUL)}, "only those of one subtask did", trial)
+
+
+@pytest.mark.needs(Capability.STORAGE_FAULTS)
+@pytest.mark.uses("checkpoints.tolerated_failures")
+@pytest.mark.clause("COO-2")
+@pytest.mark.parametrize("tolerated", [FAILING - 1, FAILING], ids=["too-many", "tolerated"])
+def test_the_attempt_ends_when_more_checkpoints_failed_in_a_row_than_are_tolerated(
+    trials: Trials, tolerated: int
+) -> None:
+    plan = with_faults(
+        ScheduledFault(FailPrimaryWrites(STATEFUL, FAILING), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
+    )
+    checkpoints = msgspec.structs.replace(plan.checkpoints, tolerated_failures=tolerated)
+    for trial in trials.all_valid(varied(plan, checkpoints=checkpoints)):
+        declined = [
+            line.operation
+            for line in trial.history.of(CheckpointAborted)
+            if line.operation.reason is Reason.DECLINED
+        ]
+        require(len(declined) == FAILING, f"{FAILING} checkpoints fail", trial)
+        ended = [line.operation.reason for line in trial.history.of(AttemptEnded)]
+        gave_up = ended.count(Reason.CHECKPOINTS_FAILED)
+        require(gave_up == (tolerated < FAILING), f"{tolerated} are tolerated: {gave_up} attempts end", trial)
+        require(trial.record.end == "finished", "the job finishes all the same", trial)
