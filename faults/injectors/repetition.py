@@ -1,4 +1,4 @@
-"""Injects faults of control messages: lets them arrive twice, proves that this is in force, and ends it."""
+"""Injects faults of control messages: makes them arrive twice, proves that this is in force, and ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def repeat_messages(
     late_ms: float,
     wait: Callable[[float], None] = time.sleep,
 ) -> Injection:
-    """Let messages arrive a second time, ``late_ms`` later; ``what`` says whose, ``wait`` waits (seconds) for proof."""
+    """Make messages arrive again, ``late_ms`` later; ``what`` says whose, ``wait`` waits (seconds) for proof."""
     if target is None:
         return skipped(what)
     description = target.description

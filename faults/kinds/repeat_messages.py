@@ -1,4 +1,4 @@
-"""Let the control messages of one subtask arrive twice for a time."""
+"""Make the control messages of one subtask arrive twice for a time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from barrier_tck.faults.targets import Direction, TargetKind, Targets
 
 
 class RepeatMessages(Fault, frozen=True, tag="repeat_messages"):
-    """Let every message about a checkpoint between a subtask and the coordinator arrive twice for a time.
+    """Make every message about a checkpoint between a subtask and the coordinator arrive twice for a time.
 
     Acknowledgements and declines come twice to the coordinator, triggers, completions and aborts to the subtask. The
-    second one comes ``late_ms`` after the first, so that others may have come in between, and the checkpoint, or even
-    the attempt, may be over.
+    second copy comes ``late_ms`` after the first. Other messages may have come in between, and the checkpoint, or
+    even the attempt, may be over.
 
-    Contract (COO-3): whatever came once already is recognised. It completes nothing, deletes nothing that is in use,
-    and fails nothing.
+    Contract (COO-3): a repeated message is recognised. It completes nothing, deletes nothing that is in use, and
+    fails nothing.
     """
 
     subtask: Subtask

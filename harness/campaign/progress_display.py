@@ -1,4 +1,4 @@
-"""Where a campaign stands, on standard error: a bar on a terminal, one line for each trial in a log."""
+"""The progress of a campaign, on standard error: a bar on a terminal, one line for each trial in a log."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class CampaignProgress:
     """Use as a context manager; without a console it does nothing."""
 
     def __init__(self, console: Console | None, budget: Budget, before: int = 0) -> None:
-        """Take where to draw; the bar's length is the budget's. So many trials were done before this begins."""
+        """Take the console and the budget, which is the bar's length. So many trials were done before this begins."""
         self._console = console
-        # Not ``is_terminal``: a log that shows colours says that it is one.
+        # ``is_terminal`` is not used, because a log that shows colours claims to be a terminal.
         self._draws = console is not None and console.file.isatty()
         self._budget = budget
         self._before = before
@@ -43,7 +43,7 @@ class CampaignProgress:
             self._progress.stop()
 
     def update(self, record: TrialRecord, done: int, invalid: int, unknown: int) -> None:
-        """Show where the campaign stands after a trial; the counts are those of all trials so far."""
+        """Show the progress after a trial; the counts are those of all trials so far."""
         if self._console is None:
             return
         elapsed = time.monotonic() - self._started
@@ -73,7 +73,7 @@ class CampaignProgress:
         return float(self._budget.trials or self._budget.seconds or 0)
 
     def _standing(self, done: int, elapsed: float) -> str:
-        """Return how many trials are done, and for how long the campaign goes on if the next ones are alike."""
+        """Return how many trials are done, and how long the campaign will take if the next trials are similar."""
         if self._budget.trials is None:
             return f"{done} done, {_rounded(max(0.0, self._total() - elapsed))} left"
         rest = self._budget.trials - done
@@ -82,7 +82,7 @@ class CampaignProgress:
 
 
 def _of_trial(record: TrialRecord) -> str:
-    """Return a trial's number, verdict, time, and, if it was not valid, which checkers said so."""
+    """Return a trial's number, verdict and time and, if it was not valid, the checkers that said so."""
     worst = [f.checker for f in record.findings if f.verdict is record.verdict is not Verdict.VALID]
     said = f" ({', '.join(worst)})" if worst else ""
     return f"trial {record.trial}: {record.verdict.value.upper()}{said}, {_rounded(record.wall_seconds)}"

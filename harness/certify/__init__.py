@@ -1,1 +1,1 @@
-"""Certification of third-party state backends: properties by clause, against a process of the candidate's own."""
+"""Certification of third-party state backends: properties by clause, tested on a candidate in its own process."""

@@ -1,13 +1,13 @@
-"""The command runs in a child process, and its parent exits with a code only if the child said which.
+"""The command runs in a child process, and the parent exits with a verdict's code only if the child reported it.
 
-Part of what a command runs belongs to others: systems, state backends, workloads. Such code may end its process, by
-``os._exit(0)``, by ``os.abort()`` or by a crash inside a library. Nothing in that process can prevent it, and the exit
-code that is left then is not a verdict. So the parent believes only a code that came through a pipe, written when the
-command was over; without one it says what happened and exits as for an unknown verdict.
+A command also runs code of third parties: systems, state backends, workloads. Such code may end its process with
+``os._exit(0)``, with ``os.abort()`` or by a crash inside a library. Nothing in that process can prevent this, and the
+resulting exit code is not a verdict. So the parent believes only a code that the child wrote into a pipe at the end
+of the command. Without such a code it says what happened and exits as for an unknown verdict.
 
 The child stays in the parent's process group: Ctrl-C and Ctrl-Z reach both, and a debugger in the code under test can
-read from the terminal. Signals that were sent to the parent alone are passed on. If the parent dies, the child is told
-to end.
+read from the terminal. Signals that were sent only to the parent are passed on. If the parent dies, the child is
+ended, too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MARK = b"code"
 
 
 def supervised(work: Callable[[], int], without_a_code: Callable[[str], int]) -> int:
-    """Run ``work`` in a child process and return the exit code that it gives.
+    """Run ``work`` in a child process and return the exit code that it returns.
 
-    If the child ends without one, ``without_a_code`` is called with how it ended, as a phrase, and gives the code
-    instead. Call it before there are threads. In the child this function does not return.
+    If the child ends without a code, ``without_a_code`` is called with a phrase that says how it ended, and returns
+    the code instead. Call this function before there are threads. In the child it does not return.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
@@ -56,7 +56,7 @@ def supervised(work: Callable[[], int], without_a_code: Callable[[str], int]) ->
 
 
 def _end_with(parent: int) -> None:
-    """Ask Linux to end this process when its parent dies, however that dies."""
+    """Ask Linux to end this process when its parent dies, however this happens."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit(1)
@@ -66,7 +66,7 @@ def _said(code: int, writer: int) -> int:
     """Tell the parent the exit code, after everything was printed."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with contextlib.suppress(OSError):  # who does not read it does not change the code
+            with contextlib.suppress(OSError):  # a reader that is gone does not change the code
                 stream.flush()
     os.write(writer, _CODE.pack(_MARK, code))
     return code
@@ -84,7 +84,7 @@ def _wait_for(child: int) -> int:
 
 
 def _heard(reader: int) -> int | None:
-    """Return the code that the child said, if it did; who else holds the pipe open does not matter."""
+    """Return the code that the child reported, if it did; other processes may still hold the pipe open."""
     os.set_blocking(reader, False)
     try:
         data = os.read(reader, _CODE.size)

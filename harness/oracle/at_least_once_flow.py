@@ -1,15 +1,16 @@
-"""What one attempt can have added to every operator and sink of a graph, where nothing is aligned (ALO-1, ALO-2).
+"""What one attempt can have added to every operator and sink of a graph if nothing is aligned (ALO-1, ALO-2).
 
-An attempt begins with what it restored, of checkpoint m, and reads every source from S_m on. It sends each record along
-each edge once. So what a checkpoint n of this attempt holds more than m holds follows, record by record:
+An attempt starts with the restored state of checkpoint m, and reads every source from S_m on. It sends each record
+along each edge once. So for each record it is known how much more a checkpoint n of this attempt may hold than m:
 
-* what was sent before barrier n arrives before it on its channel: it is in n, *at least*;
-* what was sent behind barrier n may have come early, on a channel that delivered the barrier before the others did: *at
-  most*, everything that the attempt ever sends. Only a subtask that reads several channels waits for others (ALO-3).
+* a record that was sent before barrier n arrives before it on its channel, so n holds *at least* these records;
+* a record that was sent after barrier n may have come early, on a channel that delivered the barrier before the others
+  did: *at most*, these are all records that the attempt ever sends. Only a subtask that reads several channels waits
+  for others (ALO-3).
 
-What a stateful operator had emitted before its barrier follows from what it holds in m and in n, early records among
-them. So the bounds of what stands behind it are exact again. At the end of a job nothing is open any more: what the
-last attempt added is then known to the record.
+What a stateful operator had emitted before its barrier follows from what it holds in m and in n, including early
+records. So the bounds for the operators behind it are exact again. At the end of a job nothing is uncertain any more:
+then it is known exactly which records the last attempt added.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from barrier_tck.harness.workloads.meaning import STATEFUL, Bag, arriving, chang
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What is read, sent or received in one attempt."""
+    """The records that are read, sent or received in one attempt."""
 
     least: Bag
-    """Before the barrier, for sure."""
+    """Those that certainly come before the barrier."""
     most: Bag
-    """Before the barrier, or early, at most."""
+    """Those that come before the barrier or may come early."""
     ever: Bag
-    """In the whole attempt."""
+    """All those of the whole attempt."""
 
     @classmethod
     def certain(cls, bag: Bag, ever: Bag) -> Stretch:
-        """Return a stretch of which it is known what lies before the barrier."""
+        """Return a stretch for which it is known exactly what comes before the barrier."""
         return cls(bag, bag, ever)
 
 
@@ -45,8 +46,9 @@ def added_by_attempt(
 ) -> Iterator[tuple[str, Stretch]]:
     """Yield (stateful operator or sink, what the attempt added to it by its barrier), upstream first.
 
-    ``read`` is by source vertex. ``before`` is what the stateful operators held at the beginning, ``now`` what they
-    hold in the checkpoint; None: the job is over, and they hold all that ever reached them.
+    ``read`` maps source vertices to what they read. ``before`` is what the stateful operators held at the beginning,
+    ``now`` what they hold in the checkpoint; None if the job is over, so that they hold everything that ever reached
+    them.
     """
     sent: dict[str, Stretch] = {}
     for vertex in job.vertices:
@@ -79,7 +81,7 @@ def _received(job: JobPlan, name: str, sent: Mapping[str, Stretch]) -> list[Stre
 
 
 def _emitted(operator: OperatorPlan, before: Bag, now: Bag | None, added: Stretch) -> Stretch:
-    """Return what a stateful operator emitted in the attempt, in view of what it holds."""
+    """Return what a stateful operator emitted in the attempt, derived from what it holds."""
     emitted = STATEFUL[operator.kind].emitted
     restored = emitted(operator, before)
     ever = emitted(operator, before + added.ever) - restored

@@ -24,8 +24,8 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
 JUDGES_OUTPUT = "judges_output"
-"""An attribute that is true of a checker which compares the committed output with the input: what was survived shows
-there, however it was.
+"""Name of an attribute that is true for a checker that compares the committed output with the input. Such a checker
+shows what was survived, no matter how.
 """
 
 

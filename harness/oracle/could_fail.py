@@ -1,17 +1,18 @@
-"""Which broken recoveries a trial would have shown, told from its history: whether its VALID means anything.
+"""Which broken recoveries a trial would have shown, derived from its history: whether its VALID means anything.
 
-A trial that restored nothing says nothing of what a restore must give. So each way to break recovery
-(``harness.system.broken_recovery``) has a condition here that is *enough* for the break to show: whoever meets it and
-is broken in that way must be INVALID. Control trials are chosen by these conditions, and hold the checkers to them.
+A trial that restored nothing says nothing about restores. So for each way to break recovery
+(``harness.system.broken_recovery``) there is a condition here that is *sufficient* for the break to show: if a trial
+meets the condition and its recovery is broken in that way, it must be INVALID. Control trials are chosen by these
+conditions, and test whether the checkers find the break.
 
-* *Records are read again, state is dropped*: an attempt that came to run was restored from a checkpoint that lies in
-  the midst of the input. Records were read before it, and had an effect (for dropped state: on state). After it more
-  was read, and a later checkpoint of this or a newer attempt holds it. If nothing was left to read, what was restored
-  was never used.
+* *Records are read again, state is dropped*: an attempt that reached running was restored from a checkpoint in the
+  middle of the input. Records were read before the checkpoint, and had an effect (for dropped state: on state). More
+  records were read after it, and a later checkpoint of this or a newer attempt holds them. If nothing was left to
+  read, what was restored was never used.
 * *A transaction is committed early*: a sink had prepared records for a checkpoint that did not complete, and the next
   attempt starts from before it.
-* *An attempt is not fenced off*: a checkpoint was pending when its attempt failed, and a later attempt came to run. A
-  coordinator that crashed could tell nobody what became of its checkpoints, so such a trial does not count.
+* *An attempt is not fenced*: a checkpoint was pending when its attempt failed, and a later attempt reached running. A
+  crashed coordinator could not report what became of its checkpoints, so such a trial does not count.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from barrier_tck.harness.workloads.workload_names import workload_named
 def could_show(context: TrialContext, findings: Sequence[Finding]) -> dict[str, str]:
     """Return, for each ``BrokenRecovery``, an empty text if the trial would have shown it, else a ``NoChance``.
 
-    ``findings`` are those of the checkers that judged the trial: what nobody compares does not show.
+    ``findings`` are those of the checkers that judged the trial, because what no checker compares does not show.
     """
     story = _told(context)
     spoken = {clause for finding in findings for clause in finding.clauses}
@@ -70,17 +71,17 @@ def _no_chance(
 
 @dataclass(slots=True)
 class _Story:
-    """What a history tells of attempts and checkpoints."""
+    """What a history shows about attempts and checkpoints."""
 
     started: dict[int, int | None] = field(default_factory=dict)
-    """Attempt -> what it was restored from, in order."""
+    """Attempt -> the checkpoint from which it was restored, in order."""
     ran: dict[int, None] = field(default_factory=dict)
     triggered: dict[int, int] = field(default_factory=dict)
     """Checkpoint -> the attempt that took it."""
     completed: dict[int, None] = field(default_factory=dict)
     aborted: dict[int, Reason] = field(default_factory=dict)
     prepared: list[tuple[int, int]] = field(default_factory=list)
-    """Checkpoint and attempt of every acknowledgement that came with prepared records."""
+    """(checkpoint, attempt) of every acknowledgement that reported prepared records."""
 
 
 def _told(context: TrialContext) -> _Story:
@@ -107,9 +108,9 @@ def _told(context: TrialContext) -> _Story:
 
 
 def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -> NoChance | None:
-    """Say why no restore of the trial would have shown a break; None if one would.
+    """Return why no restore of the trial would have shown a break; None if one would have.
 
-    Of several reasons the one counts that came closest to a chance.
+    If there are several reasons, the one that came closest to a chance counts.
     """
     restores = [
         (attempt, checkpoint)
@@ -125,7 +126,7 @@ def _of_restores(broken: BrokenRecovery, context: TrialContext, story: _Story) -
     if None in reasons:
         return None
     if restores and not reasons:
-        return NoChance.NOT_COMPARED  # nobody opened what was restored
+        return NoChance.NOT_COMPARED  # the restored checkpoint was not opened
     order = (NoChance.NOTHING_KEPT, NoChance.INPUT_WAS_READ, NoChance.NOT_COMPARED)
     return next((reason for reason in order if reason in reasons), NoChance.TOO_EARLY)
 
@@ -166,7 +167,7 @@ def _reads_on(before: SnapshotView, after: SnapshotView) -> bool:
 
 
 def _uncovered(story: _Story) -> Iterator[int]:
-    """Yield the checkpoints for which a sink had prepared records, and from before which the next attempt starts."""
+    """Yield the checkpoints for which a sink had prepared records, if the next attempt starts from before them."""
     attempts = list(story.started)
     after = dict(pairwise(attempts))
     for checkpoint, attempt in story.prepared:

@@ -1,10 +1,10 @@
 """The dataflow at every cut: each stateful vertex, each sink and the output hold exactly what reached them (ALN-2).
 
-For workloads whose operators have a meaning as functions of bags (``harness.workloads.meaning``), on any acyclic graph.
-For every completed checkpoint the records before its positions are sent through the model of the graph; what its
-stateful operators hold, and what each of its sinks committed or prepared, must be that, both ways (ALN-2, STA-1,
-SNK-1). In at-least-once mode a checkpoint is compared with the one that its attempt began with (ALO-2,
-``at_least_once_flow``). A record is told with the path that it took, subtask by subtask.
+This is for workloads whose operators have a meaning as functions of bags (``harness.workloads.meaning``), on any
+acyclic graph. For every completed checkpoint the records before its positions are sent through the model of the
+graph. Its stateful operators, and the transactions that each of its sinks committed or prepared, must hold exactly
+the result (ALN-2, STA-1, SNK-1). In at-least-once mode a checkpoint is compared with the one from which its attempt
+started (ALO-2, ``at_least_once_flow``). A finding shows the path that a record took, subtask by subtask.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form
 Positions = Mapping[str, int]
 """Split -> number of its records before the barrier."""
 Ways = Mapping[Record, Sequence[str]]
-"""Record -> the full path of each of its copies, as far as they show one."""
+"""Record -> the full path of each of its copies, if the copies show one."""
 
 
 class Dataflow:
@@ -96,7 +96,7 @@ class Dataflow:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where records are looked for, and how many of each must and may be there."""
+    """A place in which records are looked for, and how many copies of each record must and may be there."""
 
     name: str
     least: Bag
@@ -104,19 +104,19 @@ class _Place:
 
     @classmethod
     def of(cls, name: str, exactly: Bag) -> _Place:
-        """Return a place of which everything is known."""
+        """Return a place whose exact content is known."""
         return cls(name, exactly, exactly)
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """What was seen of one checkpoint, or of the beginning of the input."""
+    """What was seen in one checkpoint, or what holds at the beginning of the input."""
 
     positions: Positions
     held: Mapping[str, Ways]
     """Stateful operator -> what it holds."""
     at_sinks: Mapping[str, Ways] | None
-    """Sink -> what it committed or prepared; None: that was not read."""
+    """Sink -> what it committed or prepared; None if this was not read."""
 
     def holds(self, operator: str) -> Bag:
         """Return what an operator holds."""
@@ -128,7 +128,7 @@ class _Cut:
 
 
 ANY_SINK = ""
-"""Takes the place of the sinks where the system does not tell which of them wrote what."""
+"""Stands for all sinks if the system does not say which of them wrote what."""
 
 
 @dataclass
@@ -140,7 +140,7 @@ class _Judge:
     exact: bool
     compared: int = 0
     duplicates: int = 0
-    """Copies beyond those that the whole input gives once."""
+    """Number of copies beyond those that the whole input gives if it is read once."""
     _earlier: dict[int | None, _Cut] = field(default_factory=dict)
     """Attempt -> its newest checkpoint so far."""
 
@@ -176,7 +176,7 @@ class _Judge:
 
     @cached_property
     def _fell_back(self) -> bool:
-        """Whether sinks may show what lies between two checkpoints twice: an older one was restored (REC-4)."""
+        """Whether sinks may show records between two checkpoints twice, because the older one was restored (REC-4)."""
         return fell_back(self.context) is not None
 
     # --- checkpoints ----------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class _Judge:
             yield from route_problems(self.context.plan.job, self.context.job, view, once)
 
     def _exactly(self, cut: _Cut) -> dict[str, _Place]:
-        """Return what must be in each place, where every record counts once (ALN-2)."""
+        """Return what must be in each place if every record counts once (ALN-2)."""
         content = self._content(cut.positions)
         places = {name: _Place.of(f"the state of {name}", content[name]) for name in self._stateful}
         if cut.at_sinks is not None:
@@ -222,7 +222,7 @@ class _Judge:
         return places
 
     def _at_least_once(self, view: SnapshotView, cut: _Cut) -> dict[str, _Place]:
-        """Return what must and what may be in each place, given what the attempt began with (ALO-1, ALO-2)."""
+        """Return what must and what may be in each place, given from where the attempt started (ALO-1, ALO-2)."""
         base = self._base_of(view)
         if base is None:
             return {}
@@ -233,7 +233,7 @@ class _Judge:
         before = {name: base.holds(name) for name in self._stateful}
         now = {name: cut.holds(name) for name in self._stateful}
         added = dict(added_by_attempt(self.context.plan.job, read, before, now))
-        # What an earlier checkpoint of the attempt has, a later one has too.
+        # A later checkpoint of the attempt contains everything that an earlier one contains.
         earlier = self._earlier.get(view.attempt, base)
         places = {
             name: _Place(
@@ -258,12 +258,13 @@ class _Judge:
         return places
 
     def _base_of(self, view: SnapshotView) -> _Cut | None:
-        """Return the cut that the view's attempt began with; None if that could not be opened."""
+        """Return the cut from which the view's attempt started; None if its checkpoint could not be opened."""
         attempt = view.attempt if view.attempt is not None else self._attempt_completing(view.checkpoint)
         return self._restored_cut(attempt)
 
     def _attempt_completing(self, checkpoint: int) -> int | None:
-        """Return the attempt in which a checkpoint completed, for a system that does not say it of the checkpoint."""
+        """Return the attempt in which a checkpoint completed, if the system's checkpoints do not name their
+        attempt."""
         current: int | None = None
         for line in self.context.history.operations:
             match line.operation:
@@ -274,7 +275,7 @@ class _Judge:
         return current
 
     def _restored_cut(self, attempt: int | None) -> _Cut | None:
-        """Return the cut that an attempt began with; None if it is of a checkpoint that could not be opened."""
+        """Return the cut from which an attempt started; None if its checkpoint could not be opened."""
         restored = self._restored.get(attempt) if attempt is not None else None
         if restored is None:
             return _Cut(dict.fromkeys(self._ends, 0), {}, {})
@@ -339,7 +340,7 @@ class _Judge:
         self.duplicates += sum(max(0, len(paths) - once.get(record, 0)) for record, paths in seen.items())
 
     def _strange_sinks(self, seen: Mapping[str, Ways]) -> Iterator[str]:
-        """Say which rows no sink of the job wrote."""
+        """Yield the rows that were written by something that is no sink of the job."""
         known = (ANY_SINK, *(vertex.name for vertex in self.context.plan.job.sinks))
         for name, rows in seen.items():
             if name not in known and rows:
@@ -373,7 +374,7 @@ class _Judge:
         return read
 
     def _by_sink(self, content: Mapping[str, Bag], seen: Mapping[str, Ways]) -> dict[str, Bag]:
-        """Return what reached each sink; in one if the system does not tell which wrote what."""
+        """Return what reached each sink, or all sinks together if the system does not say which of them wrote what."""
         reached = {vertex.name: content[vertex.name] for vertex in self.context.plan.job.sinks}
         return {ANY_SINK: union(list(reached.values()))} if ANY_SINK in seen else reached
 
@@ -396,7 +397,7 @@ class _Judge:
         return found
 
     def _by_writer(self, rows: Sequence[Row], writers: Sequence[str]) -> dict[str, dict[Record, list[str]]]:
-        """Return sink -> record -> the full ways by which it came."""
+        """Return sink -> record -> the full paths on which it came."""
         vertex_of = self._vertices
         found: dict[str, dict[Record, list[str]]] = {} if writers or not rows else {ANY_SINK: {}}
         sinks = [vertex_of.get(writer, writer or "nobody") for writer in writers] or [ANY_SINK] * len(rows)
@@ -406,7 +407,7 @@ class _Judge:
 
     @cached_property
     def _vertices(self) -> Mapping[str, str]:
-        """Sink subtask -> vertex, as the system says it, or else as the plan has it."""
+        """Sink subtask -> vertex, as the system says or else as in the plan."""
         job, plan = self.context.job, self.context.plan.job
         told = {} if job is None else {one.name: one.vertex for one in job.subtasks if one.vertex}
         return told or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
@@ -417,7 +418,7 @@ def _bag(ways: Ways) -> Bag:
 
 
 def _surplus(found: int, most: int, place: str, exactly: bool) -> str:
-    """Say that a record is somewhere too often."""
+    """Return a phrase that says that a record is somewhere too often."""
     if most:
         bound = _times(most) if exactly else f"{_times(most)} at most"
         return f"is in {place} {_times(found)} instead of {bound}"

@@ -192,7 +192,7 @@ _SCALARS = (int, str, float, bool, bytes, NoneType)
 
 
 def _well_typed(columns: tuple[type, ...], accumulators: tuple[type, ...]) -> bool:
-    """Tell whether values of these types can be counted and compared: those of id and key, and the accumulators'."""
+    """Tell whether values of these types (of id and key, and of the accumulators) can be counted and compared."""
     numbers = all(issubclass(kind, (int, float, NoneType)) for kind in accumulators)
     return numbers and all(issubclass(kind, _SCALARS) for kind in columns)
 

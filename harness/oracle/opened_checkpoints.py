@@ -1,4 +1,4 @@
-"""Which completed checkpoints can be judged by what they hold, and what speaks against the others."""
+"""Which completed checkpoints can be judged by their content, and what is wrong with the others."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class OpenedCheckpoints:
     """The completed checkpoints of one trial."""
 
     judged: tuple[SnapshotView, ...]
-    """By number; those that could not be opened are among them, unless the trial is to blame."""
+    """The checkpoints to judge, by number, including those that could not be opened unless the trial damaged them."""
     harmed: tuple[SnapshotView, ...]
-    """Those that could not be opened because the trial had damaged them: they say nothing."""
+    """Those that could not be opened because the trial had damaged them; they show nothing."""
     unopened: tuple[int, ...]
-    """Those that completed and that nobody opened."""
+    """Those that completed but were not opened."""
 
 
 def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
-    """Sort the checkpoints of one trial by what can be said of them."""
+    """Sort the checkpoints of one trial by what can be said about them."""
     views = sorted(context.history.checkpoints, key=lambda view: view.checkpoint)
     completed = dict.fromkeys(told.operation.checkpoint for told in context.history.of(CheckpointCompleted))
     opened = {view.checkpoint for view in views}
@@ -39,7 +39,7 @@ def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
 
 
 def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[str]:
-    """Say which subtasks have no part in a checkpoint (STA-3)."""
+    """Yield the subtasks that have no part in a checkpoint (STA-3)."""
     parts = set(view.subtasks)
     for subtask in context.subtasks:
         if subtask not in parts:
@@ -47,20 +47,20 @@ def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[str]:
 
 
 def misplaced(view: SnapshotView, extents: Mapping[str, Extent], start_offset: int) -> Iterator[str]:
-    """Say which splits have no position, or one outside the split; ``start_offset`` is where every split begins."""
+    """Yield the splits that have no position, or one outside the split; every split begins at ``start_offset``."""
     positions = positions_of(view)
     for name, extent in extents.items():
         position = positions.get(name)
         if position is None:
             yield f"split {name} has no position"
-        # 0 may stand for a split not yet begun, even if it starts later.
+        # 0 may mean that a split is not begun yet, even if its input starts later.
         elif position != 0 and not extent.start <= position <= max(extent.end, start_offset):
             yield f"split {name} is at {position}, outside its input from {extent.start} to {extent.end}"
     yield from (f"split {name} is not part of the input" for name in positions if name not in extents)
 
 
 def going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str]:
-    """Say which splits were further on in an earlier checkpoint of the same attempt (BAR-2)."""
+    """Yield the splits that were further on in an earlier checkpoint of the same attempt (BAR-2)."""
     for name, position in view.positions.items():
         before = earlier.positions.get(name, 0) if earlier is not None else 0
         if earlier is not None and position < before:
@@ -71,5 +71,5 @@ def going_back(earlier: SnapshotView | None, view: SnapshotView) -> Iterator[str
 
 
 def positions_of(view: SnapshotView) -> dict[str, int]:
-    """Return split -> records before the barrier, by the names that workloads use."""
+    """Return split -> number of records before the barrier, by the names that workloads use."""
     return {split_name(split): position for split, position in view.positions.items()}

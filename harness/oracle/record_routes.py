@@ -18,18 +18,18 @@ _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 @dataclass(frozen=True, slots=True)
 class _Arrivals:
-    """Records that reached one subtask, in the order in which it took them, as far as that can be told."""
+    """Records that reached one subtask, in the order in which it took them, as far as this is known."""
 
     subtask: str
     records: tuple[tuple[int, int, str, str], ...]
-    """Number of the input, id, full path, and key on arrival."""
+    """(number of the input, id, full path, key on arrival)."""
 
 
 def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once: bool) -> Iterator[str]:
-    """Say which records of a checkpoint went a way that the graph does not have, or overtook another.
+    """Yield which records of a checkpoint took a path that the graph does not have, or overtook another record.
 
-    ``job`` is the plan's, as its system sees it. ``once``: none was read twice, so that each stands where it was read,
-    and came no more often than edges lead along its way.
+    ``job`` is the plan's job, as its system sees it. ``once`` means that no record was read twice, so that their
+    order is the order of reading, and each came at most as often as there are edges along its path.
     """
     graph = _Graph(plan)
     places = {one: _place_of(one, job) for one in _subtasks_of(view)}
@@ -49,7 +49,7 @@ def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
 
 
 def _in_states(view: SnapshotView) -> Iterator[_Arrivals]:
-    """Yield what a state holds, key by key: only the records of one key stand in the order of arrival."""
+    """Yield what a state holds, key by key, because only the records of one key are in the order of arrival."""
     for part in view.state:
         for text, kept in part.entries.items():
             key = str(key_of_text(text)[0])
@@ -59,7 +59,7 @@ def _in_states(view: SnapshotView) -> Iterator[_Arrivals]:
 
 
 def _at_sinks(view: SnapshotView) -> Iterator[_Arrivals]:
-    """Yield what each sink subtask wrote, if the system tells which wrote what."""
+    """Yield what each sink subtask wrote, if the system says which of them wrote what."""
     written: dict[str, list[tuple[int, int, str, str]]] = {}
     for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
         written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
@@ -102,10 +102,10 @@ def _place_of(subtask: str, job: JobView | None) -> _Place | None:
 
 
 class _Graph:
-    """What the edges of a job say of the ways that records took; it also gathers where keys were sent."""
+    """What the edges of a job say about the paths of records; it also collects where keys were sent."""
 
     def __init__(self, job: JobPlan) -> None:
-        """Take the job; nothing was seen yet."""
+        """Take the job; start without any record."""
         self._job = job
         self._vertex_of = {
             operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
@@ -121,12 +121,12 @@ class _Graph:
             ends = edge.source, edge.target
             self._edges[ends] = (*self._edges.get(ends, ()), edge)
         self._receivers: dict[tuple[str, str], dict[int, str]] = {}
-        """Vertex and key -> the subtasks that got the key by hash edges, each with a path that leads there."""
+        """(vertex, key) -> the subtasks that got the key over hash edges, each with a path that leads there."""
         self._read: dict[tuple[str, _Place | None], list[tuple[str, int, str]]] = {}
-        """Path and end -> its steps."""
+        """(path, end) -> its steps."""
 
     def way_problems(self, path: str, end: _Place | None) -> Iterator[str]:
-        """Say whether a path makes a step that no edge has; the last one leads to where the record is."""
+        """Yield each step of a path that no edge allows; the last step leads to the place where the record is."""
         way = self._way(path, end)
         if way is None:
             yield f"{path!r} is no path of subtasks"
@@ -143,7 +143,7 @@ class _Graph:
                 yield f"a record went from {sender}[{i}] to {receiver}[{j}], {only}"
 
     def overtaken(self, arrivals: _Arrivals, end: _Place | None) -> Iterator[str]:
-        """Say which records stand behind others that were read later and came by the same channels (BAR-2)."""
+        """Yield which records come after others that were read later and came on the same channels (BAR-2)."""
         latest: dict[tuple[int, str, int], int] = {}
         for number, identifier, path, _ in arrivals.records:
             lane = (number, path, identifier // SPLIT_IDS)
@@ -155,7 +155,7 @@ class _Graph:
             latest[lane] = identifier
 
     def too_often(self, arrivals: _Arrivals, end: _Place | None) -> Iterator[str]:
-        """Say which records came by one and the same way more often than there are edges along it."""
+        """Yield which records came on one path more often than there are edges along it."""
         for (number, identifier, path, _), times in Counter(arrivals.records).items():
             if times > 1:
                 edges = self._edges_along(path, end, number)
@@ -177,17 +177,17 @@ class _Graph:
                     key = key.rpartition(".")[0]
 
     def split_keys(self) -> Iterator[str]:
-        """Say which keys hash edges sent to more than one subtask of a vertex (RSC-1)."""
+        """Yield which keys were sent by hash edges to more than one subtask of a vertex (RSC-1)."""
         for (vertex, key), found in self._receivers.items():
             if len(found) > 1:
                 (one, path), (other, another), *_ = found.items()
                 yield (
                     f"key {key!r} went to {vertex}[{one}] by way of {path or 'its source'} and to {vertex}[{other}] by "
-                    f"way of {another or 'its source'}, though it is by key that records are sent there"
+                    f"way of {another or 'its source'}, though records are sent there by key"
                 )
 
     def _edges_along(self, path: str, end: _Place | None, number: int) -> int:
-        """Return how many ways of edges one path of subtasks stands for."""
+        """Return for how many combinations of edges one path of subtasks stands."""
         way, found = self._way(path, end) or [], 1
         for position, ((sender, i), (receiver, j)) in enumerate(pairwise(way), 1):
             if sender != receiver:

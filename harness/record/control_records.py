@@ -13,17 +13,17 @@ class ControlRecord(msgspec.Struct, frozen=True):
     broken: str
     """What was broken: a ``harness.system.broken_recovery.BrokenRecovery``."""
     trial: int
-    """The trial whose plan it is."""
+    """The trial whose plan the control ran."""
     plan: str
     """Path of the control's own plan, relative to the run directory."""
     verdict: Verdict
-    """INVALID, as it should be, or what it was instead."""
+    """INVALID, as it should be, or the verdict that it had instead."""
     checker: str = ""
     """The first checker that said INVALID; empty if none did."""
     reason: str = ""
-    """Why it is not INVALID, as far as its history tells; empty if it is."""
+    """Why it is not INVALID, as far as its history shows; empty if it is."""
     counts: bool = True
-    """Whether it was to be INVALID. False: it had no chance, for it took another course than the trial."""
+    """Whether it had to be INVALID; False if it had no chance, because it took another course than the trial."""
 
 
 class BreakRecord(msgspec.Struct, frozen=True):
@@ -35,22 +35,22 @@ class BreakRecord(msgspec.Struct, frozen=True):
     clauses: tuple[str, ...]
     """The clauses that it breaks."""
     could: int
-    """Trials that would have shown it: whoever is broken in this way fails them."""
+    """Number of trials that would have shown it: a system that is broken in this way fails them."""
     no_chance: dict[str, int] = {}
-    """Why the others would not have, in words -> trials."""
+    """Why the others would not have shown it, in words -> number of trials."""
 
 
 class ControlsRecord(msgspec.Struct, frozen=True):
     """All controls of a campaign, and which of its trials could have failed."""
 
     trials: int = 0
-    """Trials that were looked at."""
+    """Number of trials that were looked at."""
     recovered: int = 0
-    """Trials in which an attempt after the first came to run."""
+    """Number of trials in which an attempt after the first one reached running."""
     breaks: tuple[BreakRecord, ...] = ()
     could_have_failed: dict[str, int] = {}
-    """Clause -> trials that would have shown at least one of the breaks of that clause."""
+    """Clause -> number of trials that would have shown at least one break of that clause."""
     ran: tuple[ControlRecord, ...] = ()
-    """In the order in which they ran."""
+    """The controls, in the order in which they ran."""
     note: str = ""
-    """Why there are no controls, or not as many as asked for; empty if there are."""
+    """Why there are no controls, or fewer than asked for; empty otherwise."""

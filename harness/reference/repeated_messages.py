@@ -1,7 +1,8 @@
-"""Messages about checkpoints that arrive twice: which ones, and how late the second comes. Each world delivers them.
+"""Messages about checkpoints that arrive twice: which ones, and how late the second copy comes. Each world delivers
+them.
 
-Only what a protocol must bear is repeated: what names a checkpoint. That a subtask runs, has failed or has consumed its
-input is said once.
+Only messages that name a checkpoint are repeated, because a protocol must tolerate this. The messages that a subtask
+runs, has failed or has consumed its input come once.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ REPEATED = (
 
 
 class RepeatedMessages:
-    """Whose messages are repeated at present."""
+    """The subtasks whose messages are repeated at present."""
 
     def __init__(self) -> None:
-        """Start with nobody's."""
+        """Start without repeated messages."""
         self.in_force: tuple[RepeatableMessages, ...] = ()
 
     def copies(self, subtask: str, direction: Direction, message: Any) -> Iterator[float]:
-        """Yield for each copy of a message how many milliseconds later it comes; FORWARD: to the coordinator."""
+        """Yield for each copy of a message how many milliseconds later it comes; FORWARD means to the coordinator."""
         if isinstance(message, REPEATED):
             for target in self.in_force:
                 if target.subtask == subtask and target.direction in (direction, Direction.BOTH):
@@ -46,7 +47,7 @@ class RepeatableMessages:
     """The messages of one subtask; implements ``barrier_tck.faults.targets.MessagesTarget``."""
 
     def __init__(self, repeats: RepeatedMessages, subtask: str) -> None:
-        """Repeat nothing yet."""
+        """Take the subtask; nothing is repeated yet."""
         self._repeats = repeats
         self.subtask = subtask
         self.direction = Direction.BOTH
@@ -58,14 +59,14 @@ class RepeatableMessages:
         return f"messages of {self.subtask}"
 
     def repeat(self, direction: Direction, late_ms: float) -> None:
-        """Let each message of one or both ways come a second time."""
+        """Make each message in one direction, or in both, come a second time."""
         self.direction, self.late_ms = direction, late_ms
         self._repeats.in_force = (*self._repeats.in_force, self)
 
     def is_repeating(self) -> bool:
-        """Tell whether it is in force."""
+        """Tell whether messages are repeated now."""
         return any(target is self for target in self._repeats.in_force)
 
     def stop(self) -> None:
-        """Repeat nothing more; what is under way still comes."""
+        """Stop repeating messages; copies in transit still arrive."""
         self._repeats.in_force = tuple(target for target in self._repeats.in_force if target is not self)

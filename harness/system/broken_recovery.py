@@ -1,7 +1,7 @@
-"""Ways to break recovery on purpose, for control trials: each is what somebody's recovery has really done.
+"""Ways to break recovery on purpose, for control trials; each of them has really happened in a system.
 
-A *control* runs a plan again with one of these. If the plan's own trial gave it a chance to show, and the control is
-not INVALID, then the campaign could not have failed either, and its VALID means nothing.
+A *control* runs a plan again with one of these. If the plan's own trial had a chance to show the break, but the
+control is not INVALID, the campaign could not have failed either, and its VALID means nothing.
 """
 
 from __future__ import annotations

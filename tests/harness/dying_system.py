@@ -1,4 +1,4 @@
-"""A simulated system whose process dies, refuses or sleeps in chosen trials, by their seeds; named by its target."""
+"""A simulated system whose process dies, refuses or sleeps in chosen trials, by their seeds."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DIES, REFUSED, SLEEPS = 1_002, 1_003, 1_004
 
 
 class DyingSystem(ReferenceSimulated):
-    """The reference runtime in the simulator, but for the seeds above."""
+    """The reference runtime in the simulator, except for the seeds above."""
 
     name = "dying-system"
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
-        """Run the plan, if nothing happens before."""
+        """Run the plan, unless its seed is special."""
         (directory / "begun").touch()
         if plan.seed == DIES:
             os.kill(os.getpid(), signal.SIGKILL)

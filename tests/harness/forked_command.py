@@ -1,4 +1,4 @@
-"""The command in a process of its own, forked from this one: quick, because all is imported already."""
+"""Runs the command in a process forked from this one, which is quick because everything is imported already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number that a person may write has a least and a most: nothing starts that could never end.
+"""Every number that a person may write has a minimum and a maximum, so nothing can start that never ends.
 
 Grain: the declarations of campaign files, plans and faults, and whole commands.
 """
@@ -21,7 +21,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 
 
 def unbounded(kind: inspect.Type, path: str, seen: set[type]) -> Iterator[str]:
-    """Yield the integers without a least or a most; faults and triggers are looked at by themselves."""
+    """Yield the integers without a minimum or a maximum; faults and triggers are checked separately."""
     match kind:
         case inspect.IntType(ge=least, le=most):
             if least is None or most is None:
@@ -43,7 +43,7 @@ def unbounded(kind: inspect.Type, path: str, seen: set[type]) -> Iterator[str]:
 @pytest.mark.parametrize("struct", [CampaignConfiguration, TrialPlan])
 def test_every_number_of_a_file_has_a_least_and_a_most(struct: type) -> None:
     found = list(unbounded(inspect.type_info(struct), struct.__name__, set()))
-    # Refused by reading it: a version is known or not.
+    # An unknown version is refused when it is read.
     assert [path for path in found if not path.endswith(".version")] == []
 
 

@@ -107,7 +107,7 @@ def test_the_same_kills_in_the_midst_of_the_input_could_have_failed(tmp_path: Pa
 
 
 class DeafChecker:
-    """Speaks for all that controls break, and always says VALID."""
+    """Names every clause that controls break, and always says VALID."""
 
     name = "deaf"
     clauses: tuple[str, ...] = ("REC-1", "REC-2", "SRC-1", "SNK-1")
@@ -134,7 +134,7 @@ def test_checkers_that_do_not_compare_what_is_broken_leave_a_campaign_unknown(tm
 
 
 class SilentChecker(DeafChecker):
-    """Speaks for nothing."""
+    """Names no clause."""
 
     clauses = ()
 
@@ -143,7 +143,7 @@ TABLE_OF_NOTHING = (SilentChecker(),)
 
 
 class Unbreakable(ReferenceSimulated):
-    """Says that it breaks its recovery, and does not."""
+    """Claims to break its recovery, but does not."""
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         return plan
@@ -179,7 +179,7 @@ def test_an_invalid_campaign_needs_no_controls(tmp_path: Path, monkeypatch: pyte
 
 
 class Broken(ReferenceSimulated):
-    """Reads again what lies before a restored position."""
+    """Reads records before a restored position again."""
 
     def run(self, plan: TrialPlan, nemesis: Any, directory: Path) -> Any:
         broken = super().broken(plan, BrokenRecovery.READ_AGAIN)

@@ -1,4 +1,4 @@
-"""Which broken recoveries a trial would have shown; grain: scripted histories, then what a break does to a trial."""
+"""Which broken recoveries a trial would have shown; grain: scripted histories, then the effect of a break."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESTORING = (BrokenRecovery.READ_AGAIN, BrokenRecovery.STATE_DROPPED)
 
 
 def view(checkpoint: int, read: int, attempt: int = 1) -> SnapshotView:
-    """A right checkpoint, so many records into the first split."""
+    """Return a right checkpoint, a number of records into the first split."""
     at = dict.fromkeys(SPLITS, 0) | {SPLITS[0]: read}
     return msgspec.structs.replace(right_view(PLAN, checkpoint, at), attempt=attempt)
 
@@ -98,7 +98,7 @@ def test_what_no_checker_speaks_for_does_not_show() -> None:
 
 
 def pending(ends: told.Operation | None = None, prepared: int = 0) -> Book:
-    """Checkpoint 2 is acknowledged by its sink when attempt 1 fails."""
+    """Return a history in which the sink has acknowledged checkpoint 2 when attempt 1 fails."""
     book = Book().attempt(1).checkpoint(1).triggered(2)
     book.tell(told.Acknowledged(2, 1, "sink[0]", prepared=prepared))
     if ends is not None:
@@ -147,7 +147,7 @@ TWICE = TrialPlan(
         killed(ProtocolPoint.COMPLETION_NOTIFIED, subtask="out[0]"),
     ),
 )
-"""Lineage in at-least-once mode; the first recovery begins at the beginning, the second restores a checkpoint."""
+"""Lineage in at-least-once mode; the first recovery starts from the beginning, the second restores a checkpoint."""
 
 
 def test_a_recovery_from_the_beginning_does_not_excuse_records_that_are_read_again(tmp_path: Path) -> None:

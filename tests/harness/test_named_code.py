@@ -1,6 +1,6 @@
 """Code that a file names runs only if the command line names it too, whatever lies beside the file.
 
-Grain: commands in this process, in a directory with a module that tells when it is imported.
+Grain: commands in this process, in a directory with a module that shows when it is imported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Path("it-ran").touch()
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return the working directory, in which ``evil.py`` lies; it is searched first, as ``python -m`` does."""
+    """Return the working directory, which contains ``evil.py`` and is searched first, as with ``python -m``."""
     (tmp_path / "evil.py").write_text(EVIL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", *sys.path])

@@ -1,6 +1,6 @@
-"""When checkpoints may be triggered, must be given up, and may fail: right histories, and one for each way to be wrong.
+"""When checkpoints may be triggered, must be aborted, and may fail: right histories, and one for each kind of mistake.
 
-Grain: literal histories, one operation a millisecond.
+Grain: literal histories, one operation per millisecond.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def judge(checker: Checker, book: Book, repeatable: bool = True, faults: Any = (
 
 
 def last(book: Book, checkpoint: int) -> Book:
-    """The checkpoint that follows the end of all input."""
+    """Add the checkpoint that follows the end of all input."""
     return book.tell(told.CheckpointTriggered(checkpoint, 1, final=True))
 
 
@@ -171,7 +171,7 @@ def test_a_completed_checkpoint_ends_the_row_and_one_that_was_subsumed_does_not_
 def test_who_learned_of_an_abort_acknowledges_it_no_more() -> None:
     learned = told.AbortLearned(1, 1, SUBTASKS[2])
     before = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[2:3]).aborted(1).tell(learned)
-    # It comes again: it is the same one.
+    # It is a repetition of the same acknowledgement.
     assert judge(AbortsObeyed(), before.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is VALID
     after = Book().attempt(1).triggered(1).aborted(1).tell(learned)
     assert judge(AbortsObeyed(), after.acknowledged(1, subtasks=SUBTASKS[3:4])).verdict is VALID

@@ -1,4 +1,4 @@
-"""Dataflow on graphs with several sinks, edges and attempts: each way to be wrong is found; grain: simulation."""
+"""Dataflow on graphs with several sinks, edges and attempts: each kind of mistake is found; grain: simulation."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_rows_of_a_sink_that_do_not_stand_in_the_order_of_their_channel_are_told
 
 
 def test_a_broadcast_that_reaches_one_subtask_twice_and_another_never_is_told(exact: History) -> None:
-    """The number of copies is right all the same."""
+    """Nevertheless the number of copies is right."""
     view = exact.checkpoints[-1]
     writers = tuple("out0[0]" if one == "out0[1]" else one for one in view.reached_by)
     broken = with_view(exact, lambda one: msgspec.structs.replace(one, reached_by=writers))
@@ -155,7 +155,7 @@ def test_a_key_that_a_hash_edge_sends_to_two_subtasks_without_state_is_told(exac
         for one in view.reached_sinks
     )
     broken = with_view(exact, lambda one: msgspec.structs.replace(one, reached_sinks=wrong))
-    assert told(judge(EXACT, broken), "though it is by key that records are sent there")
+    assert told(judge(EXACT, broken), "though records are sent there by key")
 
 
 # --- checkpoints that cannot be judged ----------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_a_position_outside_the_split_and_one_that_goes_back_are_told(exact: His
 
 
 def entry_with(view: SnapshotView, times: int) -> tuple[int, str, int]:
-    """Return a part, a key and a place in its list, of a record that is there so often."""
+    """Return the part, the key and the place in its list of a record that is there ``times`` times."""
     for number, part in enumerate(view.state):
         if part.operator == "twice":
             for text, kept in part.entries.items():
@@ -238,7 +238,7 @@ def test_duplicates_do_occur_and_are_counted(again: History) -> None:
 
 
 def test_an_attempt_may_add_a_record_once_and_no_more(again: History) -> None:
-    """A restore explains two copies of what was replayed, and never a third; of other records it explains none."""
+    """A restore explains two copies of a replayed record but no third one; for other records it explains none."""
     for times, words in ((1, "twice instead of once"), (2, "3 times instead of twice")):
         finding = judge(AT_LEAST_ONCE, with_entry(again, -1, times, doubled))
         assert told(finding, "is in the state of twice")
@@ -246,12 +246,12 @@ def test_an_attempt_may_add_a_record_once_and_no_more(again: History) -> None:
 
 
 def test_what_came_twice_and_lost_one_copy_is_told(again: History) -> None:
-    """The restored checkpoint had it, and the replay added it: one copy is less than the mode promises."""
+    """The restored checkpoint had it and the replay added it, so one copy is less than the mode promises."""
     assert told(judge(AT_LEAST_ONCE, with_entry(again, -1, 2, dropped)), "1 of 2 are there")
 
 
 def test_what_an_operator_took_early_is_due_behind_it(again: History) -> None:
-    """It was sent before the barrier then, so whoever stands behind must have it in the same checkpoint."""
+    """Then it was sent before the barrier, so the next operator must have it in the same checkpoint."""
     started = [line.operation.restored_checkpoint for line in again.of(AttemptStarted)]
     restored = next(number for number, view in enumerate(again.checkpoints) if view.checkpoint == started[-1])
     view = again.checkpoints[restored]

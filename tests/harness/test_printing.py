@@ -1,4 +1,4 @@
-"""What commands print: whoever reads it, in whatever encoding, the verdict decides the exit code.
+"""What commands print: the verdict decides the exit code, whoever reads the output and in whatever encoding.
 
 Grain: commands in forked processes and one behind a real pipe, and commands called in this process.
 """
@@ -31,7 +31,7 @@ CAMPAIGN = ("campaign", "--trials", "2", "--seed", "1", "--out")
 
 
 def nobody() -> int:
-    """Return the writing end of a pipe whose reader has left."""
+    """Return the write end of a pipe whose reader is gone."""
     reader, writer = os.pipe()
     os.close(reader)
     return writer

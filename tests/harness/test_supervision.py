@@ -1,6 +1,6 @@
-"""No exit code without a verdict: whatever the code under test does to its process, the command's parent tells.
+"""No exit code without a verdict: whatever the code under test does to its process, the command's parent reports it.
 
-Grain: commands in forked and in real processes, and the supervisor around functions that end in all manners.
+Grain: commands in forked and in real processes, and the supervisor around functions that end in every possible way.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def test_trials_before_the_process_ended_are_kept_and_reported_as_interrupted(tm
 
 
 def leave_a_child_behind() -> None:
-    """Fork a process that holds every descriptor open for a while, the pipe to the parent among them."""
+    """Fork a process that holds every descriptor open for a while, including the pipe to the parent."""
     if os.fork() == 0:
         time.sleep(60)
     os._exit(0)
 
 
 def return_and_vanish() -> int:
-    """End the process in another way after the code was said."""
+    """End the process in another way after the code was reported."""
     atexit.register(os._exit, 0)
     return 1
 

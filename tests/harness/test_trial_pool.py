@@ -1,4 +1,4 @@
-"""Several jobs: a campaign in several processes leaves what it leaves in one, and no process behind."""
+"""Several jobs: a campaign in several processes leaves the same files as in one, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def drawn(**values: Any) -> CampaignConfiguration:
 
 
 def listed(*seeds: int) -> CampaignConfiguration:
-    """Return a campaign whose trials have these seeds, which follow one another."""
+    """Return a campaign whose trials have these consecutive seeds."""
     return configuration_from({"seed": seeds[0], "trial": [{"repeat": len(seeds)}]}, "test")
 
 
@@ -48,7 +48,7 @@ def without_times(summary: TrialSummary | CampaignRecord) -> dict[str, Any]:
 
 
 def files_of(run: Path) -> dict[str, bytes]:
-    """Return all files of the kept trials, and the trace of each, without what depends on the clock."""
+    """Return all files of the kept trials, including each trace, without the parts that depend on the clock."""
     names = sorted(path for path in run.glob("trials/*/*") if path.name != "record.json")
     return {str(path.relative_to(run)): path.read_bytes() for path in names}
 

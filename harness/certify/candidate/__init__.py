@@ -1,1 +1,1 @@
-"""What runs in the process of a candidate backend."""
+"""The code that runs in the process of a candidate backend."""

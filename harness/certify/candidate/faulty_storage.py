@@ -1,4 +1,4 @@
-"""Storage for a candidate backend: real files, which fail or stand still at a chosen operation."""
+"""Storage for a candidate backend: real files that fail or stop at a chosen operation."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem, OutputStream
 
 STAND_STILL_S_MAX = 120.0
-"""An asynchronous part that is never told to go on gives up after this long."""
+"""After this many seconds an asynchronous part that is never told to continue gives up."""
 
 
 class TroubledFiles(LocalFileSystem):
-    """The files of one snapshot. Counts operations; may fail at one, may stand still before one.
+    """The files of one snapshot. They count operations, and may fail at one or stop before one.
 
-    Nothing is forced to disk: only processes die here, never the machine.
+    Nothing is forced to disk, because only processes die here, never the machine.
     """
 
     def __init__(self, root: str, fault: StorageTrouble | None = None) -> None:
-        """Take the root and what goes wrong."""
+        """Take the root and the failure."""
         super().__init__(root)
         self._fault = fault
         self._operations = 0
@@ -34,16 +34,16 @@ class TroubledFiles(LocalFileSystem):
         return self._operations
 
     def stand_still_at(self, operation: int) -> None:
-        """Stand still before an operation, counted from now (1 is the next)."""
+        """Stop before an operation, counted from now (1 is the next one)."""
         self._stop_at = self._operations + operation
 
     def go_on(self) -> None:
-        """Let a stopped operation go on, and never stop again."""
+        """Let a stopped operation continue, and never stop again."""
         self._stop_at = None
         self._go.set()
 
     def step(self, what: str) -> bool:
-        """Count an operation; return True if this write is to be a short one; raises StorageError."""
+        """Count an operation; return True if this write must be short; raises StorageError."""
         self._operations += 1
         if self._operations == self._stop_at:
             self.standing.set()

@@ -1,4 +1,4 @@
-"""Candidates that misbehave as a process: a certifier must survive each and say what it did."""
+"""Candidates whose processes misbehave: a certifier must survive each of them and say what it did."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateSto
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 no_backend = 7
-"""What is no backend at all."""
+"""Not a backend at all."""
 
 
 class RaisesWhenMade(HeapStateBackend):
@@ -61,21 +61,21 @@ class EatsMemory(HeapStateBackend):
 
 
 class ForksAndPrints(HeapStateBackend):
-    """Is right, but noisy, and a fork of it goes on as if it were the one."""
+    """Is right, but noisy, and a forked copy of it goes on as if it were the process itself."""
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
-        """Print, fork, go on in both."""
+        """Print, fork, and continue in both processes."""
         sys.stdout.write("opening " * 1000)
         sys.stdout.flush()
         os.write(1, b"\xff\x00 raw bytes on standard output")
         if os.fork() == 0:
-            # The copy believes itself to be the process; it has no connection any more.
+            # The copy behaves like the process, but it has no connection any more.
             return HeapStateStore(scope)
         return super().open(scope, restore, reader)
 
 
 class LeavesAProcess(HeapStateBackend):
-    """Starts a helper in a session of its own, and never ends it."""
+    """Starts a helper in its own session, and never ends it."""
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
         """Start the helper."""
@@ -86,13 +86,13 @@ class LeavesAProcess(HeapStateBackend):
 
 
 class HasNoOpen:
-    """Is no backend."""
+    """Is no state backend."""
 
     name = "no-open"
 
 
 class ExitsWhileWriting(HeapStateBackend):
-    """Ends its process in the middle of a life."""
+    """Ends its process in the middle of a store's life."""
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
         """Return a store that exits."""
@@ -105,7 +105,7 @@ class _ExitingStore(HeapStateStore):
 
 
 class HangsWhenMade(HeapStateBackend):
-    """Never gets ready."""
+    """Never returns from being made."""
 
     def __init__(self) -> None:
         """Wait for what never comes."""
@@ -113,12 +113,12 @@ class HangsWhenMade(HeapStateBackend):
 
 
 class DeclaresNonsense(HeapStateBackend):
-    """Declares what is no capability."""
+    """Declares something that is no capability."""
 
     capabilities = frozenset({"very fast"})  # type: ignore[arg-type]
 
 
-# --- what is declared and not so ------------------------------------------------------------------------------
+# --- false declarations ---------------------------------------------------------------------------------------
 
 
 class _Liar(HeapStateBackend):
@@ -136,7 +136,7 @@ class NotAsynchronous(_Liar):
     declared = frozenset({StateCapability.ASYNCHRONOUS_SNAPSHOTS})
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store that cannot wait."""
+        """Return a store that writes at once."""
         return _EagerStore(scope)
 
 
@@ -178,7 +178,7 @@ class NotOrdered(_Liar):
 
 
 class NotLocal(_Liar):
-    """Keeps a file beside its working directory."""
+    """Keeps a file outside its working directory."""
 
     declared = frozenset({StateCapability.LOCAL_FILES})
 
@@ -190,12 +190,12 @@ class NotLocal(_Liar):
 
 
 class NotDeterministic(_Liar):
-    """Writes a number into its files that differs from time to time."""
+    """Writes a number into its files that differs from run to run."""
 
     declared = frozenset({StateCapability.DETERMINISTIC_FILES})
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
-        """Return a store with a state that nobody asked for."""
+        """Return a store with an additional state."""
         store = HeapStateStore(scope)
         store.put("opened", scope.key_groups.start, b"nonce", os.urandom(8))
         return store

@@ -1,4 +1,4 @@
-"""The planted bugs of admission, timeouts and control messages, which general checkers and faults must show."""
+"""The planted bugs of admission, timeouts and control messages, which general checkers and faults must find."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HELD_OUT = "planted by others into version 0.1.0"
 
 
 def control_mutants(product: Components) -> Iterator[Mutant]:
-    """Yield the bugs of what passes between subtasks and the coordinator, and of when it passes."""
+    """Yield the bugs in the messages between subtasks and the coordinator, and in their times."""
     several = _with(CheckpointPlan(interval_ms=6, max_concurrent=2, async_ms_max=30))
     late = _with(CheckpointPlan(timeout_ms=25, async_ms_max=80))
     twice = _twice(several, Direction.FORWARD)
@@ -100,7 +100,7 @@ def _with(checkpoints: CheckpointPlan) -> TrialPlan:
 
 
 def _twice(plan: TrialPlan, direction: Direction) -> TrialPlan:
-    """Return the plan with the messages of one subtask arriving twice, almost from the beginning."""
+    """Return the plan with a fault that repeats the messages of one subtask, almost from the beginning."""
     fault = RepeatMessages("totals[0]", 1, 200, direction)
     return msgspec.structs.replace(
         plan, faults=(ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_TRIGGERED)),)

@@ -1,4 +1,4 @@
-"""The planted bugs of recovery as a whole, and which bug each way of breaking recovery is (``BrokenRecovery``)."""
+"""The planted bugs of recovery as a whole, and which bug is which way of breaking recovery (``BrokenRecovery``)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CONTROLS: dict[BrokenRecovery, str] = {
     BrokenRecovery.COMMITTED_EARLY: "SK-01",
     BrokenRecovery.UNFENCED: "FE-03",
 }
-"""The planted bug by which the reference runtime breaks its recovery in each way."""
+"""``BrokenRecovery`` -> the planted bug with which the reference runtime breaks its recovery in this way."""
 
 
 def broken(plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
-    """Return a plan for the reference runtime with its recovery broken; None if it has a planted bug already."""
+    """Return a plan for the reference runtime with its recovery broken; None if the plan already has a planted bug."""
     return None if plan.mutant is not None else msgspec.structs.replace(plan, mutant=CONTROLS[how])
 
 
 def recovery_mutants(product: Components) -> Iterator[Mutant]:
-    """Yield the bugs that are planted for control trials alone."""
+    """Yield the bugs that are planted only for control trials."""
     yield Mutant(
         "RE-01",
         "REC-1",
@@ -41,7 +41,7 @@ def recovery_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "FE-03",
         "REC-2",
-        "What a failed attempt left pending is given up only when the next one runs; till then it may complete.",
+        "Checkpoints of a failed attempt are aborted only when the next one runs; until then they may complete.",
         "planted here, no public report",
         replace(product, coordinator_machine=recovery.CarriesThePending),
         msgspec.structs.replace(

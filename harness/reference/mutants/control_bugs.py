@@ -1,4 +1,4 @@
-"""Planted bugs of how checkpoints are admitted, counted, given up and restored from: what control messages carry."""
+"""Planted bugs in the control of checkpoints: how they are admitted, counted and aborted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 
 class CountsAcknowledgements(CoordinatorMachine):
-    """SR-01: acknowledgements are counted, not attributed: a second one of the same subtask counts for another."""
+    """SR-01: acknowledgements are counted, not attributed: a second one of the same subtask counts as another's."""
 
     def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
         result = super()._classify(event, pending)
@@ -32,7 +32,7 @@ class CountsAcknowledgements(CoordinatorMachine):
 
 
 class DeletesWhatCameTwice(CoordinatorMachine):
-    """DU-01: whatever is not accepted is taken for late: a second acknowledgement deletes the files of the first."""
+    """DU-01: what is not accepted is treated as late, so a second acknowledgement deletes the files of the first."""
 
     def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
         result = super()._classify(event, pending)
@@ -43,12 +43,12 @@ class NeverExpires(CoordinatorMachine):
     """SR-02: timeouts of checkpoints are never enforced."""
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Ignore that the time of a checkpoint is over."""
+        """Ignore that a checkpoint's timeout is over."""
         return () if isinstance(event, CheckpointExpired) else super().handle(event, now_ms)
 
 
 class _OneMore(CheckpointAdmission):
-    """Does not count the newest checkpoint in flight, but for the last one, which has to be alone."""
+    """Does not count the newest checkpoint in flight, except for the last one, which must be alone."""
 
     def decide(
         self,
@@ -63,7 +63,7 @@ class _OneMore(CheckpointAdmission):
 
 
 class _NoPause(CheckpointAdmission):
-    """Knows nothing of the end of the last checkpoint."""
+    """Ignores the time at which the last checkpoint ended."""
 
     def decide(
         self,
@@ -98,7 +98,7 @@ class ToleratesOneMore(CoordinatorMachine):
     """TF-01: one failure in a row more than configured is tolerated."""
 
     def __init__(self, config: JobConfig, *arguments: Any) -> None:
-        """Take another number for the configured one."""
+        """Use another number than the configured one."""
         checkpoints = config.checkpoints
         if checkpoints is not None:
             checkpoints = replace(checkpoints, tolerated_failures=checkpoints.tolerated_failures + 1)
@@ -109,7 +109,7 @@ class StoresOnAfterAnAbort(SubtaskMachine):
     """AB-01: the asynchronous part of an aborted snapshot is not cancelled, and is acknowledged at its end."""
 
     def handle(self, event: SubtaskEvent) -> SubtaskCommands:
-        """Take the abort in, and go on storing."""
+        """Note the abort, but continue to store."""
         storing = tuple(self._storing)
         commands = super().handle(event)
         if not isinstance(event, NotifyCheckpointAborted) or event.checkpoint not in storing:
@@ -122,13 +122,13 @@ class LosesABarrierAtTheEnd(SubtaskDriver):
     """SR-04: the first barrier of a source that has ended is lost on its first channel."""
 
     def __init__(self, deployment: SubtaskDeployment, graph: JobGraph, *arguments: Any) -> None:
-        """Start with nothing lost."""
+        """Start with no barrier lost."""
         super().__init__(deployment, graph, *arguments)
         self._channels = len(graph.outputs_of(deployment.subtask))
         self._lost = False
 
     def forward_barrier(self, command: ForwardBarrier) -> None:
-        """Leave a channel out, once."""
+        """Leave out one channel, once."""
         if not self.is_source or not self.exhausted or self._lost:
             super().forward_barrier(command)
             return

@@ -1,4 +1,4 @@
-"""Planted bugs of recovery as a whole: what control trials break, beside bugs that are planted elsewhere."""
+"""Planted bugs of recovery as a whole, which control trials use in addition to bugs that are planted elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DropsRestoredState(SubtaskDriver):
     """RE-01: operators are opened as if the restored checkpoint named no state file."""
 
     def open(self) -> None:
-        """Open with the positions and the transactions of the checkpoint, and none of its state."""
+        """Open with the positions and the transactions of the checkpoint, but without its state."""
         restore = self.deployment.restore
         if restore is not None:
             bare = tuple(msgspec.structs.replace(part, handles=()) for part in restore.operators)
@@ -29,19 +29,19 @@ class DropsRestoredState(SubtaskDriver):
 
 
 class CarriesThePending(CoordinatorMachine):
-    """FE-03: what a failed attempt left pending is given up only when the next one runs; till then it may complete."""
+    """FE-03: checkpoints of a failed attempt are aborted only when the next one runs; until then they may complete."""
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
-        """Give up nothing."""
+        """Abort nothing."""
         return ()
 
     def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
-        """Complete also what an older attempt took, while somebody waits for its metadata."""
+        """Also complete a checkpoint of an older attempt, as long as its metadata is awaited."""
         waits = self.state in (JobState.RUNNING, JobState.STOPPING)
         return super().complete_when_acknowledged(pending, now_ms) if waits else ()
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
-        """Give up what older attempts took, at the first event after a newer one has come to run."""
+        """Abort checkpoints of older attempts at the first event after a newer attempt reached running."""
         late: Commands = ()
         if self.state is JobState.RUNNING:
             for pending in list(self.pending.values()):

@@ -339,7 +339,7 @@ class SimulatedSubtask:
             action(*arguments)
         except ProcessKilled:
             return
-        except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+        except Exception as error:  # noqa: BLE001 - the coordinator must learn which error ended the process
             self._die_of(error)
 
     def _die_of(self, error: Exception) -> None:
@@ -395,7 +395,7 @@ class SimulatedSubtask:
                         self.leave()
             except ProcessKilled:
                 return
-            except Exception as error:  # noqa: BLE001 - what the process dies of is for the coordinator to hear
+            except Exception as error:  # noqa: BLE001 - the coordinator must learn which error ended the process
                 self._die_of(error)
         if self.runs:
             self._expect_next(driver)
