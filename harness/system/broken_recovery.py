@@ -35,7 +35,10 @@ _BROKEN = {
         "transactions are committed before their checkpoint completes",
         ("SNK-1",),
     ),
-    BrokenRecovery.UNFENCED: ("what a failed attempt left pending is carried into the next one", ("REC-2",)),
+    BrokenRecovery.UNFENCED: (
+        "pending checkpoints of a failed attempt are carried into the next one",
+        ("REC-2",),
+    ),
 }
 
 
