@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -13,14 +14,20 @@ from barrier_tck.harness.draw.profiles import Range
 _Option = TypeVar("_Option")
 
 
+@lru_cache(maxsize=1024)
+def numbers(least: int, most: int) -> st.SearchStrategy[int]:
+    """Return the strategy of the numbers between two bounds, both included; making one takes longer than drawing."""
+    return st.integers(least, most)
+
+
 def between(draw: st.DrawFn, bounds: Range) -> int:
     """Draw a number between two bounds, both included."""
-    return draw(st.integers(*bounds))
+    return draw(numbers(*bounds))
 
 
 def chance(draw: st.DrawFn, per_mille: int) -> bool:
     """Draw yes or no, yes in ``per_mille`` of 1,000 cases; the simplest answer is no."""
-    return per_mille > 0 and draw(st.integers(0, 999)) >= 1_000 - per_mille
+    return per_mille > 0 and draw(numbers(0, 999)) >= 1_000 - per_mille
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.draw.choices import DrawnChoices, between, chance
+from barrier_tck.harness.draw.choices import DrawnChoices, between, chance, numbers
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profiles import Profile, Range
 from barrier_tck.harness.draw.storage_faults import (
@@ -177,28 +177,37 @@ def _possible_points(
     profile: Profile, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[ProtocolPoint, ...]:
     """Return the points that somebody is sure to pass in spite of the earlier faults."""
-    return tuple(point for point in profile.points if _standing(point, job, before))
+    return tuple(
+        point
+        for point in profile.points
+        if any(_passes_left(point, one, job, before) for one in _passing(point, job, before))
+    )
 
 
 def _standing(
     point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> tuple[str | None, ...]:
     """Return who is sure to be alive and to pass a point (None: the coordinator)."""
-    passing: tuple[str | None, ...]
+    return tuple(one for one in _passing(point, job, before) if _passes_left(point, one, job, before))
+
+
+def _passing(point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]) -> tuple[str | None, ...]:
+    """Return who is sure to pass a point if no earlier fault ends it there (None: the coordinator)."""
     if point in COORDINATOR_POINTS:
-        passing = (None,) if job.view.times(point, None) else ()
-    elif point in _RESTORE and not any(_leads_to_restore(scheduled, job) for scheduled in before):
-        passing = ()
-    else:
-        passing = job.view.passing(point)
-    return tuple(one for one in passing if _passes_left(point, one, job, before))
+        return (None,) if job.view.times(point, None) else ()
+    if point in _RESTORE and not any(_leads_to_restore(scheduled, job) for scheduled in before):
+        return ()
+    return job.view.passing(point)
 
 
 def _passes_left(
     point: ProtocolPoint, subtask: str | None, job: DrawnJob, before: Sequence[ScheduledFault]
 ) -> bool:
     """Tell whether a subtask is sure to pass a point more often than earlier faults end it there."""
-    ended = [scheduled for scheduled in _at(point, subtask, before) if scheduled.fault.ends is not None]
+    earlier = _at(point, subtask, before)
+    if not earlier:
+        return job.view.times(point, subtask) > 0
+    ended = [scheduled for scheduled in earlier if scheduled.fault.ends is not None]
     return len(ended) < job.view.times(point, subtask) + _repeats(point, subtask, job, before)
 
 
@@ -210,7 +219,7 @@ def _draw_aim(
     subtask = None if point in COORDINATOR_POINTS else draw(st.sampled_from(standing))
     times = job.view.times(point, subtask)
     if times > 1 or point is ProtocolPoint.RECORDS_PROCESSED:
-        return After(point, subtask, nth=draw(st.integers(1, times)))
+        return After(point, subtask, nth=draw(numbers(1, times)))
     return After(point, subtask, nth=1 + _repeats(point, subtask, job, before))
 
 

@@ -13,7 +13,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Hypoth
 
 from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ScheduledFault
-from barrier_tck.harness.draw.choices import between, chance
+from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
 from barrier_tck.harness.draw.profiles import Profile, Range, for_storage_faults
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
@@ -28,6 +28,7 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.system.job_view import ViewOf
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
@@ -170,7 +171,7 @@ def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
         return filled(plan)
     workload = workload_named(plan.workload.name)
     if isinstance(workload, DrawsJobs) and chance(draw, profile.drawn_jobs_per_mille):
-        job = workload.draw_job(lambda least, most: draw(st.integers(least, most)), profile.subtasks_max)
+        job = workload.draw_job(lambda least, most: draw(numbers(least, most)), profile.subtasks_max)
         return filled(msgspec.structs.replace(plan, job=job))
     shape = draw(st.sampled_from(workload.shapes))
     wished = workload.job(shape, {})
@@ -186,7 +187,7 @@ def _width_of(profile: Profile, vertex: VertexPlan) -> Range:
 
 def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
     return TrialPlan(
-        seed=draw(st.integers(0, 2**31 - 1)),
+        seed=draw(numbers(0, 2**31 - 1)),
         workload=_draw_workload(draw, profile),
         deployment=DeploymentPlan(
             executors=between(draw, profile.executors), write_through=draw(st.booleans())
@@ -203,7 +204,7 @@ def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:
     keys = between(draw, profile.keys)
     name = draw(st.sampled_from(profile.workloads)) if len(profile.workloads) > 1 else profile.workloads[0]
     if chance(draw, profile.tiny_inputs_per_mille):
-        return WorkloadPlan(name, batches=draw(st.integers(0, 1)), batch_records=1, keys=keys)
+        return WorkloadPlan(name, batches=draw(numbers(0, 1)), batch_records=1, keys=keys)
     batches, batch_records = between(draw, profile.batches), between(draw, profile.batch_records)
     offset = min(between(draw, profile.start_offset), batches * batch_records) if draw(st.booleans()) else 0
     return WorkloadPlan(
@@ -308,7 +309,8 @@ def draw_plans(
         plans.append(plan)
 
     if count > 0:
-        collect()
+        with no_collection():  # nothing of what is drawn is garbage yet
+            collect()
     return tuple(plans[:count])
 
 
