@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.oracle.at_least_once_flow import Stretch, added_by_attempt
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.trial_input import TrialInput
@@ -293,3 +294,22 @@ def test_the_output_of_the_last_attempt_is_known_to_the_record(again: History) -
     for rows, writers in ((output[1:], by[1:]), ((*output, output[0]), (*by, by[0]))):
         finding = judge(AT_LEAST_ONCE, msgspec.structs.replace(again, output=rows, output_by=writers))
         assert told(finding, "committed")
+
+
+def test_nothing_comes_early_where_a_subtask_reads_one_channel() -> None:
+    """Only who waits for other channels goes on behind a barrier (ALO-3)."""
+    before, behind = Counter({(0, "k0", ""): 1}), Counter({(1, "k0", ""): 1})
+    read = {"read": Stretch.certain(before, before + behind)}
+
+    def kept_early(width: int) -> int:
+        vertices = (VertexPlan("read", "source", width), VertexPlan("keep", "keep", 2))
+        job = JobPlan(
+            vertices=(*vertices, VertexPlan("out", SINK, 2)),
+            edges=(EdgePlan("read", "keep", Spread.HASH, KEY), EdgePlan("keep", "out", Spread.FORWARD)),
+        )
+        added = dict(added_by_attempt(job, read, {}, {"keep": Counter({(0, (0, "k0", "")): 1})}))
+        assert added["keep"].least == Counter({(0, (0, "k0", "")): 1})
+        assert added["out"].least == added["out"].most, "it is known what was sent before the barrier"
+        return (added["keep"].most - added["keep"].least).total()
+
+    assert (kept_early(1), kept_early(2)) == (0, 1)

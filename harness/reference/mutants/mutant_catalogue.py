@@ -25,6 +25,7 @@ from barrier_tck.harness.reference.mutants import data_bugs as data
 from barrier_tck.harness.reference.mutants import protocol_bugs as protocol
 from barrier_tck.harness.reference.mutants import storage_bugs as storage
 from barrier_tck.harness.reference.mutants.catalogue_control import control_mutants
+from barrier_tck.harness.reference.mutants.catalogue_graphs import graph_mutants
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mutants
 from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
@@ -231,6 +232,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from local_mutants(product)
     yield from control_mutants(product)
     yield from recovery_mutants(product)
+    yield from graph_mutants(product)
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:
