@@ -1,7 +1,7 @@
 """The harness: runs plans in a world, records what happened and judges it.
 
-These are the names that a third party may use: to test a system of its own, to bring a workload, a checker or a state
-backend, and to run a plan from Python. Import them from here. Other faults are in ``barrier_tck.faults.kinds``.
+These are the names for third parties: to test a system, to bring a workload, a checker or a state backend, or to run
+a plan. Import them from here; their places inside may change. Other faults are in ``barrier_tck.faults.kinds``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 # fmt: off
 if TYPE_CHECKING:  # isort: off
-    # A plan, the job graph in it, and the faults.
     from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, LimitsPlan, NetworkPlan, RestartPlan
     from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
     from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
@@ -32,7 +31,8 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.system.scale import HasScale, Scale
     from barrier_tck.faults.targets import CopiesTarget, Damage, Impairment, LinkTarget, NoTargets, PausableTarget
     from barrier_tck.faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
-    from barrier_tck.harness.record.history import End, History, Recorded, Row, SnapshotView, StateView
+    from barrier_tck.harness.record.history import CheckpointProblem, End, History, NamedFile, Recorded, Row
+    from barrier_tck.harness.record.history import SnapshotView, StateView, StorageView, Transaction
     from barrier_tck.harness.record.operations import AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
     from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Operation
     from barrier_tck.harness.record.operations import JobCut, JobFailed, JobFinished, Restored
@@ -52,7 +52,6 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration, read_configuration
     from barrier_tck.harness.campaign.runner import run_campaign
     from barrier_tck.harness.support.errors import EnvironmentProblem, OperatingError, UsageProblem
-    # A state backend.
     from barrier_tck.harness.reference.backend_kit import BatchedStateStore, CheckpointId, CorruptStateError
     from barrier_tck.harness.reference.backend_kit import DeferredSnapshot, FinishedSnapshot, JobUsageError
     from barrier_tck.harness.reference.backend_kit import KeyedStateStore, KeyGroupRange, LinkingStateWriter
@@ -65,19 +64,20 @@ __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
     "BatchedStateStore", "BringsCheckers", "BringsProfiles", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken",
     "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan",
-    "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError", "CrashCoordinator",
-    "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End", "EnvironmentProblem", "Finding",
-    "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "JobCut", "JobFailed", "JobFinished",
-    "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore", "KillExecutor",
-    "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NemesisHooks", "NetworkPlan",
-    "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile",
-    "ProtocolPoint", "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row", "Scale", "ScheduledFault",
-    "SequentialSpec", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread",
-    "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView",
-    "StateWriter", "StorageError", "StorageUser", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone",
-    "Targets", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans",
-    "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
-    "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
+    "CheckpointProblem", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
+    "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End",
+    "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "JobCut",
+    "JobFailed", "JobFinished", "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore",
+    "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NamedFile",
+    "NemesisHooks", "NetworkPlan", "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget",
+    "ProcessTarget", "Profile", "ProtocolPoint", "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row",
+    "Scale", "ScheduledFault", "SequentialSpec", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
+    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
+    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView",
+    "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "Transaction", "TrialContext",
+    "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan",
+    "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps", "register_workload",
+    "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]
 # fmt: on
 

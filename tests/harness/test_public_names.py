@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,20 @@ def test_every_name_leads_to_what_it_says(name: str) -> None:
 def test_the_list_is_what_type_checkers_see_and_fits_on_a_screen() -> None:
     assert sorted(homes()) == harness.__all__
     assert len(DOOR.read_text().splitlines()) <= SCREEN_LINES
+
+
+JUDGED_OTHERWISE = ("OutputComparison", "StoredCheckpoint")
+"""Types of a history that no third party makes: the query that is ours, and what the judge's own reader found."""
+
+
+@pytest.mark.parametrize("struct", [harness.History, harness.SnapshotView, harness.StorageView])
+def test_whatever_a_system_leaves_can_be_made_with_names_of_the_door(struct: type[Any]) -> None:
+    """A field whose type is not there can only be filled from inside the house."""
+    named = {
+        name for hint in struct.__annotations__.values() for name in re.findall(r"\b[A-Z]\w+", str(hint))
+    }
+    ours = {name for name in named if name not in ("Any", "None", "Operation", *JUDGED_OTHERWISE)}
+    assert sorted(ours - set(harness.__all__)) == []
 
 
 def test_a_name_that_is_not_there_is_an_error_as_ever() -> None:
