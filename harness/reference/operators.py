@@ -44,11 +44,11 @@ def operator_spec(
 ) -> OperatorSpec:
     """Return the runtime's operator for one in a vertex's chain; raises UsageProblem for a kind that does not
     exist."""
-    make = _KINDS.get(operator.kind)
+    make = MAKERS.get(operator.kind)
     if make is None:
         raise UsageProblem(
             f"the operator {operator.name!r} is of kind {operator.kind!r}, which the reference runtime does not "
-            f"have{nearest(operator.kind, _KINDS)}"
+            f"have{nearest(operator.kind, MAKERS)}"
         )
     keys = {edge.input: edge.key for edge in job.inputs_of(vertex.name)}
     # An operator chained behind another one has a single input: what the one before it emits.
@@ -86,7 +86,7 @@ def _join(site: _Site) -> OperatorSpec:
     return Join(site.operator.name, left, right, parameters["left"], parameters["right"])
 
 
-_KINDS: dict[str, Callable[[_Site], OperatorSpec]] = {
+MAKERS: dict[str, Callable[[_Site], OperatorSpec]] = {
     SINK: lambda site: FileSink(OUTPUT, uid=site.operator.name),
     "totals": _totals,
     "witness": lambda site: KeyedProcess(
