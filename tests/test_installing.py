@@ -26,6 +26,10 @@ INSTALLS = ("wheel", "editable")
 #: Files that a wheel needs besides modules.
 DATA = (
     "barrier_tck/py.typed",
+    "barrier_tck/campaigns/flights.toml",
+    "barrier_tck/harness/cli/skeletons/campaign.toml",
+    "barrier_tck/harness/cli/skeletons/my_backend.py.txt",
+    "barrier_tck/harness/cli/skeletons/my_system.py.txt",
     "barrier_tck/reports/templates/page.html.j2",
     "barrier_tck/reports/templates/page.css",
     "barrier_tck/reports/templates/page.js",

@@ -353,15 +353,19 @@ def test_tox_runs_what_the_project_has() -> None:
 
 
 def test_the_one_package_is_the_five_folders() -> None:
-    """In a checkout they are links, and a wheel includes them; ``tests/test_installing.py`` installs both."""
+    """In a checkout they are links, and a wheel includes them; ``tests/test_installing.py`` installs both.
+
+    Campaign files are there too, as data.
+    """
+    inside = (*FOLDERS, "campaigns")
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     wheel = config["hatch"]["build"]["targets"]["wheel"]
-    assert set(FOLDERS) <= set(wheel["only-include"])
-    assert wheel["sources"] == {"src": ""} | {folder: f"barrier_tck/{folder}" for folder in FOLDERS}
+    assert set(inside) <= set(wheel["only-include"])
+    assert wheel["sources"] == {"src": ""} | {folder: f"barrier_tck/{folder}" for folder in inside}
     assert config["importlinter"]["root_package"] == "barrier_tck"
     package = ROOT / "src" / "barrier_tck"
     links = {entry.name: entry.resolve() for entry in package.iterdir() if entry.is_symlink()}
-    assert links == {folder: ROOT / folder for folder in FOLDERS}
+    assert links == {folder: ROOT / folder for folder in inside}
 
 
 def test_nothing_imports_a_folder_by_its_bare_name() -> None:

@@ -23,6 +23,7 @@ from barrier_tck.harness.cli.options import (
     SystemOption,
 )
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
+from barrier_tck.harness.cli.shipped import found_campaign
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import UsageProblem
@@ -40,7 +41,11 @@ JOBS_MAX = 256
 def campaign(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE.toml", help="Campaign file. Default: the standard campaign."),
+        typer.Argument(
+            metavar="FILE.toml",
+            help="Campaign file, or the name of one that comes with barrier-tck (barrier-tck init lists them). "
+            "Default: the standard campaign.",
+        ),
     ] = None,
     system: SystemOption = None,
     trials: Annotated[
@@ -123,7 +128,7 @@ def campaign(
       barrier-tck campaign                              200 simulated trials
       barrier-tck campaign --budget 5m --seed 7         as many trials as fit into five minutes
       barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
-      barrier-tck campaign campaigns/flights.toml       a campaign file of the repository
+      barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
       barrier-tck campaign --only REC-1 --fail-fast     until the first restore that is wrong
@@ -133,6 +138,7 @@ def campaign(
     from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
 
     console = console_for(as_json)
+    file = None if file is None else found_campaign(file)
     options: dict[str, Any] = {
         "seed": seed,
         "controls": controls,

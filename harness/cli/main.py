@@ -29,6 +29,8 @@ from barrier_tck.harness.cli.exit_codes import (
     EXIT_PIPE,
     EXIT_USAGE,
 )
+from barrier_tck.harness.cli.faults_command import faults
+from barrier_tck.harness.cli.init_command import init
 from barrier_tck.harness.cli.mutants_command import mutants
 from barrier_tck.harness.cli.printing import console_for, drop_from_now_on, emit, write_whatever_the_encoding
 from barrier_tck.harness.cli.replay_command import replay
@@ -55,7 +57,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (campaign, replay, report, doctor, mutants, bench, certify):
+for _command in (campaign, replay, report, init, faults, doctor, mutants, bench, certify):
     app.command()(_command)
 
 

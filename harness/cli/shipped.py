@@ -1,0 +1,89 @@
+"""What comes with the package to start from: campaign files, and skeletons of a campaign, a system and a backend."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Skeleton:
+    """A file to begin with, which runs as it is."""
+
+    resource: str
+    file: str
+    """The file's name, unless another is asked for; a module is named after it."""
+    told: str
+    use: str
+    """The command that uses it, with ``{file}`` and ``{module}``."""
+
+    def text(self) -> str:
+        """Return what the file holds."""
+        return (resources.files(__package__) / "skeletons" / self.resource).read_text(encoding="utf-8")
+
+
+SKELETONS = {
+    "campaign": Skeleton(
+        "campaign.toml",
+        "campaign.toml",
+        "a campaign file with every common key",
+        "barrier-tck campaign {file}",
+    ),
+    "system": Skeleton(
+        "my_system.py.txt",
+        "my_system.py",
+        "a system under test with a workload of its own, and a kill that it survives",
+        "barrier-tck campaign --system {module}:MySystem --trials 50",
+    ),
+    "backend": Skeleton(
+        "my_backend.py.txt",
+        "my_backend.py",
+        "a complete state backend",
+        "barrier-tck campaign --state-backend {module}:MyBackend --trials 50",
+    ),
+}
+"""Name on the command line -> skeleton."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedCampaign:
+    """A campaign file that comes with the package."""
+
+    name: str
+    text: str
+
+    @property
+    def system(self) -> str:
+        """Return the system that it runs on."""
+        return str(tomllib.loads(self.text)["system"])
+
+    @property
+    def told(self) -> str:
+        """Return the first sentence of the comment at its head."""
+        head = [line.removeprefix("#").strip() for line in self.text.splitlines() if line.startswith("#")]
+        return " ".join(head).partition(". ")[0].removesuffix(".")
+
+
+def _place() -> Traversable:
+    return resources.files("barrier_tck") / "campaigns"
+
+
+def shipped_campaigns() -> dict[str, ShippedCampaign]:
+    """Return the campaign files, by name."""
+    files = sorted(
+        (file for file in _place().iterdir() if file.name.endswith(".toml")), key=lambda file: file.name
+    )
+    return {
+        name: ShippedCampaign(name, file.read_text(encoding="utf-8"))
+        for file in files
+        for name in [file.name.removesuffix(".toml")]
+    }
+
+
+def found_campaign(given: Path) -> Path:
+    """Return the file, or, if there is none and it is the name of a shipped one, that."""
+    shipped = Path(str(_place())) / f"{given}.toml"
+    return shipped if not given.exists() and given.name == str(given) and shipped.is_file() else given
