@@ -79,7 +79,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a report calls whoever is hit while the fault lasts, for instance ``paused``; for faults that last."""
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a number out of its bounds, or values that contradict each other."""
+        """Raise ValueError for a number outside its bounds, or for values that contradict each other."""
         for field, value, number in self.numbers():
             if value < number.least:
                 raise ValueError(f"{field} is {value}; it must be {number.least} or more")

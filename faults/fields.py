@@ -23,7 +23,7 @@ class Unit(Enum):
 
     @property
     def most(self) -> int:
-        """Return the greatest number that can be meant: a day, a tebibyte, or a million times."""
+        """Return the largest sensible number: a day, a tebibyte, or a million times."""
         return {Unit.MILLISECONDS: 86_400_000, Unit.BYTES: 1 << 40, Unit.OCCASIONS: 1_000_000}[self]
 
 

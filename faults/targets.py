@@ -213,20 +213,20 @@ class CopiesTarget(Protocol):
 
 @runtime_checkable
 class MessagesTarget(Protocol):
-    """The messages about checkpoints between one subtask and the coordinator, which can be made to arrive twice."""
+    """The messages about checkpoints between one subtask and the coordinator; they can be made to arrive twice."""
 
     @property
     def description(self) -> str:
         """Return a phrase for the fault log, for instance ``messages of totals[0]``."""
 
     def repeat(self, direction: Direction, late_ms: float) -> None:
-        """Let each arrive a second time, this much later; FORWARD: those from the subtask to the coordinator."""
+        """Make each message arrive again, this much later; FORWARD means from the subtask to the coordinator."""
 
     def is_repeating(self) -> bool:
         """Tell whether messages are repeated now: the proof that the fault fired."""
 
     def stop(self) -> None:
-        """Let further messages arrive once. Harmless twice."""
+        """Stop repeating messages. Stopping twice is harmless."""
 
 
 class Targets(Protocol):

@@ -44,7 +44,7 @@ VALID_ROWS_OPEN = 25
 """How many of them are not folded."""
 
 PLOTLY = "plotly-basic.min.js.gz"
-"""The library's file: the npm package ``plotly.js-basic-dist-min``, as it is (reports/README.md)."""
+"""The library's file: the npm package ``plotly.js-basic-dist-min``, unchanged (reports/README.md)."""
 
 Facts = tuple[tuple[str, str], ...]
 """Names with their values."""

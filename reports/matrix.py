@@ -28,7 +28,7 @@ class ClauseRow:
     worst_trials: tuple[int, ...]
     """Trials with the worst verdict, by number; empty if the clause is valid."""
     could_fail: int | None = None
-    """Trials that would have failed had recovery been broken; None: controls say nothing about this clause."""
+    """Trials that would have failed if recovery had been broken; None if controls say nothing about this clause."""
 
     @property
     def verdict(self) -> Verdict:
@@ -76,7 +76,7 @@ class FaultMatrix:
 def clause_matrix(
     trials: tuple[TrialSummary, ...], could_fail: Mapping[str, int] | None = None
 ) -> tuple[ClauseRow, ...]:
-    """Return a row for every clause that a trial checked: the worst first, then in the document's order.
+    """Return a row for every clause that a trial checked, the worst first, otherwise in the document's order.
 
     ``could_fail``: clause -> trials that could have failed, as the campaign's controls say.
     """

@@ -97,7 +97,7 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
 
 
 def _print_controls(run: ReportedRun, console: Console) -> None:
-    """Print how many trials could have failed, by clause, and what the controls showed."""
+    """Print how many trials could have failed, by clause, and the results of the controls."""
     controls = run.campaign.controls
     if controls is None:
         return

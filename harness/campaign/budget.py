@@ -14,7 +14,7 @@ DEFAULT_TRIALS = 200
 TRIALS_MAX = 10_000_000
 """The most trials of a campaign."""
 SECONDS_MAX = 366 * 86_400.0
-"""The longest time that can be meant: a year."""
+"""The longest sensible time: a year."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")

@@ -291,7 +291,7 @@ class _Campaign:
         return record
 
     def run_controls(self, interrupts: Interrupts) -> bool:
-        """Run some trials again with recovery broken, unless one is INVALID; tell whether that was finished."""
+        """Run some trials again with recovery broken, unless a trial is INVALID; return False if interrupted."""
         if self._tally.invalid:
             return True
         try:

@@ -13,11 +13,11 @@ EXIT_INTERNAL = 4
 EXIT_INTERRUPTED = 130
 """What shells report for a program that Ctrl-C ended."""
 EXIT_PIPE = 141
-"""What shells report for a program whose reader left before it had anything to say."""
+"""The code that shells report for a program whose reader left before it wrote anything."""
 
 
 def exit_code_of(verdict: Verdict, interrupted: bool) -> int:
-    """Return a campaign's exit code; never 0 if interrupted, as it then has not shown what it should show."""
+    """Return a campaign's exit code; never 0 if interrupted, because then it has not shown what it should show."""
     if interrupted and verdict is Verdict.VALID:
         return EXIT_CODES[Verdict.UNKNOWN]
     return EXIT_CODES[verdict]

@@ -18,12 +18,12 @@ import msgspec
 from rich.console import Console
 
 _IN_ASCII = {"✓": "+", "✗": "x", "–": "-", "×": "x", "…": "...", "→": "->", "·": "-"}
-"""Signs of ours -> what stands for them where they cannot be written. All else is spelled out."""
+"""Our special characters -> what replaces them if they cannot be written. All others are spelled out."""
 _ERRORS = "barrier-tck-in-ascii"
 
 
 class VerdictConsole(Console):
-    """A console that goes on in silence if nobody reads it any more, so that the verdict still decides the exit code.
+    """A console that goes on silently if nobody reads it any more, so that the verdict still decides the exit code.
 
     Names from elsewhere are printed as they are: neither markup nor emoji codes (``:b:``) mean anything.
     """
@@ -33,14 +33,14 @@ class VerdictConsole(Console):
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print, and drop what cannot be written, for instance because the disk is full."""
+        """Print; drop what cannot be written, for instance because the disk is full."""
         try:
             super().print(*objects, **options)
         except OSError:
             self.on_broken_pipe()
 
     def on_broken_pipe(self) -> None:
-        """Drop what is printed from now on; the default would exit with 1, which means a violation."""
+        """Drop everything that is printed from now on; the default would exit with 1, which means a violation."""
         self.quiet = True
         drop_from_now_on(self.file)
 
@@ -51,7 +51,7 @@ def console_for(as_json: bool) -> VerdictConsole:
 
 
 def emit(as_json: bool, value: dict[str, Any]) -> None:
-    """Print the object for machines if ``--json`` was given, in ASCII: whatever reads it can decode that."""
+    """Print the object for machines if ``--json`` was given, in ASCII, which every reader can decode."""
     if not as_json:
         return
     line = json.dumps(msgspec.json.decode(msgspec.json.encode(value)))
@@ -62,7 +62,7 @@ def emit(as_json: bool, value: dict[str, Any]) -> None:
 
 
 def write_whatever_the_encoding() -> None:
-    """Let standard output and error spell out what their encoding cannot hold, instead of failing at it."""
+    """Make standard output and error spell out characters that their encoding does not have, instead of failing."""
     codecs.register_error(_ERRORS, _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -78,7 +78,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def drop_from_now_on(stream: IO[str]) -> None:
-    """Send a stream's descriptor to nowhere; what its buffers still hold goes there too."""
+    """Redirect a stream's descriptor to /dev/null, together with the rest of its buffers."""
     with contextlib.suppress(
         OSError, ValueError
     ):  # a stream without a descriptor, as tests have, needs no more

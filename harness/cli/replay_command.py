@@ -113,7 +113,7 @@ def replay(
 
 
 def _given(state_backend: str | None, workload: str | None) -> Iterator[NamedCode]:
-    """Yield what options name besides the system."""
+    """Yield the code that options name besides the system."""
     if state_backend is not None:
         yield NamedCode("state backend", state_backend)
     if workload is not None:

@@ -31,11 +31,11 @@ class Extent:
 
 
 Contributions = Mapping[str, Sequence[Contribution]]
-"""Split -> what each of its records contributes, those before the split's start included."""
+"""Split -> what each of its records contributes, including those before the split's start."""
 
 
 def contributions_of(spec: SequentialSpec, splits: Sequence[SplitData]) -> Contributions:
-    """Return what every record of some splits contributes, by the model."""
+    """Return what every record of some splits contributes according to the model."""
     return {split.name: list(map(spec.contribution, split.rows)) for split in splits}
 
 
@@ -57,7 +57,7 @@ class RowsPrefix:
     """Folds generated splits row by row."""
 
     def __init__(self, splits: Sequence[SplitData], contributions: Contributions) -> None:
-        """Take the splits, and what their records contribute."""
+        """Take the splits, and the contributions of their records."""
         self._contributions = contributions
         self.extents: Mapping[str, Extent] = {
             split.name: Extent(split.start_offset, len(split.rows)) for split in splits

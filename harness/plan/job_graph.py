@@ -187,7 +187,7 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @cached_property
     def depth(self) -> int:
-        """How many vertices the longest way from a source to a sink has."""
+        """The number of vertices on the longest path from a source to a sink."""
         depths: dict[str, int] = {}
         for vertex in self.vertices:
             before = [depths.get(edge.source, 0) for edge in self.inputs_of(vertex.name)]
@@ -196,7 +196,7 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
     @cached_property
     def shuffles(self) -> bool:
-        """Whether any subtask reads more than one channel: only then is there something to align."""
+        """Whether any subtask reads more than one channel; only then is there something to align."""
         return any(self.channels_into(vertex.name) > 1 for vertex in self.vertices)
 
 

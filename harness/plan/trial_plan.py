@@ -50,7 +50,7 @@ class WorkloadPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Position at which each split begins: the records before it are not part of the input."""
 
     def __post_init__(self) -> None:
-        """Refuse more records than anybody waits for."""
+        """Refuse an input with more records than anybody would wait for."""
         super().__post_init__()
         records = self.batches * self.batch_records
         if records > RECORDS_MAX:

@@ -94,7 +94,7 @@ class SnapshotView(msgspec.Struct, frozen=True):
     The rows of one subtask stand in the order in which it wrote them.
     """
     reached_by: tuple[str, ...] = ()
-    """The sink subtask of each of these rows, in step; empty if the system does not tell."""
+    """The sink subtask of each of these rows, in the same order; empty if the system does not report it."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.
@@ -198,7 +198,7 @@ class History(msgspec.Struct, frozen=True, dict=True):
     output_query: OutputComparison | None = None
     """Result of the batch query over the same input (Spark world): counts of rows only on one side."""
     output_by: tuple[str, ...] = ()
-    """The sink subtask of each row of the output, in step; empty if the system does not tell."""
+    """The sink subtask of each row of the output, in the same order; empty if the system does not report it."""
 
     def of(self, kind: type[KindT]) -> Iterator[Recorded[KindT]]:
         """Yield the operations of one kind, in order."""
@@ -206,7 +206,7 @@ class History(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_kind(self) -> dict[type, list[Recorded[Operation]]]:
-        """The operations by kind: a dozen checkers ask for theirs, many times."""
+        """The operations by kind, because a dozen checkers ask for theirs many times."""
         found: dict[type, list[Recorded[Operation]]] = {}
         for line in self.operations:
             found.setdefault(type(line.operation), []).append(line)

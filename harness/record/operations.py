@@ -59,7 +59,7 @@ class CheckpointTriggered(_Kind, frozen=True):
     checkpoint: int
     attempt: int
     final: bool = False
-    """Whether all input had been consumed: it commits the last output, and then the job is over."""
+    """Whether all input had been consumed; then it commits the last output, and the job is over after it."""
 
 
 class LocalCopyTold(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -86,7 +86,7 @@ class Acknowledged(_Kind, frozen=True):
     local: LocalCopyTold | None = None
     """None without local recovery."""
     prepared: int = 0
-    """Records that become visible with this checkpoint, as the subtask prepared them; 0 if the system does not tell."""
+    """Number of records that become visible with this checkpoint; 0 if the system does not report it."""
 
 
 class CheckpointCompleted(_Kind, frozen=True):
@@ -107,11 +107,11 @@ class CheckpointAborted(_Kind, frozen=True):
 
 
 class AbortLearned(_Kind, frozen=True):
-    """A subtask was told that a checkpoint was given up, and has released what it held for it."""
+    """A subtask learned that a checkpoint was aborted, and has released everything that it held for it."""
 
     checkpoint: int
     attempt: int
-    """That of the subtask; likewise below."""
+    """The subtask's attempt; the same for the fields below."""
     subtask: str
 
 

@@ -157,7 +157,7 @@ class TrialRecord(msgspec.Struct, frozen=True):
     opened_as: str = ""
     """The name by which ``--system`` opens the system; empty in records of older versions."""
     refused_connections: dict[str, int] = {}
-    """How many connections the system did not let in, by a name for the reason."""
+    """How many connections the system refused, by a name for the reason."""
     could_show: dict[str, str] = {}
     """Way to break recovery (``harness.system.broken_recovery``) -> why the trial would not have shown it; empty text:
     it would have."""
@@ -212,7 +212,7 @@ class CampaignRecord(msgspec.Struct, frozen=True):
     opened_as: str = ""
     """What ``--system`` opens the system by; empty in records of older versions."""
     refused_connections: dict[str, int] = {}
-    """How many connections the system did not let in, in all trials, by a name for the reason."""
+    """How many connections the system refused in all trials, by a name for the reason."""
     controls: ControlsRecord | None = None
     """Trials run again with recovery broken, and how many could have failed; None in records of older versions."""
 
@@ -247,7 +247,7 @@ class TrialSummary(msgspec.Struct, frozen=True):
     measurements: dict[str, float] = {}
     refused_connections: dict[str, int] = {}
     could_show: dict[str, str] = {}
-    """As in ``TrialRecord``."""
+    """The same as in ``TrialRecord``."""
 
 
 def summary_of(record: TrialRecord) -> TrialSummary:

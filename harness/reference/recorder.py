@@ -62,7 +62,7 @@ class RunRecorder(JobObserver, ABC):
         self._attempts: list[_Attempt] = []
         self._triggered: dict[int, tuple[int, float]] = {}
         self._measured: set[tuple[int, int, str]] = set()
-        """Parts of checkpoints whose measurements are written down."""
+        """Parts of checkpoints whose measurements are recorded."""
         self._checkpoints: list[CheckpointRecord] = []
 
     @abstractmethod
@@ -132,7 +132,7 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local, prepared))
         part = (int(message.checkpoint), int(message.attempt), subtask)
         if part in self._measured:
-            return  # it came twice
+            return  # it is a repetition
         self._measured.add(part)
         self.snapshots.append(
             SnapshotRecord(

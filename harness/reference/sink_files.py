@@ -62,7 +62,7 @@ def rows_at_sinks(
 def rows_by_writer(
     paths: Iterable[str], read: Callable[[str], Sequence[Row]]
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """Return the rows of committed files, and the sink subtask that wrote each, every subtask's in its order.
+    """Return the rows of committed files and the sink subtask that wrote each, with every subtask's rows in order.
 
     A file whose name does not tell its writer counts as written by nobody: by a subtask with an empty name.
     """
@@ -76,7 +76,7 @@ def rows_by_writer(
 
 
 def writer_of(path: str) -> str:
-    """Return the sink subtask that wrote a committed file, as its name tells; empty if it does not."""
+    """Return the sink subtask that wrote a committed file, according to its name; empty if the name does not say."""
     found = _WRITTEN.fullmatch(path.rpartition("/")[2])
     return f"{unquote(found['vertex'])}[{found['index']}]" if found is not None else ""
 

@@ -68,10 +68,10 @@ class TakesSettings(Protocol):
 
 @runtime_checkable
 class CanBeBroken(Protocol):
-    """A system whose recovery can be broken on purpose, so that campaigns can show that they could have failed."""
+    """A system whose recovery can be broken on purpose, so that a campaign can show that it could have failed."""
 
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
-        """Return a plan like this one, in which the system breaks its recovery in this way; None: it cannot.
+        """Return a plan like this one, with which the system breaks its recovery in this way; None if it cannot.
 
         For instance with a setting in ``system`` that only the system knows. The plan is used for controls alone.
         """

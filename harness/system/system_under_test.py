@@ -92,7 +92,7 @@ class TrialOutcome:
     measurements: dict[str, float] = field(default_factory=dict)
     """Named numbers, units in the name."""
     refused_connections: dict[str, int] = field(default_factory=dict)
-    """How many connections the system did not let in, by a name for the reason."""
+    """How many connections the system refused, by a name for the reason."""
 
 
 class SystemUnderTest(Protocol):

@@ -86,7 +86,7 @@ def _execute(
         history = _with_faults(outcome.history, nemesis.operations())
         context = _context(plan, system, nemesis, outcome, history)
     except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
-        raise  # nothing was learnt about the system: the caller must act, or we must, or somebody did
+        raise  # nothing was learnt about the system: this is for the caller, or a bug, or an interrupt
     except BaseException as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
         finding = _not_run(error, plan)
         seconds = time.monotonic() - started
@@ -129,7 +129,7 @@ def _execute(
 def lost_trial(
     trial: int, plan: TrialPlan, system: SystemUnderTest, why: str, started_at: datetime, seconds: float
 ) -> TrialResult:
-    """Return what is left of a trial whose process ended with it: UNKNOWN, and ``why``. It took ``seconds``."""
+    """Return the result of a trial whose process ended during it: UNKNOWN, because of ``why``, after ``seconds``."""
     plan = filled(plan)
     finding = Finding("trial-ran", (), Verdict.UNKNOWN, why, details={"plan": to_builtins(plan)})
     nemesis = Nemesis(plan.faults)

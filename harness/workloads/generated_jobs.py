@@ -40,15 +40,15 @@ class _Drawing:
     vertices: list[VertexPlan] = field(default_factory=list)
     edges: list[EdgePlan] = field(default_factory=list)
     wide: int | None = None
-    """Which of the vertices is to be wide; None: no vertex is."""
+    """The vertex that must be wide; None if none must be."""
     multiplied: bool = False
-    """Whether something already makes several of each record, a broadcast for instance: one such place is enough."""
+    """Whether something (a broadcast, for instance) already copies each record; one such place is enough."""
 
     def chance(self, one_in: int) -> bool:
         return self.between(0, one_in - 1) == one_in - 1
 
     def width(self) -> int:
-        """Draw a parallelism for the next vertex: a small one, and smaller still once the graph has grown."""
+        """Draw a parallelism for the next vertex: a small one, and an even smaller one once the graph has grown."""
         if len(self.vertices) == self.wide:
             return self.between(*_WIDE)
         to_come = _WIDE[1] if self.wide is not None and self.wide > len(self.vertices) else 0
@@ -147,7 +147,7 @@ def _spread(drawing: _Drawing) -> Spread:
 
 
 def _add_sinks(drawing: _Drawing) -> None:
-    """Add a sink or two. A second one shares what nobody reads with the first, or reads what others read too."""
+    """Add one sink or two. A second one reads the same loose ends as the first, or a vertex that others also read."""
     read = {edge.source for edge in drawing.edges}
     names = [vertex.name for vertex in drawing.vertices]
     unread = [name for name in names if name not in read]

@@ -27,21 +27,21 @@ ID, KEY, PATH = 0, 1, 2
 
 
 Stateless = Callable[[OperatorPlan, Record], Sequence[Record]]
-"""Maps an operator without state and one record to what it emits for it; its inputs form a union."""
+"""Maps an operator without state and one record to what it emits for this record; its inputs form a union."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stateful:
-    """What a stateful operator keeps, and what it has emitted once it keeps that.
+    """What a stateful operator keeps, and what it has emitted when it keeps this.
 
     Both are functions of bags, so it does not matter in what order the records came. What is kept adds up: of two bags
     together it keeps what it keeps of each.
     """
 
     keeps: Callable[[OperatorPlan, Sequence[Bag]], Bag]
-    """From the bag of each input to the content of the state: pairs of an input's number and a record."""
+    """Turns the bag of each input into the content of the state: pairs of an input's number and a record."""
     emitted: Callable[[OperatorPlan, Bag], Bag]
-    """From the content of the state to everything that was emitted until then."""
+    """Turns the content of the state into everything that was emitted until then."""
 
 
 def visit(record: Record, name: str) -> Record:
@@ -106,11 +106,11 @@ def _filtered(operator: OperatorPlan, record: Record) -> Sequence[Record]:
 
 
 UNDER = "(key)"
-"""In what a join keeps: the column that holds the key under which a row is kept."""
+"""In the state of a join, the column that holds the key under which a row is kept."""
 
 
 def _waiting(operator: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
-    """Keep of each row the columns that pairs need, under its key; a key with a null matches nothing."""
+    """Keep, for each row, the columns that pairs need, under its key; a key with a null matches nothing."""
     keys, columns = operator.parameters["keys"], (operator.parameters["left"], operator.parameters["right"])
     keeps: Bag = Counter()
     for number, bag in enumerate(inputs):
@@ -169,7 +169,7 @@ def require_meaning(job: JobPlan) -> None:
 
 
 def arriving(job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag]) -> list[Bag]:
-    """Return the bag of each input of a vertex, if all that was sent to it arrived.
+    """Return the bag of each input of a vertex if everything that was sent to it has arrived.
 
     ``sent``: vertex -> what it emitted. A broadcast edge brings every record to every subtask.
     """
@@ -231,7 +231,7 @@ class Content:
 
 
 def union(bags: Sequence[Bag]) -> Bag:
-    """Return all bags in one; a single one is returned as it is."""
+    """Return the union of all bags; a single bag is returned unchanged."""
     if len(bags) == 1:
         return bags[0]
     whole: Bag = Counter()

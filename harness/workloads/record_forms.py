@@ -72,7 +72,7 @@ class TableForm:
         return ""
 
     def kept(self, state: str, key: tuple[Any, ...], entry: Any) -> Iterable[tuple[int, Row]]:
-        """Return the rows of an entry of a join: those of one side, with their key."""
+        """Return the rows of one entry of a join: the rows of one side, with their key."""
         return [(("left", "right").index(state), {**row, UNDER: key}) for row in entry]
 
     def told(self, record: Record) -> str:

@@ -86,7 +86,7 @@ class SequentialSpec:
 
     @staticmethod
     def add(contributions: Iterable[Contribution], totals: Totals) -> Totals:
-        """Add what records contribute to totals, which are changed in place and returned."""
+        """Add the contributions of records to totals, which are changed in place and returned."""
         for key, increments in contributions:
             accumulators = totals.get(key)
             totals[key] = increments if accumulators is None else [*map(add, accumulators, increments)]

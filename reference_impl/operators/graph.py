@@ -239,7 +239,7 @@ class JobGraph:
 
     @cached_property
     def _inputs(self) -> dict[SubtaskId, list[tuple[ChannelId, int]]]:
-        """Subtask -> the channels that it reads, each with the input that it feeds."""
+        """Subtask -> the channels that it reads, each with the input to which it belongs."""
         found: dict[SubtaskId, list[tuple[ChannelId, int]]] = {}
         for channel, number in self._numbered_channels:
             found.setdefault(channel.receiver, []).append((channel, number))

@@ -34,7 +34,7 @@ class SendTrigger(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     timestamp_ms: int
     final: bool = False
-    """Whether all input has been consumed: it is the one that commits the last output."""
+    """Whether all input has been consumed; then it is the checkpoint that commits the last output."""
 
 
 class WriteMetadata(msgspec.Struct, frozen=True):

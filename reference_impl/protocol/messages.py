@@ -265,7 +265,7 @@ class DeclineCheckpoint(msgspec.Struct, frozen=True):
 
 
 class AbortNoted(msgspec.Struct, frozen=True):
-    """The subtask was told that a checkpoint failed, and released what it held for it (COO-2)."""
+    """The subtask learned that a checkpoint failed, and released everything that it held for it (COO-2)."""
 
     attempt: AttemptNumber
     subtask: SubtaskId

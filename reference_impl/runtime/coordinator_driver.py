@@ -128,7 +128,7 @@ class CoordinatorDriver:
         observer = self.ports.observer
         match message:
             case StateRestored():
-                # Only who watches is told, of this as of aborts: nothing depends on it.
+                # Only observers learn of this, as of aborts; nothing depends on it.
                 observer.state_restored(message)
                 return
             case AbortNoted():

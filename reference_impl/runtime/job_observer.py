@@ -36,7 +36,7 @@ class JobObserver:
         """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
 
     def checkpoint_triggered(self, checkpoint: int, attempt: int, final: bool) -> None:
-        """The sources are told to inject barriers; ``final``: after all input had been consumed."""
+        """The sources were told to inject barriers; ``final`` says whether all input had been consumed before."""
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived, with its metrics (accepted or not)."""

@@ -73,7 +73,7 @@ class Probe(Protocol):
     """Told of every protocol point; may not return if the process is killed at that point."""
 
     def reach(self, point: RuntimePoint, checkpoint: CheckpointId | None = None, attempt: int = 0) -> None:
-        """Report that this subtask stands at a point, or the coordinator, which says of which ``attempt``."""
+        """Report that this subtask stands at a point, or that the coordinator does, which names the ``attempt``."""
 
 
 class ChannelOutput(Protocol):

@@ -165,7 +165,7 @@ class CoordinatorService:
             shut(connection)
 
     def refused(self) -> dict[str, int]:
-        """Return how many peers were not let in so far, by ``Refusal``; only kinds that occurred."""
+        """Return how many peers were refused so far, by ``Refusal``; only kinds that occurred are listed."""
         with self._lock:
             return {kind.value: self._refused[kind] for kind in Refusal if self._refused[kind]}
 
@@ -215,7 +215,7 @@ class CoordinatorService:
             kept = self._listener.proven(raw)
             with self._lock:
                 self._refused[error.kind if kept else Refusal.CROWDED_OUT] += 1
-            # Counted, and told once at the end: whoever calls often must not flood the log.
+            # They are counted and reported once at the end, so that a peer that connects often does not flood the log.
             _log.debug("refused a slot: %s", error)
             for connection in admitted:
                 self._forget(connection)

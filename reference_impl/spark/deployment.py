@@ -183,7 +183,7 @@ class SparkJobRunner:
         return self._end
 
     def refused_connections(self) -> dict[str, int]:
-        """Return how many control connections were not let in so far, by ``handshake.Refusal``."""
+        """Return how many control connections were refused so far, by ``handshake.Refusal``."""
         return self._service.refused() if self._service is not None else {}
 
     def close(self) -> None:

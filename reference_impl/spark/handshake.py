@@ -64,17 +64,17 @@ class Refusal(StrEnum):
     """Why a server did not let a peer in, for counting; the message of the error is for people."""
 
     CROWDED_OUT = "crowded_out"
-    """It had proven nothing, and was the oldest of too many such peers."""
+    """It had not proven itself, and was the oldest of too many such peers."""
     NO_PROOF = "no_proof"
-    """It said nothing, or too little, within the time limit."""
+    """It sent nothing, or too little, within the time limit."""
     NO_HANDSHAKE = "no_handshake"
-    """It left, or said something else."""
+    """It left, or sent something else."""
     WRONG_SECRET = "wrong_secret"
     OTHER_VERSION = "other_version"
     NOT_WANTED = "not_wanted"
-    """It proved itself, but belongs to another attempt, to another port, or is here already (REC-2)."""
+    """It proved itself, but belongs to another attempt or port, or is connected already (REC-2)."""
     GONE = "gone"
-    """It proved itself, and was gone before the answer."""
+    """It proved itself, but was gone before the answer."""
 
 
 class HandshakeRefused(RuntimeFailure):

@@ -1,4 +1,4 @@
-"""What both TCP servers of a job do: accept peers that have proven nothing yet, a bounded number at a time.
+"""What both TCP servers of a job do: accept peers that have not proven themselves yet, a bounded number at a time.
 
 If there are too many, the oldest of them has to go. Whoever belongs here proves it within milliseconds, so those that
 wait are strangers: connections that were opened and then say nothing cannot keep anybody out.
@@ -75,7 +75,7 @@ class Listener:
             serve(connection)
 
     def _take_in(self, connection: socket.socket) -> None:
-        """Give a new peer a place, if need be that of the oldest, whose handshake then fails at once."""
+        """Give a new peer a place; if none is free, the oldest peer's place, whose handshake then fails at once."""
         with self._lock:
             oldest = next(iter(self._unproven)) if len(self._unproven) >= _MOST_UNPROVEN_PEERS else None
             if oldest is not None:
@@ -85,7 +85,7 @@ class Listener:
             wake(oldest)
 
     def proven(self, connection: socket.socket) -> bool:
-        """Take note that a peer has proven itself, or was refused: its place is free. Harmless twice.
+        """Free the place of a peer that has proven itself or was refused. Calling it twice is harmless.
 
         Returns False if it had no place any more: it was given away, and the peer was refused for that.
         """

@@ -52,7 +52,7 @@ class Exiting(FakeSystem):
 
 
 class Quitting(FakeSystem):
-    """Raises what no ordinary handler catches in the middle of a trial."""
+    """In the middle of a trial, raises an error that no ordinary handler catches."""
 
     class Quit(BaseException):
         """Neither an Exception nor a SystemExit."""
@@ -65,7 +65,7 @@ class Quitting(FakeSystem):
 
 
 class ExitingAtItsJob(FakeSystem):
-    """Ends the program when it is asked what a plan would give."""
+    """Ends the program when it is asked for the job of a plan."""
 
     def job(self, plan: TrialPlan) -> JobView:
         sys.exit(0)
@@ -79,7 +79,7 @@ class ExitingAtTheEnd(FakeSystem):
 
 
 def vanishes() -> FakeSystem:
-    """End the process without a word."""
+    """End the process without any message."""
     os._exit(0)
 
 
@@ -98,7 +98,7 @@ class Aborting(FakeSystem):
 
 
 class VanishingBackend:
-    """A state backend that ends the process of whoever opens it."""
+    """A state backend that ends the process that opens it."""
 
     name = "vanishing"
     capabilities = HeapStateBackend.capabilities
@@ -108,7 +108,7 @@ class VanishingBackend:
 
 
 class ExitingBackend:
-    """A state backend that ends the program of whoever opens it, in the polite way."""
+    """A state backend that ends the program that opens it, with SystemExit."""
 
     name = "exiting"
     capabilities = HeapStateBackend.capabilities

@@ -322,7 +322,7 @@ def test_a_subtask_at_a_watched_point_ends_with_its_attempt(driver: Driver) -> N
 
 
 def test_connections_that_say_nothing_cannot_keep_a_slot_out(driver: Driver) -> None:
-    """Each holds a place for ten seconds; a slot that is held up so long has lost its attempt."""
+    """Each peer holds a place for ten seconds; a slot that is delayed for so long has lost its attempt."""
     idle = [socket.create_connection(("127.0.0.1", driver.service.port), 5) for _ in range(200)]
     eventually(lambda: sum(driver.service.refused().values()) >= 200 - 64)
     link = driver.connect()

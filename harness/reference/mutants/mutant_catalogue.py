@@ -391,7 +391,7 @@ MUTANTS: dict[str, Mutant] = {mutant.id: mutant for mutant in _mutants()}
 """Every planted bug, by id."""
 
 _OWN_BACKEND = TrialPlan().state_backend
-"""The backend that a plan has unless it says otherwise: that of the components themselves."""
+"""The default backend of a plan, which is that of the components themselves."""
 
 
 def components_of(plan: TrialPlan) -> Components:

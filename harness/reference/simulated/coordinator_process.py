@@ -57,7 +57,7 @@ class CoordinatorWorld(Protocol):
 
     @property
     def repeats(self) -> RepeatedMessages:
-        """Which messages come twice."""
+        """The messages that come twice."""
 
     def receive_again(self, message: Any) -> None:
         """Deliver a message a second time, to the present coordinator."""

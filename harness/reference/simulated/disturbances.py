@@ -93,7 +93,7 @@ class Disturbances:
 
     @cached_property
     def _draw(self) -> Callable[[], float]:
-        """Draws for all disturbances; most trials have none, and making a stream takes a while."""
+        """The random stream of all disturbances, made late because most trials need none and making one takes time."""
         return stream(self._seed, "disturbances").random
 
     def _of(

@@ -44,7 +44,7 @@ class Heartbeats:
 
     @cached_property
     def _draw(self) -> Callable[[], float]:
-        """Draws for all heartbeats; most trials watch nobody, and making a stream takes a while."""
+        """The random stream of all heartbeats, made late because most trials need none and making one takes time."""
         return stream(self._seed, "heartbeats").random
 
     def watch(self, process: SimulatedSubtask) -> None:

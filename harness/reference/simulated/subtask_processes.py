@@ -144,7 +144,7 @@ class SimulatedSubtask:
         """For failure detection (``barrier_tck.harness.reference.simulated.silence``)."""
         self.inputs: list[DataChannel] = []
         self._queues: list[tuple[int, deque[tuple[float, bool, Any]]]] = []
-        """The number of each input channel, and what is on it: looked through at every step."""
+        """The number and the queue of each input channel; every step looks through them."""
         self.outputs: list[DataChannel] = []
         self.full_outputs = 0
         """How many of them are full; as long as one is, nothing is read and no source is polled."""
@@ -212,7 +212,7 @@ class SimulatedSubtask:
     # --- life -----------------------------------------------------------------------------------------------
 
     def read_from(self, channel: DataChannel) -> None:
-        """Add an input channel; its number is how many there were before."""
+        """Add an input channel; its number is the number of channels before."""
         channel.receiver = self
         self._queues.append((len(self.inputs), channel.queue))
         self.inputs.append(channel)
