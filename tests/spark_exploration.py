@@ -39,6 +39,9 @@ def problems(summary: Mapping[str, Any]) -> Iterator[str]:
             "fault that waits for what its plan does not reach is drawn wrongly; a trial that could not be run has "
             "its logs"
         )
+    for finding in summary["findings"]:
+        if finding["trial"] is None:
+            yield f"all trials together show too little: {finding['summary']}"
     if trials < TRIALS_MIN:
         yield f"only {trials} trials ran, too few to say anything; give it a longer --budget, or a faster machine"
 

@@ -86,7 +86,7 @@ def test_ci_explores_spark_after_the_tests_and_says_what_to_do_if_that_fails() -
 
 def summary_of(**changes: Any) -> dict[str, Any]:
     counts = {"trials": 40, "valid": 40, "invalid": 0, "unknown": 0, "interrupted": False}
-    return {**counts, "run_directory": "runs/explore-1", **changes}
+    return {**counts, "run_directory": "runs/explore-1", "findings": [], **changes}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,8 @@ def summary_of(**changes: Any) -> dict[str, Any]:
         ({"invalid": 1}, ["1 of 40 trials are INVALID", "runs/explore-1", "plant the bug"]),
         ({"trials": 2}, ["only 2 trials ran"]),
         ({"interrupted": True}, ["interrupted"]),
+        ({"findings": [{"trial": 3, "summary": "a fault did not fire"}]}, []),
+        ({"findings": [{"trial": None, "summary": "no duplicate was seen"}]}, ["no duplicate was seen"]),
     ],
 )
 def test_exploration_fails_for_any_invalid_trial_and_for_many_unknown_ones(

@@ -150,7 +150,7 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
 def _explored() -> tuple[TrialPlan, ...]:
     """What is drawn for Spark; no cluster is started."""
     around = Circumstances(ReferenceSpark().job, ReferenceSpark.capabilities)
-    return draw_plans(3, 150, profile_named("spark-explore"), around)
+    return draw_plans(3, 100, profile_named("spark-explore"), around)
 
 
 def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
@@ -200,7 +200,7 @@ def test_exploration_on_spark_slows_a_channel_down_wherever_records_can_come_ear
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(profile: Profile) -> None:
-    for plan in draw_plans(8, 60, profile):
+    for plan in draw_plans(8, 25, profile):
         view = barrier_view(plan)
         for scheduled in plan.faults:
             trigger = scheduled.trigger
@@ -211,7 +211,7 @@ def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(pr
 def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
     often = replace(profile_named("standard"), storage_per_mille=1_000)
     ends: Counter[str] = Counter()
-    for number, plan in enumerate(draw_plans(9, 40, often)):
+    for number, plan in enumerate(draw_plans(9, 25, often)):
         directory = tmp_path / str(number)
         directory.mkdir()
         record = execute(plan, ReferenceSimulated(), directory).record
