@@ -257,26 +257,26 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
     "State backends": {
         ("BCK-1", "(+)"): (
             "Reads of one key, of many keys and by scan give what was written last, in whatever form it was "
-            "written or read before, also after a restore; names, key groups and keys that differ stay apart, "
+            "written or read before, also after a restore; different names, key groups and keys stay separate, "
             "at every size; a foreign key group is refused."
         ),
         ("BCK-2", "(+)"): (
             "A store that is opened from the files of one or more snapshots holds exactly the entries of its "
-            "key groups, in any process, and needs nothing but the files that the handles name; the handles "
-            "name the key groups that their files hold, and none of another store."
+            "key groups, in any process, and needs only the files that the handles name; the handles "
+            "name the key groups that their files hold, and no key groups of another store."
         ),
         ("BCK-3", "(+)"): (
-            "A snapshot is whole or fails: a storage operation that fails makes it fail; after a failed, cancelled or "
-            "aborted one the store goes on; confirm and abort are harmless in any order."
+            "A snapshot is complete or fails: a failed storage operation makes it fail; after a failed, cancelled or "
+            "aborted snapshot the store remains usable; confirm and abort are harmless in any order."
         ),
         ("BCK-4", "(+)"): (
-            "A restore from a file that is empty, cut off or of another format is refused with an error that says so."
+            "A restore from a file that is empty, truncated or of another format is refused with an error that says so."
         ),
         ("BCK-5", "(+)"): (
             "Snapshots of a state that does not grow do not make an open store hold more memory, "
             "descriptors, threads or files; a closed one holds nothing."
         ),
-        ("BCK-6", "(+)"): "What a backend declares beyond the contract holds.",
+        ("BCK-6", "(+)"): "The capabilities that a backend declares beyond the contract are true.",
     },
     "Running it": {
         ("CAP-1", "B"): (
@@ -417,14 +417,16 @@ SHORT: dict[str, str] = {
         "is owned exactly once at every parallelism."
     ),
     "BCK-1": (
-        "Reads in every form give what was written last, also after a restore. Names, key groups and keys that differ "
-        "stay apart, at every size."
+        "Reads in every form give what was written last, also after a restore. Different names, key groups and keys "
+        "stay separate, at every size."
     ),
     "BCK-2": (
-        "A restored store holds exactly the entries of its key groups, in any process. It needs nothing but the files "
+        "A restored store holds exactly the entries of its key groups, in any process. It needs only the files "
         "that the handles name."
     ),
-    "BCK-3": ("A snapshot is whole or fails. After a failed, cancelled or aborted one the store goes on."),
+    "BCK-3": (
+        "A snapshot is complete or fails. After a failed, cancelled or aborted snapshot the store remains usable."
+    ),
     "CAM-1": (
         "A chaos campaign kills executors, partitions the network and delays channels on a real Spark"
         " cluster, checks every property that applies, and leaves a report."

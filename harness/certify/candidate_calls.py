@@ -1,4 +1,4 @@
-"""What a check may do with a candidate: calls to its process, and the life that its store is in.
+"""What a check may do with a candidate: call its process, and ask for the number of its stores' current life.
 
 ``comparison.Session`` implements it; checks that open a store of their own (``declared_capabilities``,
 ``leftovers``) need no more of a session.
@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from barrier_tck.harness.certify import candidate_wire as wire
 
 Place = tuple[str, int, bytes]
-"""State name, key group and key."""
+"""(state name, key group, key)."""
 Entries = dict[Place, bytes]
 """What a store holds."""
 Broken = str | None
-"""What is wrong, in words that follow the name of a store or of a promise; None if nothing is."""
+"""What is wrong, in words that follow the name of a store or of a promise; None if nothing is wrong."""
 CHECKED_STORE = 9
 """Number of the store that is opened for a check."""
 
@@ -25,16 +25,16 @@ class CandidateCalls(Protocol):
     """Calls to one candidate's process."""
 
     attempt: int
-    """The life of the stores, counted from 0; a store that is opened for a check has the next one."""
+    """The number of the stores' current life, from 0; a store that is opened for a check gets the next number."""
 
     def call(self, request: wire.AnyRequest) -> Any:
         """Send a request to the process; raises what a candidate's call raises."""
 
     def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
-        """Do or finish an asynchronous part."""
+        """Run or finish an asynchronous part."""
 
     def resources(self, settle: bool = True) -> wire.Held:
-        """Count what the process holds."""
+        """Return what the process holds: descriptors, threads, memory and more."""
 
     def in_another_process(self) -> AbstractContextManager[CandidateCalls]:
         """Give calls to a process of their own, with another hash seed and empty directories."""

@@ -1,7 +1,7 @@
-"""What certifier and candidate process say to each other: frames of MessagePack over a socket of their own.
+"""The messages between the certifier and a candidate's process: frames of MessagePack over their own socket.
 
-A frame is a length of four bytes (big-endian) and that many bytes. One request, one reply, in turn. Nothing is
-pickled: a candidate can send rubbish, and rubbish is all that the certifier then gets.
+A frame is a length of four bytes (big-endian), followed by that many bytes. Each request gets one reply, in turn.
+Nothing is pickled, so a candidate that sends rubbish can do nothing else with it.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 import msgspec
 
 FRAME_BYTES_MAX = 256 * 1024 * 1024
-"""No frame may be longer; a longer one is not ours."""
+"""The largest length of a frame in bytes; a longer frame is not ours."""
 CHECKPOINTS = "checkpoints"
-"""Where in a storage directory the paths of handles begin."""
+"""The directory, within a storage directory, from which the paths of handles start."""
 DAMAGED_HOW = {
     "empty": "is empty",
     "half": "ends in the middle",
     "last_byte": "lacks its last byte",
-    "noise": "has another content of the same length",
-    "text": "is of another format",
+    "noise": "has different content of the same length",
+    "text": "has a different format",
 }
-"""What is done to a file before it is restored, and how that is told."""
+"""Damage that is done to a file before a restore -> the words that describe it."""
 DAMAGES = tuple(DAMAGED_HOW)
 ADDED, CHANGED = b"added while a scan was read", b"changed while a scan was read"
 """Values that are written while a scan is read."""
 STORE_PREFIX = "store-"
-"""What the names of the stores' own working directories begin with."""
+"""The beginning of the names of the stores' own working directories."""
 _LENGTH = struct.Struct(">I")
 
 
 class Handle(msgspec.Struct, frozen=True):
-    """One file of a snapshot, its state handle packed: the certifier passes it on and looks at no more."""
+    """One file of a snapshot, with its packed state handle, which the certifier passes on without looking into it."""
 
     path: str
     size: int
@@ -45,11 +45,11 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 class StorageTrouble(msgspec.Struct, frozen=True):
-    """Storage fails during one snapshot: at its ``at``-th operation (1 is the first), in one of three ways."""
+    """A failure of storage during one snapshot, at its ``at``-th operation (from 1), in one of three ways."""
 
     at: int
     kind: str = "error"
-    """``error``; ``short``: a write takes half of the bytes and says so; ``close``: closing the file fails."""
+    """``error``: the operation fails; ``short``: a write takes half its bytes and says so; ``close``: close fails."""
 
 
 class Request(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -57,13 +57,13 @@ class Request(msgspec.Struct, frozen=True, tag_field="ask"):
 
 
 class LoadRequest(Request, frozen=True, tag="load"):
-    """Import the target, make the backend; replies with name and capabilities."""
+    """Import the target and make the backend; the reply has its name and capabilities."""
 
     target: str
 
 
 class ResetRequest(Request, frozen=True, tag="reset"):
-    """Close all stores; then use these directories: durable storage, and a working directory (also TMPDIR)."""
+    """Close all stores; then use these directories for durable storage and as working directory and TMPDIR."""
 
     storage: str
     work: str
@@ -80,7 +80,7 @@ class OpenRequest(Request, frozen=True, tag="open"):
     restore: tuple[Handle, ...] = ()
     files_wanted: int = 1
     storage: str = ""
-    """Where the files of ``restore`` are, if not in the storage that was set."""
+    """The directory with the files of ``restore``, if it is not the storage directory that was set."""
 
 
 class GetRequest(Request, frozen=True, tag="get"):
@@ -120,7 +120,7 @@ class ScanRequest(Request, frozen=True, tag="scan"):
 
 
 class DisturbedScanRequest(Request, frozen=True, tag="disturbed_scan"):
-    """Begin a scan, then write, then read the scan to its end: the reply is what it gave."""
+    """Begin a scan, then write, then read the scan to its end; the reply has the entries of the scan."""
 
     store: int
     name: str
@@ -166,7 +166,7 @@ class PutManyRequest(Request, frozen=True, tag="put_many"):
 
 
 class SnapshotRequest(Request, frozen=True, tag="snapshot"):
-    """Do the synchronous part; replies ``done``, and the storage ``operations`` that were made in it."""
+    """Run the synchronous part; the reply has ``done``, and the number of its storage ``operations``."""
 
     store: int
     checkpoint: int
@@ -174,16 +174,16 @@ class SnapshotRequest(Request, frozen=True, tag="snapshot"):
 
 
 class RunRequest(Request, frozen=True, tag="run"):
-    """Do the asynchronous part on another thread and wait for it; replies with handles."""
+    """Run the asynchronous part on another thread and wait for it; the reply has the handles."""
 
     store: int
     checkpoint: int
 
 
 class StartRequest(Request, frozen=True, tag="start"):
-    """Start the asynchronous part; it stands still before its ``stop_at``-th storage operation.
+    """Start the asynchronous part; it stops before its ``stop_at``-th storage operation.
 
-    Replies True if it stands there, False if it ended before.
+    The reply is True if it stopped there, False if it ended earlier.
     """
 
     store: int
@@ -192,9 +192,9 @@ class StartRequest(Request, frozen=True, tag="start"):
 
 
 class RaceRequest(Request, frozen=True, tag="race"):
-    """Do the asynchronous part on another thread, and write without a pause until it ends.
+    """Run the asynchronous part on another thread, and write without a pause until it ends.
 
-    Replies with a `Raced`. What is written is what ``free_writes.free_write`` says.
+    Replies with a `Raced`. ``free_writes.free_write`` determines what is written.
     """
 
     store: int
@@ -204,20 +204,20 @@ class RaceRequest(Request, frozen=True, tag="race"):
 
 
 class FinishRequest(Request, frozen=True, tag="finish"):
-    """Let a started asynchronous part go on, and wait for it; replies with handles."""
+    """Let a started asynchronous part continue, and wait for it; the reply has the handles."""
 
     store: int
     checkpoint: int
 
 
 class DigestRequest(Request, frozen=True, tag="digest"):
-    """Read a file of a snapshot; replies with its length and checksum, as text."""
+    """Read a file of a snapshot; the reply has its length and checksum, as text."""
 
     handle: Handle
 
 
 class DamageRequest(Request, frozen=True, tag="damage"):
-    """Damage a file of a snapshot in this storage directory; replies with the packed handle that fits it then."""
+    """Damage a file of a snapshot in this storage directory; replies with a packed handle that fits the new file."""
 
     handle: Handle
     damage: str
@@ -233,28 +233,28 @@ class NotifyRequest(Request, frozen=True, tag="notify"):
 
 
 class DiscardRequest(Request, frozen=True, tag="discard"):
-    """Delete the files of a checkpoint of one store, as a runtime does that learns of its failure."""
+    """Delete the files of a checkpoint of one store, as a runtime does when it learns of its failure."""
 
     store: int
     checkpoint: int
 
 
 class CloseRequest(Request, frozen=True, tag="close"):
-    """Close a store; ``times`` can be 2, for closing twice is harmless."""
+    """Close a store; ``times`` can be 2, because closing twice must be harmless."""
 
     store: int
     times: int = 1
 
 
 class ResourcesRequest(Request, frozen=True, tag="resources"):
-    """Count what the process holds: descriptors, threads, child processes, memory, files."""
+    """Ask what the process holds: descriptors, threads, child processes, memory, files."""
 
     settle: bool = True
     """Wait for threads that are about to end."""
 
 
 class TrialRequest(Request, frozen=True, tag="trial"):
-    """Run a trial of the reference runtime with the candidate as its backend; replies with a judged summary."""
+    """Run a trial of the reference runtime with the candidate as its backend; replies with a summary of the result."""
 
     system: str
     plan: bytes
@@ -263,7 +263,7 @@ class TrialRequest(Request, frozen=True, tag="trial"):
 
 
 class CloseSystemsRequest(Request, frozen=True, tag="close_systems"):
-    """Stop what trials have started: a cluster is to end in order, before its process is killed."""
+    """Stop what trials have started: a cluster should end in good order, before its process is killed."""
 
 
 AnyRequest = (
@@ -296,7 +296,7 @@ AnyRequest = (
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """What an asynchronous part gave."""
+    """The result of an asynchronous part."""
 
     handles: tuple[Handle, ...]
     fault_fired: bool = False
@@ -309,37 +309,37 @@ class Raced(msgspec.Struct, frozen=True):
     writes: int
     """How many writes were made from the start of the asynchronous part."""
     meanwhile: int
-    """How many of them ended before it did."""
+    """How many of them ended before the asynchronous part did."""
 
 
 class Readings(msgspec.Struct, frozen=True):
-    """What one state gave, form by form."""
+    """What reads of one state returned, form by form."""
 
     scans: list[list[tuple[bytes, bytes]]]
     """Entries by scanned key group."""
     many: list[bytes | None]
     singles: list[bytes | None]
-    """Of the keys whose numbers `sampled` gives."""
+    """The values of the keys whose numbers `sampled` returns."""
 
 
 def sampled(count: int, wanted: int) -> range:
-    """Return the numbers of at most so many of ``count`` things, evenly spread."""
+    """Return at most ``wanted`` of the numbers below ``count``, evenly spread."""
     return range(0, count, max(1, -(-count // max(1, wanted))))
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a process holds at a moment."""
+    """What a process holds at one moment."""
 
     descriptors: tuple[str, ...]
-    """What each open descriptor leads to."""
+    """For each open descriptor, what it refers to."""
     threads: int
     children: int
     memory_bytes: int
-    """Resident memory of its own: pages of mapped files do not count."""
+    """Resident private memory; pages of mapped files do not count."""
     work_files: tuple[str, ...]
     storage_files: tuple[str, ...]
     outside_files: tuple[str, ...] = ()
-    """Files that it wrote outside of its directories, and that are still there."""
+    """Files that it wrote outside its directories and that still exist."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -350,11 +350,11 @@ class Judged(msgspec.Struct, frozen=True):
     recoveries: int
     problems: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
-    """Clauses for which a checker spoke and found nothing."""
+    """Clauses that a checker judged and found no violation of."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request: a value, or an error by kind."""
+    """The answer to a request: a value, or a kind of error."""
 
     value: Any = None
     error: str | None = None
@@ -369,11 +369,11 @@ decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 
 class Disconnected(Exception):
-    """The other side is gone, or sent what is no frame."""
+    """The other side is gone, or sent something that is not a frame."""
 
 
 def send(link: socket.socket, message: msgspec.Struct) -> None:
-    """Send one frame; raises Disconnected, and TimeoutError as the socket's timeout says."""
+    """Send one frame; raises Disconnected, or TimeoutError after the socket's timeout."""
     body = encode(message)
     try:
         link.sendall(_LENGTH.pack(len(body)) + body)
@@ -384,7 +384,7 @@ def send(link: socket.socket, message: msgspec.Struct) -> None:
 
 
 def receive(link: socket.socket) -> bytes:
-    """Receive one frame; raises Disconnected, and TimeoutError as the socket's timeout says."""
+    """Receive one frame; raises Disconnected, or TimeoutError after the socket's timeout."""
     (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
     if length > FRAME_BYTES_MAX:
         raise Disconnected(f"a frame of {length} bytes was announced")

@@ -1,4 +1,4 @@
-"""The certificate as data: what was asked, what was found, with which seeds, counts and environment (CER-1)."""
+"""The certificate as data: what was asked for and what was found, with seeds, counts and environment (CER-1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barrier_tck.harness.certify.properties import LEVELS
 
 CERTIFICATE_VERSION = 2
 PLAN_SUFFIX = ".plan.json"
-"""How the names of saved trial plans end; all other replay files hold sequences of calls."""
+"""The ending of the names of saved trial plans; all other replay files contain sequences of calls."""
 
 
 class PropertyOutcome(msgspec.Struct, frozen=True):
@@ -19,48 +19,48 @@ class PropertyOutcome(msgspec.Struct, frozen=True):
     name: str
     level: str
     clauses: tuple[str, ...]
-    """What it is to show."""
+    """The clauses that it is meant to show."""
     text: str
     status: str
     """``passed``, ``failed``, ``unknown``, or ``skipped``."""
     reason: str = ""
-    """Why it failed, was skipped, or nothing can be said."""
+    """Why it failed, was skipped, or is unknown."""
     examples: int = 0
     calls: int = 0
     processes: int = 0
     seconds: float = 0.0
     seed: int = 0
     shown: dict[str, int] = {}
-    """How often each clause was shown, by a comparison that could have failed."""
+    """How often each clause was shown by a comparison that could have failed."""
     violated: str = ""
-    """The one clause that the failure breaks; it need not be one that the property is to show."""
+    """The one clause that the failure breaks; it need not be one that the property is meant to show."""
     sequence: tuple[str, ...] = ()
     """The smallest failing sequence, for people."""
     replay: str | None = None
-    """Name of the file that repeats it."""
+    """Name of the replay file."""
     optional: bool = False
-    """The backend may leave it out by not declaring a capability; where it was run, it must have passed."""
+    """Whether a backend may leave it out by not declaring a capability; if it was run, it must have passed."""
 
 
 class ClauseResult(msgspec.Struct, frozen=True):
-    """One clause: what its properties came to."""
+    """The result of one clause."""
 
     clause: str
     status: str
     """``shown``, ``failed``, ``unknown``, or ``skipped``."""
     required: bool
-    """The level that was asked for requires it."""
+    """Whether the level that was asked for requires it."""
     properties: tuple[str, ...]
-    """All that are to show it."""
+    """All properties that are meant to show it."""
     reason: str = ""
     shown_by: tuple[str, ...] = ()
-    """Those that passed and did show it."""
+    """The properties that passed and showed it."""
     times: int = 0
-    """How often they did: comparisons that could have failed."""
+    """How often they showed it, by comparisons that could have failed."""
 
 
 class Strength(msgspec.Struct, frozen=True):
-    """How strong the suite is: its planted backend bugs, and which of them it caught (CER-2)."""
+    """The strength of the suite: its planted backend bugs, and which of them it caught (CER-2)."""
 
     measured: bool
     caught: tuple[str, ...] = ()
@@ -79,9 +79,9 @@ class Certificate(msgspec.Struct, frozen=True):
     capabilities: tuple[str, ...]
     asked_level: str
     level: str | None
-    """The highest level all of whose requirements passed; None: not certified."""
+    """The highest level of which every requirement passed; None if not certified."""
     verdict: str
-    """``certified``, ``failed``, or ``unknown``, of the level that was asked for."""
+    """``certified``, ``failed`` or ``unknown``, for the level that was asked for."""
     outcomes: tuple[PropertyOutcome, ...]
     clauses: tuple[ClauseResult, ...]
     seed: int
@@ -104,10 +104,10 @@ def replay_line(outcome: PropertyOutcome, directory: str = "") -> str:
 
 
 def achieved(outcomes: Sequence[PropertyOutcome]) -> str | None:
-    """Return the highest level that passed: every property of it and of the levels below was run and passed.
+    """Return the highest level that passed: all its properties, and those of the levels below, were run and passed.
 
-    A skipped optional property (the backend declares no such thing) does not count; a level with nothing passed
-    is none.
+    A skipped optional property (the backend does not declare the capability) does not count; a level without any
+    passed property is not reached.
     """
     reached = None
     for level in LEVELS:
@@ -122,7 +122,7 @@ def achieved(outcomes: Sequence[PropertyOutcome]) -> str | None:
 
 
 def verdict_of(outcomes: Sequence[PropertyOutcome], asked: str) -> str:
-    """Return ``certified`` only if the level asked for was reached."""
+    """Return the verdict, which is ``certified`` only if the level that was asked for was reached."""
     reached = achieved(outcomes)
     if reached is not None and LEVELS.index(reached) >= LEVELS.index(asked):
         return "certified"
@@ -130,7 +130,7 @@ def verdict_of(outcomes: Sequence[PropertyOutcome], asked: str) -> str:
 
 
 def clause_results(outcomes: Sequence[PropertyOutcome], asked: str) -> tuple[ClauseResult, ...]:
-    """Return each clause that some property is to show, or that a failure breaks, in the order of first mention."""
+    """Return each clause that a property is meant to show or that a failure breaks, in order of first mention."""
     names = dict.fromkeys(
         clause for outcome in outcomes for clause in (*outcome.clauses, outcome.violated) if clause
     )
@@ -138,7 +138,7 @@ def clause_results(outcomes: Sequence[PropertyOutcome], asked: str) -> tuple[Cla
 
 
 def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str) -> ClauseResult:
-    """A failure breaks one clause. What else its property was to show is unknown, and nothing else says more."""
+    """A failure breaks one clause. Its property's other clauses are unknown, whatever other properties showed."""
     own = [outcome for outcome in outcomes if clause in outcome.clauses]
     breaking = [outcome for outcome in outcomes if outcome.violated == clause]
     cut_short = [o for o in own if o.status == "unknown" or (o.status == "failed" and o.violated != clause)]
@@ -165,5 +165,5 @@ def _clause_result(clause: str, outcomes: Sequence[PropertyOutcome], asked: str)
 
 
 def _optional(outcome: PropertyOutcome) -> bool:
-    """What a backend does not declare is not asked of it; what it declares must pass."""
+    """Tell whether a property is optional: what a backend does not declare need not pass, what it declares must."""
     return outcome.status == "skipped" and outcome.optional

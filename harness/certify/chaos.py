@@ -1,4 +1,4 @@
-"""The level chaos: the reference runtime on the candidate, with kills; in the candidate's own process."""
+"""The level chaos: the reference runtime with the candidate as its backend, with kills, in the candidate's process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 SIMULATED_TRIALS = 60
 SPARK_TRIAL_S = 450.0
-"""Seconds for one trial on Spark; the first one starts the cluster."""
+"""Time limit of one trial on Spark in seconds; the first trial starts the cluster."""
 SIMULATED = "exactly-once-in-the-simulator"
 SPARK = "exactly-once-on-spark"
 _OUTPUT = "SNK-1"
 _CLAUSES = (_OUTPUT, "ALN-2", "REC-1")
 _TEXTS = {
     SIMULATED: "The reference runtime on this backend gives exact output and exact snapshots while it is killed.",
-    SPARK: "So it does on a real Spark cluster whose executors are killed.",
+    SPARK: "The same holds on a real Spark cluster whose executors are killed.",
 }
 _SPARK_PLANS = tuple(
     TrialPlan(
@@ -56,14 +56,14 @@ _SPARK_PLANS = tuple(
 
 
 def require_spark() -> None:
-    """Raise EnvironmentProblem, which says what to install, where Spark cannot run."""
+    """Raise EnvironmentProblem, which says what to install, if Spark cannot run."""
     from barrier_tck.harness.cluster.java import find_java
 
     try:
         find_java()
     except EnvironmentProblem as error:
         raise type(error)(
-            f"the level chaos needs Spark. {error} Or give --no-spark, and get at most the level crash."
+            f"the level chaos needs Spark. {error} Or give --no-spark: then at most the level crash can be reached."
         ) from error
 
 
@@ -97,7 +97,7 @@ def _check(
     name: str, system: str, pool: Pool, plans: Sequence[TrialPlan], seed: int
 ) -> tuple[PropertyOutcome, TrialPlan | None]:
     began = time.monotonic()
-    # A saved plan names the backend: it can be replayed without the certifier.
+    # A saved plan names the backend, so it can be replayed without the certifier.
     plans = [msgspec.structs.replace(plan, state_backend=pool.target) for plan in plans]
     ran = fired = 0
     shown: dict[str, int] = {}
@@ -106,9 +106,9 @@ def _check(
     try:
         candidate = pool.take()
         with (
-            # What a cluster of a process that was killed still writes there, its guard removes.
+            # If the process of a cluster was killed, the cluster's guard removes what it still writes there.
             tempfile.TemporaryDirectory(prefix="barrier-tck-chaos-", ignore_cleanup_errors=True) as scratch,
-            _closing_systems(candidate),  # first of all: a cluster's directory lies in this one
+            _closing_systems(candidate),  # first of all, because a cluster's directory lies in this one
         ):
             candidate.call(wire.ResetRequest(scratch, scratch))
             for number, plan in enumerate(plans):
@@ -128,7 +128,7 @@ def _check(
                     status, reason = "unknown", "the total time was used up before all trials had run"
                     break
     except (CandidateDied, CandidateRaised) as error:
-        # Time that was not enough shows nothing: a busy machine may have used it up.
+        # Too little time shows nothing: a busy machine may have used it up.
         status = "unknown" if isinstance(error, CandidateDied) and error.hung else "failed"
         reason = str(error)
         failing = plans[ran] if ran < len(plans) else None
@@ -167,7 +167,7 @@ def _closing_systems(candidate: Candidate) -> Iterator[None]:
         try:
             candidate.call(wire.CloseSystemsRequest())
         except CandidateDied:
-            # Nothing is left to close: its cluster's guard cleans up.
+            # Nothing is left to close, because the guard of its cluster cleans up.
             _log.info("the candidate's process is gone")
         except CandidateRaised as error:
             _log.warning("the candidate's systems could not be closed: %s", error)

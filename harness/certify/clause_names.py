@@ -1,23 +1,23 @@
-"""The clauses that the state SPI shows, by what they say; and which of them a step that raises breaks."""
+"""The clauses of the state SPI, and which of them is broken when a step raises."""
 
 from __future__ import annotations
 
 from barrier_tck.harness.certify import session_steps as steps
 
 READS = "BCK-1"
-"""Reads in every form give what was written last; what differs stays apart."""
+"""Every form of read returns what was written last; different names, key groups and keys stay separate."""
 RESTORED = "BCK-2"
 """A restored store holds exactly what the snapshots held."""
 WHOLE = "BCK-3"
-"""A snapshot is whole or fails, and the store goes on."""
+"""A snapshot is complete or fails, and the store remains usable."""
 REFUSED = "BCK-4"
-"""What is no snapshot is refused."""
+"""Files that are not a snapshot are refused."""
 KEPT = "BCK-5"
-"""Nothing is kept for snapshots that ended, nor after the end."""
+"""Nothing is kept for snapshots that have ended, and nothing after close."""
 DECLARED = "BCK-6"
-"""What is declared holds."""
+"""Declared capabilities are true."""
 ISOLATED = "SNP-1"
-"""Later changes never show in a snapshot."""
+"""Later changes never appear in a snapshot."""
 CANCELLED = "SNP-2"
 """A cancelled snapshot stops and leaves nothing."""
 
@@ -35,7 +35,7 @@ _HELD = (steps.Crowd, steps.Steady, steps.Resources)
 
 
 def of_step(step: steps.AnyStep | None) -> str:
-    """Return the clause that is broken where a step raises what it must not; None: opening or closing stores."""
+    """Return the clause that is broken if this step raises something it must not; None: opening or closing stores."""
     if isinstance(step, _SNAPSHOTS):
         return WHOLE
     if isinstance(step, steps.Race):

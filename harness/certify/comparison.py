@@ -1,4 +1,4 @@
-"""Plays steps against a candidate and a model side by side; the first difference is a Violation."""
+"""Plays steps on a candidate and on a model, side by side; the first difference is a Violation."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _SPARE_STORE = CHECKED_STORE
 
 
 class Session(LiveStores):
-    """One run of steps, in directories of its own. Takes processes from the pool, gives them back."""
+    """One run of steps in its own directories. It takes processes from the pool and gives them back."""
 
     def apply(self, step: steps.AnyStep) -> None:
-        """Play one step; raises Violation. A step that makes no sense where it stands is left out."""
+        """Play one step; raises Violation. A step that makes no sense at this moment is skipped."""
         self.steps.append(step)
         self._guarded(lambda: getattr(self, f"_{type(step).__struct_config__.tag}")(step), step)
 
     def close(self) -> None:
-        """End both stores in an orderly way, while their directories still exist; raises Violation."""
+        """Close both stores in good order, while their directories still exist; raises Violation."""
         self._guarded(self._close_both, None, "closing both stores")
 
     def verify_all(self, elsewhere: bool = False) -> None:
@@ -55,7 +55,7 @@ class Session(LiveStores):
         try:
             taken.done = self.call(wire.SnapshotRequest(step.store, step.checkpoint, step.fault))["done"]
         except CandidateRaised as error:
-            # A purely synchronous backend writes here, so a storage that fails may show here.
+            # A purely synchronous backend writes here, so a failure of storage may show here.
             if step.fault is None or error.kind != "storage":
                 raise
             taken.phase = "gone"
@@ -101,7 +101,7 @@ class Session(LiveStores):
         if model.cancelled and model.phase == "taken" and not model.done:
             model.phase = "gone"
             raise Violation(
-                f"the asynchronous part of snapshot {step.checkpoint} was cancelled before it began, and ran",
+                f"the asynchronous part of snapshot {step.checkpoint} was cancelled before it began, but ran",
                 clauses.CANCELLED,
             )
         self._completed(step.store, step.checkpoint, ran.handles)
@@ -115,7 +115,7 @@ class Session(LiveStores):
         if wrong is not None:
             raise Violation(f"snapshot {checkpoint}: {wrong}", clauses.RESTORED)
         if model.cancelled:
-            # The cancel came too late; the caller owns the files and deletes them.
+            # The cancel came too late, so the caller owns the files and deletes them.
             self._discard(store, checkpoint)
 
     def _race(self, step: steps.Race) -> None:
@@ -132,7 +132,7 @@ class Session(LiveStores):
             found = self.call(wire.RaceRequest(step.store, checkpoint, step.name, step.groups))
         except CandidateRaised as error:
             snapshot.phase = "gone"
-            said = f"while one thread stored snapshot {checkpoint} and another one wrote, it raised"
+            said = f"while one thread stored snapshot {checkpoint} and another thread wrote, it raised"
             raise Violation(self._short(f"{said} {error}"), clauses.ISOLATED) from error
         raced = msgspec.convert(found, wire.Raced)
         for number in range(raced.writes):
@@ -141,7 +141,7 @@ class Session(LiveStores):
                 model.write((step.name, group, key), None if call == "delete" else b"%08d" % number)
         self._completed(step.store, checkpoint, raced.handles)
         if not raced.meanwhile and not snapshot.done:
-            # It ended before the first write: nothing is shown of writers beside it.
+            # It ended before the first write, so this shows nothing about concurrent writers.
             snapshot.writes_until_end = snapshot.writes_before
         self._verify(steps.Verify(step.store, checkpoint))
         self._read_all(steps.ReadAll(step.store))
@@ -166,7 +166,7 @@ class Session(LiveStores):
         self.call(wire.NotifyRequest(step.store, step.checkpoint, "abort"))
         self.show(clauses.WHOLE)
         if model.phase in ("taken", "started"):
-            model.cancelled = True  # its end decides: a cancel can come too late
+            model.cancelled = True  # its end decides, because a cancel can come too late
         elif model.phase == "completed":
             self._discard(step.store, step.checkpoint)
 
@@ -216,7 +216,7 @@ class Session(LiveStores):
         what: str,
         storage: str = "",
     ) -> None:
-        """Restore into a store of its own, read everything, close. ``store`` None: both stores' snapshots."""
+        """Restore into a separate store, read everything, and close it. ``store`` None: both stores' snapshots."""
         models = self.stores if store is None else (self.stores[store],)
         sources = [
             (model, model.snapshots[number])
@@ -242,14 +242,14 @@ class Session(LiveStores):
             self.show(clauses.ISOLATED)
 
     def _clause_of(self, found: Difference, sources: list[tuple[StoreModel, SnapshotModel]]) -> str:
-        """A read that is wrong, a write that shows in an older snapshot, or a restore that is not exact."""
+        """Return the clause that is broken: a wrong read, a later write in an older snapshot, or an inexact restore."""
         if found.right_by or found.twice:
             return clauses.READS
         later = any(model.written_later(one, found.place, found.found) for model, one in sources)
         return clauses.ISOLATED if later else clauses.RESTORED
 
     def _damaged(self, step: steps.Damaged) -> None:
-        """Refuse it, or hold what was written: some files may be of no use to a restore."""
+        """The restore must be refused, or give what was written, because a restore may not need every file."""
         if not self._in_phase(step, "completed"):
             return
         model = self.stores[step.store].snapshots[step.checkpoint]
@@ -270,7 +270,7 @@ class Session(LiveStores):
             self.call(wire.CloseRequest(_SPARE_STORE))
         except CandidateRaised as error:
             if error.kind not in ("corrupt", "storage"):
-                said = f"{what} raised {error}, and not CorruptStateError"
+                said = f"{what} raised {error} instead of CorruptStateError"
                 raise Violation(self._short(said), clauses.REFUSED) from error
             self.show(clauses.REFUSED)
             return
@@ -308,13 +308,13 @@ class Session(LiveStores):
             if outside:
                 more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
                 raise Violation(
-                    f"outside of the working directory lies what the process wrote: {outside[0]}{more}; what a "
+                    f"the process wrote files outside the working directory: {outside[0]}{more}; everything that a "
                     "restore needs must be in the files that the handles name",
                     clauses.RESTORED,
                 )
 
     def _keep_only(self, checkpoints: tuple[int, int]) -> None:
-        """Keep the files of these snapshots, and nothing else of the life that has ended."""
+        """Keep the files of these snapshots, and nothing else of the life that ended."""
         before, kept = (self._storage, self._work), self._made("storage")
         for model, chosen in zip(self.stores, checkpoints, strict=True):
             for number, one in model.snapshots.items():

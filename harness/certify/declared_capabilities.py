@@ -1,4 +1,4 @@
-"""What a backend declares is a promise: each capability is checked in a store of its own, opened for it."""
+"""What a backend declares is a promise: each capability is checked in a store that is opened for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCAL = "local-files"
 DETERMINISTIC = "deterministic-files"
 
 CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC)
-"""All that can be declared, as reports name it."""
+"""All capabilities that can be declared, by the names that reports use."""
 _NAME = "totals"
 _GROUPS = (0, 6)
 _GROUP = 0
@@ -26,12 +26,12 @@ _STATES = 5
 
 
 def broken(session: CandidateCalls, step: steps.Promise) -> Broken:
-    """Return what shows that the backend does not keep a promise, or None."""
+    """Return what shows that the backend breaks a promise, or None."""
     return _CHECKS[step.capability](session, step)
 
 
 def _asynchronous(session: CandidateCalls, step: steps.Promise) -> Broken:
-    """The state is not empty, so something must be left to do after the synchronous part."""
+    """Something must be left to do after the synchronous part, because the state is not empty."""
     _fill(session, step)
     taken = session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
     session.call(wire.RunRequest(CHECKED_STORE, step.checkpoint))
@@ -39,12 +39,12 @@ def _asynchronous(session: CandidateCalls, step: steps.Promise) -> Broken:
     if taken["operations"]:
         return f"snapshot() wrote to storage before it returned: {taken['operations']} storage operations"
     if taken["done"]:
-        return "snapshot() returned a future that is done: nothing was left to the asynchronous part"
+        return "snapshot() returned a future that is done: nothing was left for the asynchronous part"
     return None
 
 
 def _ordered(session: CandidateCalls, step: steps.Promise) -> Broken:
-    """Also of a store that was restored."""
+    """Check the order of scans, also in a restored store."""
     _fill(session, step)
     found = _scanned(session)
     session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
@@ -65,14 +65,14 @@ def _scanned(session: CandidateCalls) -> list[bytes]:
 
 
 def _local(session: CandidateCalls, step: steps.Promise) -> Broken:
-    """The temporary directory is watched: what is not in the store's own directory lies beside it there."""
+    """Check the temporary directory, where files that are outside the store's own directory would appear."""
     _fill(session, step)
     session.call(wire.SnapshotRequest(CHECKED_STORE, step.checkpoint))
     files = session.resources().work_files
     session.call(wire.RunRequest(CHECKED_STORE, step.checkpoint))
     _forget(session, step)
     outside = [name for name in files if not name.startswith(wire.STORE_PREFIX)]
-    return f"{len(outside)} files lie outside of the working directory: {outside[:3]}" if outside else None
+    return f"{len(outside)} files are outside the working directory: {outside[:3]}" if outside else None
 
 
 def _deterministic(session: CandidateCalls, step: steps.Promise) -> Broken:
@@ -120,4 +120,4 @@ _CHECKS: dict[str, Callable[[CandidateCalls, steps.Promise], Broken]] = {
     LOCAL: _local,
     DETERMINISTIC: _deterministic,
 }
-"""Concurrent snapshots are what the machine draws, or does not draw, in all properties."""
+"""Capability -> its check. Concurrent snapshots have none: all properties draw them if they are declared."""

@@ -1,6 +1,6 @@
 """Sequences of steps that are listed, not drawn: what drawn examples reach too seldom, or never.
 
-They consist of ordinary steps, so a failing one is made smaller like any other. ``scale`` below 1 leaves out the
+They consist of ordinary steps, so a failing sequence is made smaller like any other. A ``scale`` below 1 leaves out the
 largest sizes and most of the rounds: then less is shown.
 """
 
@@ -25,9 +25,9 @@ Steps = tuple[steps.AnyStep, ...]
 
 
 def reads_in_every_form() -> Steps:
-    """Read in each form, write in each form, read in each form: of an empty, a full and a restored store.
+    """Read in each form, write in each form, and read in each form again: in an empty, a full and a restored store.
 
-    A store that caches what one form reads or writes must hear of all others.
+    A store with a cache for one form of access must keep it up to date for all others.
     """
     numbers = count(1)
     played: list[steps.AnyStep] = []
@@ -47,7 +47,7 @@ def reads_in_every_form() -> Steps:
 
 
 def _restored_with_unread_keys() -> Iterator[steps.AnyStep]:
-    """Go on from a snapshot; then read, write and read keys that nobody has touched since the restore."""
+    """Continue from a snapshot; then read, write and read keys that nothing has touched since the restore."""
     chosen = [(before, write, after) for before, write, after in product(("", *_READS), _WRITES, _READS)]
     keys = [f"kept {' '.join(one)}".encode() for one in chosen]
     groups = tuple(RANGES[0][0] + number % 3 for number in range(len(keys)))
@@ -79,7 +79,7 @@ def _write(form: str, group: int, key: bytes) -> steps.AnyStep:
 # --- what differs stays apart ---------------------------------------------------------------------------------
 
 _MANY_GROUPS = ((0, 300), (300, 310))
-"""More key groups than a byte holds, and numbers that begin with each other."""
+"""More key groups than a byte can number, and numbers that are prefixes of each other."""
 _LIKE_NAMES = (
     *(
         "state",
@@ -103,7 +103,7 @@ _LIKE_KEYS = (
     *(b"0", b"0k", b"1", b"1k", b"_k", b"1_k", b"/k", b"1/k", b"0/k", b"k ", b" k"),
 )
 _LENGTHS = (31, 63, 127, 254, 255, 510, 511, 1_023, 4_095, 65_534, 65_535, 70_000)
-"""Of keys that differ in their last byte only: limits of well-known stores and of length fields lie among them."""
+"""Lengths of keys that differ only in their last byte, among them limits of well-known stores and of length fields."""
 _IN_A_CALL = 20
 
 
@@ -123,7 +123,7 @@ def what_differs() -> Steps:
         *(steps.Unseen(0, what) for what in ("confirm", "abort")),
         *(steps.Foreign(0, call) for call in calls),
         steps.Snapshot(0, 1),
-        # Values of the same length, so that who writes in place writes into the snapshot.
+        # Values have the same length, so a store that writes in place changes the snapshot.
         *_written(places, b"other %06d"),
         steps.Run(0, 1),
         steps.Verify(0, 1),
@@ -191,7 +191,7 @@ _WIDE = ((0, 40), (40, 64))
 
 
 def _moved(first: int, second: int, size: int) -> Steps:
-    """Two stores of this size together, in several files if the backend wants them, restored into other ranges."""
+    """Two stores with this much state together, in several files if the backend wants, restored into other ranges."""
     value_bytes = 2_000
     entries = size // value_bytes
     return (
@@ -236,7 +236,7 @@ def _high_key_groups(checkpoint: int) -> Steps:
 
 
 def free_writers(scale: float) -> Steps:
-    """Snapshots that are stored while a writer runs freely, of states whose tables are large enough to be caught."""
+    """Snapshots that are stored while a writer runs freely. The tables are large enough for the two to overlap."""
     groups = tuple(range(*_WIDE[0]))
     rounds = max(10, round(40 * min(1.0, scale)))
     return (
@@ -247,7 +247,7 @@ def free_writers(scale: float) -> Steps:
 
 
 def only_the_files() -> Steps:
-    """Restore, and restore again what was written then, each time with nothing but the files that handles name."""
+    """Restore, write, snapshot and restore again, each time with only the files that the handles name."""
     return (
         steps.Fill(0, _NAME, (0, 1), 200, 12, 30),
         steps.Fill(1, NAMES[2], (7, 9), 50, 12, 30),
@@ -266,9 +266,9 @@ def only_the_files() -> Steps:
 
 
 def starts_anew() -> Steps:
-    """Go back by one snapshot in the same process, write other values of the same length, and snapshot again.
+    """Go back one snapshot in the same process, write different values of the same length, and snapshot again.
 
-    Whoever recognises files by number, name or length takes an old one for new.
+    A backend that recognises files by number, name or length takes an old file for a new one.
     """
     played: list[steps.AnyStep] = []
     checkpoints = count(1)
@@ -293,7 +293,7 @@ def _checkpoint(store: int, checkpoint: int) -> Steps:
 
 
 def damaged_files(scale: float) -> Steps:
-    """Files that no snapshot of the backend's wrote, in the place of one that it did write."""
+    """Files that the backend did not write, each in place of a file of a snapshot."""
     files = (0, 1, 2, -1) if scale >= 1 else (0, -1)
     return (
         steps.Fill(0, _NAME, (0, 1, 2), 60, 12, 30),

@@ -1,14 +1,14 @@
-"""What is written while a snapshot is stored, and what large states consist of: the same on both sides of the wire."""
+"""The writes during a snapshot and the entries of large states; certifier and candidate's process compute the same."""
 
 from __future__ import annotations
 
 import hashlib
 
 _AT_A_PLACE = 20
-"""So many writes go to one key group before they move on: what is written first is written at any time."""
+"""The number of writes in one key group before the writes move on to the next key group."""
 _APART = 7
 _NEW_KEYS, _OLD_KEYS = 8, 50
-"""So many keys of a key group come and go, besides so many that it had before."""
+"""The number of new keys in a key group that are added and deleted, and of older keys that are overwritten."""
 FREE_KEY_BYTES = 12
 """Length of the keys that the store had before."""
 
@@ -20,7 +20,7 @@ def entry_key(number: int, length: int) -> bytes:
 
 
 def entry_value(number: int, length: int, salt: int) -> bytes:
-    """Return a value of this length, without a pattern that would hide what is cut, moved or repeated."""
+    """Return a value of this length, without a pattern that would hide cut, moved or repeated bytes."""
     return hashlib.shake_128(b"%d %d" % (number, salt)).digest(length)
 
 
@@ -29,7 +29,8 @@ def free_write(
 ) -> tuple[str, tuple[int, ...], tuple[bytes, ...]]:
     """Return the call, the key groups and the keys of a write; its values are the number in eight bytes.
 
-    Each checkpoint's writes begin at another key group; those of every other one go through the groups backwards.
+    Each checkpoint's writes begin at another key group; those of every second checkpoint go through the groups
+    backwards.
     """
     walked = number // _AT_A_PLACE
     at = (_APART * checkpoint + (-walked if checkpoint % 2 else walked)) % len(groups)

@@ -1,4 +1,4 @@
-"""Hunts one property: plays drawn or listed steps, makes a failing sequence small, says what was shown."""
+"""Tests one property: plays drawn or listed steps, makes a failing sequence smaller, and says what was shown."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from barrier_tck.harness.certify.step_words import words
 from barrier_tck.harness.certify.store_models import Violation
 
 DELETION_FACTOR = 4.0
-"""After Hypothesis, needless steps are left out for so much longer."""
-NOT_DRAWN = "the drawn examples had no step of the kind"
+"""After Hypothesis, needless steps are removed for this many times as long."""
+NOT_DRAWN = "the drawn examples had no step of kind"
 NOT_SHOWN = "the examples were too few to show"
-"""How a reason begins when examples were too few to show anything."""
+"""The beginning of the reason if there were too few examples to show anything."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A failing sequence that can be replayed: the content of a replay file."""
+    """A failing sequence that can be replayed; the content of a replay file."""
 
     target: str
     property: str
@@ -43,9 +43,11 @@ def check(
     shrink_s: float = SHRINK_S_MAX,
     declared: tuple[str, ...] = (),
 ) -> tuple[PropertyOutcome, Failure | None]:
-    """Hunt one property; ``scale`` multiplies the number of examples, a failing sequence is
-    made smaller for a few times ``shrink_s`` seconds at most, 0: not at all. ``declared`` has the names of the
-    capabilities that the backend declares: what it does not declare is not asked of it.
+    """Test one property.
+
+    ``scale`` multiplies the number of examples. A failing sequence is made smaller for at most a few times ``shrink_s``
+    seconds; not at all if this is 0. ``declared`` has the names of the capabilities that the backend declares; what it
+    does not declare is not tested.
     """
     if one.capability and one.capability not in declared:
         return skipped(one, f"the backend does not declare {one.capability}", optional=True), None
@@ -90,7 +92,7 @@ def check(
 
 
 def _undisturbed(one: Property, hunt: Hunt) -> tuple[str, str]:
-    """Return the status of a property against which nothing was found, and the reason."""
+    """Return the status of a property without a violation, and the reason."""
     if hunt.pool.remaining_s < 0:
         return "unknown", "the total time was used up before all examples had run"
     missing = [kind for kind in one.needs if not hunt.kinds.get(kind)]
@@ -110,7 +112,7 @@ def skipped(one: Property, reason: str, optional: bool = False) -> PropertyOutco
 def play(
     pool: Pool, sequence: tuple[steps.AnyStep, ...], tell: Callable[[int, steps.AnyStep], None] | None = None
 ) -> Violation | None:
-    """Play steps in a new process; return what is violated, or None. Raises nothing of the candidate's.
+    """Play steps in a new process; return what is violated, or None. Raises no error of the candidate.
 
     ``tell`` is told of each step, by its number from 1, before it is played.
     """
@@ -134,7 +136,7 @@ def play(
 
 
 def _smallest(hunt: Hunt, shrink_s: float) -> tuple[tuple[steps.AnyStep, ...], Violation]:
-    """Return the smallest failing sequence that also fails in a process of its own, and what it violates."""
+    """Return the smallest failing sequence that also fails in a new process, and what it violates."""
     assert hunt.failure is not None
     found, violation = hunt.failure
     if not shrink_s or hunt.hung or len(found) < 2:

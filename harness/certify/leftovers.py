@@ -1,6 +1,6 @@
 """What a candidate still holds: after failed snapshots, after many that succeeded, and after close.
 
-Memory and descriptors go up and down by themselves: allocators, caches and compactions take and give. So what counts is
+Memory and descriptors vary by themselves, because of allocators, caches and compactions. So what counts is
 how much more the process holds at the *least* at the end than it did at the *most* at the beginning.
 """
 
@@ -17,13 +17,13 @@ from barrier_tck.harness.certify.pool import CandidateRaised
 from barrier_tck.harness.certify.store_models import NAMES, Violation
 
 _WARMING_ROUNDS = 3
-"""Allocators grow to their working size."""
+"""Rounds that are not counted, because allocators first grow to their working size."""
 _RESTORED_STORE = CHECKED_STORE + 1
 """Number of a store that is restored while the checked one is open."""
 _SHARE_OF_ROUNDS = 0.3
-"""From so many descriptors, threads or files per snapshot on, a process grows; and of memory, times the state."""
+"""This many more descriptors, threads or files per snapshot count as growth; of memory, this share of the state."""
 _FEWEST = 4
-"""Fewer descriptors, threads or files than that are not called growth."""
+"""Fewer additional descriptors, threads or files than this do not count as growth."""
 _GROUPS = (0, 6)
 
 
@@ -43,7 +43,7 @@ def _held_over_rounds(
     take: Callable[[CandidateCalls, int], None],
     what: str,
 ) -> None:
-    """Use a store of its own, which stays open all the time."""
+    """Take snapshots of a separate store that stays open all the time."""
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
     samples = []
     for number in range(_WARMING_ROUNDS + step.rounds):
@@ -55,9 +55,7 @@ def _held_over_rounds(
     session.call(wire.CloseRequest(CHECKED_STORE))
     growing = grown(samples, step.count * step.size)
     if growing:
-        said = (
-            f"{what} of {step.count * step.size:,} bytes each, of a store that stayed open, left ever more:"
-        )
+        said = f"{what} of {step.count * step.size:,} bytes each, in a store that stayed open, made the process grow:"
         raise Violation(f"{said} {'; '.join(growing)}", clauses.KEPT)
 
 
@@ -73,7 +71,7 @@ def _failed_snapshot(session: CandidateCalls, checkpoint: int) -> None:
 
 
 def _whole_snapshot(session: CandidateCalls, checkpoint: int) -> None:
-    """The one before is deleted, as by a runtime that retains one."""
+    """Take a snapshot and delete the previous one, as a runtime does that retains one."""
     session.call(wire.SnapshotRequest(CHECKED_STORE, checkpoint))
     session.run(wire.RunRequest(CHECKED_STORE, checkpoint))
     session.call(wire.NotifyRequest(CHECKED_STORE, checkpoint, "confirm"))
@@ -88,17 +86,17 @@ def _overwrite(session: CandidateCalls, step: steps.Crowd | steps.Steady, number
 
 
 def grown(samples: Sequence[wire.Held], state_bytes: int) -> list[str]:
-    """Return what grows from one snapshot to the next: the least of the last third beside the most of the first."""
+    """Return what grows: things of which the least in the last third clearly exceeds the most in the first third."""
     third = len(samples) // 3
     first, last = samples[:third], samples[-third:]
     found = []
     for what, count in _COUNTED:
         more = min(map(count, last)) - max(map(count, first))
         if more > max(_FEWEST, _SHARE_OF_ROUNDS * third):
-            found.append(f"{more} {what} more after {len(samples) - third} of them")
+            found.append(f"{more} more {what} after {len(samples) - third} of them")
     more = min(one.memory_bytes for one in last) - max(one.memory_bytes for one in first)
     if more > _SHARE_OF_ROUNDS * third * state_bytes:
-        found.append(f"{more:,} bytes of memory more after {len(samples) - third} of them")
+        found.append(f"{more:,} more bytes of memory after {len(samples) - third} of them")
     return found
 
 
@@ -114,7 +112,7 @@ _COUNTED: tuple[tuple[str, Callable[[wire.Held], int]], ...] = (
 def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], checkpoint: int) -> int:
     """Open, use and close stores; raise Violation if anything is left. Returns the next free checkpoint.
 
-    A first round is not counted: libraries open what they keep for ever, once.
+    Compare what the process holds. A first round is not counted, because libraries open some things once for ever.
     """
     for number in range(rounds + 1):
         _life(session, groups, checkpoint)
@@ -124,13 +122,13 @@ def after_close(session: CandidateCalls, rounds: int, groups: tuple[int, int], c
     left = _left_behind(before, session.resources())
     if left:
         partial = all("storage" in what for what in left)
-        said = "after every store was closed, there are left: " + "; ".join(left)
+        said = "after every store was closed, these are left: " + "; ".join(left)
         raise Violation(said, clauses.CANCELLED if partial else clauses.KEPT)
     return checkpoint
 
 
 def _life(session: CandidateCalls, groups: tuple[int, int], base: int) -> None:
-    """The life of a store, with a snapshot of each fate; leaves it closed."""
+    """Play the life of a store, with snapshots that end in every possible way; the store is closed at the end."""
     call, start, attempt = session.call, groups[0], session.attempt + 1
     call(wire.OpenRequest(CHECKED_STORE, *groups, 0, attempt))
     for number in range(4):

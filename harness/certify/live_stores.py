@@ -21,7 +21,7 @@ from barrier_tck.harness.certify.store_models import NAMES, RANGES, StoreModel, 
 
 _CALL_BYTES = 1 << 20
 _CALL_ENTRIES = 5_000
-"""So much is written by one ``put_many``."""
+"""The largest number of entries in one ``put_many``."""
 
 
 class LiveStores:
@@ -47,19 +47,19 @@ class LiveStores:
         self._guarded(self._begin, None)
 
     def end(self) -> Candidate | None:
-        """Remove the directories and return a process to go on with."""
+        """Remove the directories and return a process that can be used again."""
         shutil.rmtree(self._root, ignore_errors=True)
         return self.candidate
 
     def abandon(self) -> None:
-        """Remove the directories and the process: it may be in any state."""
+        """Remove the directories and the process, which may be in any state."""
         if self.candidate is not None:
             self._pool.give_back(self.candidate)
             self.candidate = None
         shutil.rmtree(self._root, ignore_errors=True)
 
     def retire(self, violation: Violation) -> Candidate | None:
-        """End after a violation; return the process if it can still be used: nothing in it runs or stands."""
+        """End after a violation; return the process if it can still be used, because nothing in it is under way."""
         standing = any(model.under_way("started") for model in self.stores)
         if violation.fatal or standing or self.candidate is None:
             self.abandon()
@@ -77,12 +77,12 @@ class LiveStores:
         return self._candidate().call(request)
 
     def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
-        """Do or finish an asynchronous part."""
+        """Run or finish an asynchronous part."""
         self.calls += 1
         return self._candidate().run(request)
 
     def resources(self, settle: bool = True) -> wire.Held:
-        """Count what the process holds."""
+        """Return what the process holds: descriptors, threads, memory and more."""
         return self._candidate().resources(settle)
 
     @contextlib.contextmanager
@@ -172,7 +172,7 @@ class LiveStores:
         self.show(clauses.READS)
 
     def _fill(self, step: steps.Fill) -> None:
-        """Write in parts that are neither too many bytes nor too many entries."""
+        """Write in parts, each limited in bytes and in entries."""
         if not self._owns(step.store, *step.groups):
             return
         in_a_call = max(1, min(_CALL_ENTRIES, _CALL_BYTES // (step.key_bytes + step.value_bytes + 1)))
@@ -203,9 +203,7 @@ class LiveStores:
         try:
             self._require_scan(step.store, step.name, step.group, found)
         except Violation as violation:
-            said = (
-                f"a scan that was read while other calls wrote is not what it was when it began: {violation}"
-            )
+            said = f"a scan that was read while other calls wrote does not give the content at its start: {violation}"
             raise Violation(said, clauses.READS, violation.place) from violation
         for key, value in (
             (step.added, wire.ADDED),
@@ -225,12 +223,12 @@ class LiveStores:
             "get_many": wire.GetManyRequest(*at, (own, foreign), (b"k", b"k")),
             "put_many": wire.PutManyRequest(*at, (foreign,), (b"k",), (b"v",)),
         }
-        what = f"{step.call}() of a key group outside of the store's"
+        what = f"{step.call}() of a key group that is not the store's"
         try:
             self.call(calls[step.call])
         except CandidateRaised as error:
             if error.kind != "usage":
-                raise Violation(f"{what} raised {error}, and not JobUsageError", clauses.READS) from error
+                raise Violation(f"{what} raised {error} instead of JobUsageError", clauses.READS) from error
             self.show(clauses.READS)
         else:
             raise Violation(f"{what} was not refused with JobUsageError", clauses.READS)
@@ -255,7 +253,7 @@ class LiveStores:
     def _guarded(
         self, act: Callable[[], None], step: steps.AnyStep | None, what: str = "opening two empty stores"
     ) -> None:
-        """Turn what a candidate must not do at all into a Violation."""
+        """Turn everything that a candidate must never do into a Violation."""
         clause = clauses.of_step(step)
         try:
             act()

@@ -1,4 +1,4 @@
-"""The Hypothesis state machine: draws steps that make sense, plays them on a session, remembers what failed."""
+"""The Hypothesis state machine: it draws steps that make sense, plays them on a session, and remembers failures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from barrier_tck.harness.certify.store_models import NAMES, RANGES, Violation
 from barrier_tck.harness.draw.strategies import PLAIN_BACKEND
 
 SHRINK_S_MAX = 2.0
-"""A failing sequence is made smaller for so long."""
+"""For how many seconds, at most, a failing sequence is made smaller."""
 HUNG_MAX, FATAL_MAX = 3, 30
-"""A failure that costs a time limit, or only the process, is repeated so often while it is made smaller."""
+"""How often a failure may be repeated to make it smaller, if it costs a time limit, or only the process."""
 
 _KEYS = st.one_of(
     st.sampled_from([b"a", b"b", b"", b"\x00", b"a\x00", b"\xff\xfe", b"k" * 500]), st.binary(max_size=6)
@@ -41,7 +41,7 @@ _FAULTS = st.builds(StorageTrouble, st.integers(1, 6), st.sampled_from(["error",
 
 @dataclass(slots=True)
 class Hunt:
-    """What is shared by all examples of one property: the process that goes on, the counts, the failure."""
+    """What all examples of one property share: the process that is used again, the counts, the failure."""
 
     pool: Pool
     candidate: Candidate | None = None
@@ -54,7 +54,7 @@ class Hunt:
     fatal: int = 0
     first_failed_at: float | None = None
     shrink_s: float = SHRINK_S_MAX
-    """How long a failing sequence is made smaller; 0: that it fails is all that is asked."""
+    """For how many seconds a failing sequence is made smaller; 0 if it is enough to know that it fails."""
     kinds: dict[str, int] = field(default_factory=dict)
     """How often each kind of step was played."""
     shown: dict[str, int] = field(default_factory=dict)
@@ -62,18 +62,18 @@ class Hunt:
 
     @property
     def give_up(self) -> bool:
-        """Tell whether no more is learnt: shrinking took its time, or the total time is used up."""
+        """Tell whether to stop, because the time for shrinking or the total time is used up."""
         if self.pool.remaining_s < 0 or self.hung >= HUNG_MAX or self.fatal >= FATAL_MAX:
             return True
         return self.first_failed_at is not None and time.monotonic() - self.first_failed_at > self.shrink_s
 
     @property
     def give_up_shrinking(self) -> bool:
-        """Tell whether a failing sequence stays as it is."""
+        """Tell whether a failing sequence is not made smaller any more."""
         return self.pool.remaining_s < 0 or self.hung > 0
 
     def begin(self) -> Session:
-        """Start an example in the process that is there."""
+        """Start an example, in the present process if there is one."""
         candidate, self.candidate = self.candidate, None
         return Session(self.pool, candidate)
 
@@ -121,25 +121,25 @@ def _may(move: str) -> Callable[[CertifyMachine], bool]:
 
 
 def _may_take(move: str) -> Callable[[CertifyMachine], bool]:
-    """Whoever does not declare concurrent snapshots has one unfinished at a time, in each store."""
+    """A backend that does not declare concurrent snapshots has one unfinished snapshot at a time in each store."""
     return lambda machine: _may(move)(machine) and (machine.concurrent or not machine.unfinished())
 
 
 class CertifyMachine(RuleBasedStateMachine):
-    """All moves; a property's own subclass says which of them may be made, and holds the hunt."""
+    """All moves; a property's own subclass says which of them are allowed, and holds the hunt."""
 
     hunt: Hunt
     moves: frozenset[str]
     restarts_max = 2
     concurrent = True
-    """Several snapshots of a store may be unfinished at once."""
+    """Whether several snapshots of a store may be unfinished at once."""
     capability = ""
-    """What the move ``promise`` checks."""
+    """The capability that the move ``promise`` checks."""
     finale: str = "here"
-    """At the end every completed snapshot is compared: ``here``, or ``elsewhere`` (in a new process too)."""
+    """Where every completed snapshot is compared at the end: ``here``, or ``elsewhere`` (also in a new process)."""
 
     def __init__(self) -> None:
-        """Open two empty stores, unless nothing more is learnt."""
+        """Open two empty stores, unless the hunt is over."""
         super().__init__()
         self.over = self.hunt.give_up
         self.restarts = 0
@@ -163,7 +163,7 @@ class CertifyMachine(RuleBasedStateMachine):
             self.hunt.failed(session, violation)
             raise
         except BaseException:
-            # Ctrl-C between a request and its reply: what comes next over the link answers that one.
+            # After Ctrl-C between a request and its reply, the next reply on the link would answer the old request.
             self._give_up(session)
             raise
 
@@ -182,7 +182,7 @@ class CertifyMachine(RuleBasedStateMachine):
         return self.session
 
     def teardown(self) -> None:
-        """Compare all that is left to compare, if the example did not fail."""
+        """Compare everything that is left to compare, if the example did not fail."""
         if self.session is None or self._failed:
             return
         try:
@@ -232,7 +232,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("write"))
     @rule(data=st.data(), store=_STORES, name=_NAMES, key=_KEYS)
     def delete(self, data: st.DataObject, store: int, name: str, key: bytes) -> None:
-        """Delete a key, more often than not one that exists."""
+        """Delete a key, in most cases one that exists."""
         present = sorted(self.the_session.stores[store].entries)
         existing: int = data.draw(st.integers(0, 3))
         if present and existing:
@@ -272,13 +272,13 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may_take("snapshot"))
     @rule(store=_STORES)
     def take_snapshot(self, store: int) -> None:
-        """Do the synchronous part."""
+        """Run the synchronous part."""
         self.play(steps.Snapshot(store, self.the_session.next_checkpoint))
 
     @precondition(_may("snapshot"))
     @rule(data=st.data(), store=_STORES)
     def run_snapshot(self, data: st.DataObject, store: int) -> None:
-        """Do an asynchronous part, not always of the oldest snapshot."""
+        """Run an asynchronous part, not always that of the oldest snapshot."""
         checkpoint = self._drawn(data, self.the_session.stores[store].under_way("taken"))
         if checkpoint is not None:
             self.play(steps.Run(store, checkpoint))
@@ -286,14 +286,14 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may_take("checkpoint"))
     @rule(store=_STORES)
     def checkpoint(self, store: int) -> None:
-        """Take a whole snapshot, confirmed."""
+        """Take a whole snapshot and confirm it."""
         number = self.the_session.next_checkpoint
         self.play(steps.Snapshot(store, number), steps.Run(store, number), steps.Confirm(store, number))
 
     @precondition(_may("background"))
     @rule(data=st.data(), store=_STORES, stop_at=st.integers(1, 4))
     def start_snapshot(self, data: st.DataObject, store: int, stop_at: int) -> None:
-        """Let an asynchronous part begin, and stand still in the middle; one at a time, as in the runtime."""
+        """Start an asynchronous part that stops in the middle; one at a time, as in the runtime."""
         model = self.the_session.stores[store]
         checkpoint = self._drawn(data, model.under_way("taken"))
         if checkpoint is not None and not model.under_way("started"):
@@ -302,7 +302,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("background"))
     @rule(data=st.data(), store=_STORES)
     def finish_snapshot(self, data: st.DataObject, store: int) -> None:
-        """Let it go on."""
+        """Let a stopped asynchronous part continue."""
         checkpoint = self._drawn(data, self.the_session.stores[store].under_way("started"))
         if checkpoint is not None:
             self.play(steps.Finish(store, checkpoint))
@@ -310,7 +310,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def cancel(self, data: st.DataObject, store: int, twice: bool) -> None:
-        """Cancel at any time, also too late, also twice."""
+        """Cancel at any time, perhaps too late, perhaps twice."""
         model = self.the_session.stores[store]
         checkpoint = self._drawn(data, model.under_way("taken", "started", "completed"))
         if checkpoint is not None:
@@ -319,7 +319,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may_take("notify"))
     @rule(store=_STORES, twice=st.booleans(), stop_at=st.integers(0, 4))
     def cancel_and_end(self, store: int, twice: bool, stop_at: int) -> None:
-        """Cancel before the asynchronous part begins (0), or in its middle; then let it come to its end."""
+        """Cancel before the asynchronous part begins (0) or in its middle; then let it come to its end."""
         number = self.the_session.next_checkpoint
         cancel = [steps.Cancel(store, number)] * (1 + twice)
         self.play(steps.Snapshot(store, number))
@@ -331,7 +331,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def abort(self, data: st.DataObject, store: int, twice: bool) -> None:
-        """Abort, also twice."""
+        """Abort, perhaps twice."""
         model = self.the_session.stores[store]
         unconfirmed = [number for number, one in sorted(model.snapshots.items()) if not one.confirmed]
         checkpoint = self._drawn(data, unconfirmed)
@@ -341,7 +341,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("notify"))
     @rule(data=st.data(), store=_STORES, twice=st.booleans())
     def confirm(self, data: st.DataObject, store: int, twice: bool) -> None:
-        """Confirm, in any order, also twice."""
+        """Confirm in any order, perhaps twice."""
         session = self.the_session
         model = session.stores[store]
         here = [n for n in model.completed() if model.snapshots[n].attempt == session.attempt]
@@ -352,7 +352,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may_take("fail"))
     @rule(data=st.data(), store=_STORES, fault=_FAULTS)
     def fail_snapshot(self, data: st.DataObject, store: int, fault: StorageTrouble) -> None:
-        """Let storage fail during a whole snapshot; sometimes write before the runtime learns of it."""
+        """Make storage fail during a whole snapshot; sometimes write before the runtime learns of the failure."""
         number = self.the_session.next_checkpoint
         self.play(steps.Snapshot(store, number, fault))
         if data.draw(st.booleans()):
@@ -365,7 +365,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("promise"))
     @rule(keys=st.lists(_KEYS, min_size=1, max_size=6, unique=True))
     def promise(self, keys: list[bytes]) -> None:
-        """Hold the backend to what it declares."""
+        """Check that the backend keeps what it declares."""
         self.play(steps.Promise(self.capability, tuple(keys), self.the_session.next_checkpoint))
 
     # --- restores -------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("verify"))
     @rule(data=st.data(), store=_STORES)
     def verify(self, data: st.DataObject, store: int) -> None:
-        """Restore a snapshot beside the live store, twice."""
+        """Restore a snapshot twice, while the live store is open."""
         checkpoint = self._drawn(data, self.the_session.stores[store].completed())
         if checkpoint is not None:
             self.play(*[steps.Verify(store, checkpoint)] * 2)
@@ -381,7 +381,7 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("rescale"))
     @rule(data=st.data(), bounds=st.tuples(st.integers(0, 16), st.integers(0, 16)))
     def rescale(self, data: st.DataObject, bounds: tuple[int, int]) -> None:
-        """Restore into another range, from one or both stores' snapshots."""
+        """Restore snapshots of one store or of both into another range of key groups."""
         chosen = tuple(
             data.draw(st.sampled_from([0, *model.completed()[-2:]])) for model in self.the_session.stores
         )
@@ -391,19 +391,19 @@ class CertifyMachine(RuleBasedStateMachine):
     @precondition(_may("close"))
     @rule(data=st.data())
     def close_and_restore(self, data: st.DataObject) -> None:
-        """End both stores in an orderly way; go on from their snapshots."""
+        """Close both stores in good order; continue from their snapshots."""
         self._restart(data, "close")
 
     @precondition(_may("kill"))
     @rule(data=st.data(), how=st.sampled_from(["kill", "call"]))
     def kill_and_restore(self, data: st.DataObject, how: str) -> None:
-        """Kill the process; go on from the snapshots in a new one."""
+        """Kill the process; continue from the snapshots in a new one."""
         if self.restarts < self.restarts_max:
             self._restart(data, how)
             self.restarts += 1
 
     def _restart(self, data: st.DataObject, how: str) -> None:
-        """The newest completed snapshots, sometimes one before."""
+        """Restart from the newest completed snapshots, sometimes from an earlier one."""
         back = data.draw(st.sampled_from([0, 0, 0, 1]))
         chosen = []
         for model in self.the_session.stores:
@@ -423,7 +423,7 @@ def hunt_with_machine(
     capability: str = "",
     concurrent: bool = True,
 ) -> None:
-    """Run a machine until it fails or all examples passed; what it found is in the hunt."""
+    """Run a machine until it fails or all examples have passed; the hunt holds what it found."""
     members = {
         "hunt": hunt,
         "moves": moves,
@@ -445,7 +445,7 @@ def hunt_with_machine(
         suppress_health_check=tuple(HealthCheck),
         backend=PLAIN_BACKEND,
     )
-    # What is printed is the smallest sequence of steps, not Hypothesis's own account of it.
+    # The smallest sequence of steps is printed instead of Hypothesis's own description.
     with contextlib.suppress(Violation, HypothesisException, BaseExceptionGroup), _quiet():
         run_state_machine_as_test(machine, settings=chosen)
     hunt.close()

@@ -1,4 +1,4 @@
-"""Planted bugs of backends, and how many of them the suite catches, run as a third party would run it (CER-2)."""
+"""Planted bugs of backends, and how many of them the suite catches when it runs as for a third party (CER-2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODULE = "barrier_tck.harness.reference.mutants.backend_bugs"
 _HELD_OUT = "barrier_tck.harness.reference.mutants.held_out_backend_bugs"
 _HELD_OUT_FILES = "barrier_tck.harness.reference.mutants.held_out_file_bugs"
 _SMALL = 0.3
-"""Of listed sequences, so much of their sizes and rounds."""
+"""The scale of listed sequences: the share of their sizes and rounds that is played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class BackendMutant:
     source: str
     description: str
     property: str
-    """The property that is to catch it."""
+    """The property that must catch it."""
     scale: float = 1.0
     """The scale of that property that suffices."""
 
@@ -59,7 +59,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "LosesOneOfTwoStates",
         "BCK-2",
         "FLINK-6690",
-        "Of several restored files only the states of the first are registered.",
+        "If several files are restored, only the states of the first are registered.",
         "key-groups-move",
     ),
     _mutant(
@@ -115,7 +115,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "ReadsStaleValues",
         "BCK-1",
         "certified by version 0.1.0",
-        "Writing several values goes past the cache that reading one fills.",
+        "Writing several values bypasses the cache that reading a single value fills.",
         "reads-in-every-form",
         module=_HELD_OUT,
     ),
@@ -142,7 +142,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "KeepsStateElsewhere",
         "BCK-2",
         "of our own",
-        "What the handles name only points to another directory of the machine.",
+        "The files that the handles name only point to another directory on the machine.",
         "handles-name-all-that-is-needed",
         module=_HELD_OUT_FILES,
     ),
@@ -151,7 +151,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "NamesForeignGroups",
         "BCK-2",
         "of our own",
-        "Handles name all key groups of the job, and not those of their store.",
+        "Handles name all key groups of the job instead of their store's key groups.",
         "a-restored-store-starts-anew",
         module=_HELD_OUT_FILES,
     ),
@@ -160,7 +160,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "ReusesOldFiles",
         "BCK-2",
         "of our own",
-        "After a restore, an older file of the same number and length is taken for the new one.",
+        "After a restore, an older file with the same number and length is taken for the new one.",
         "a-restored-store-starts-anew",
         module=_HELD_OUT_FILES,
     ),
@@ -187,7 +187,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "CopiesWithoutALock",
         "SNP-1",
         "certified by version 0.1.0",
-        "The writer changes tables in place that the snapshot's thread has begun to copy.",
+        "The writer changes tables in place while the snapshot's thread copies them.",
         "writers-run-freely",
         module=_HELD_OUT_FILES,
     ),
@@ -205,7 +205,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "LooksUpByHash",
         "BCK-1",
         "certified by version 0.1.0",
-        "After a restore, single keys are looked up by a hash that another process computes otherwise.",
+        "After a restore, single keys are looked up by a hash that differs from process to process.",
         "handles-name-all-that-is-needed",
         module=_HELD_OUT_FILES,
     ),
@@ -214,7 +214,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "WritesInTheOrderOfASet",
         "BCK-6",
         "certified by version 0.1.0",
-        "The content of files follows the order of a set, and is declared to be deterministic.",
+        "The content of files follows the order of a set, but is declared to be deterministic.",
         "files-are-deterministic",
         module=_HELD_OUT_FILES,
     ),
@@ -223,7 +223,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "AcceptsCutFiles",
         "BCK-4",
         "of our own",
-        "An empty file is taken for an empty state, and one that was cut off for a smaller one.",
+        "An empty file is taken for an empty state, and a truncated file for a smaller state.",
         "what-is-no-snapshot-is-refused",
         module=_HELD_OUT_FILES,
     ),
@@ -241,7 +241,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "MisplacesBlocks",
         "BCK-2",
         "certified by version 0.1.0",
-        "Offsets in the file are wrong once a buffer of 1 MiB was flushed.",
+        "Offsets in the file are wrong after a buffer of 1 MiB was flushed.",
         "sizes-up-the-ladder",
         module=_HELD_OUT_FILES,
     ),
@@ -250,7 +250,7 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
 
 
 def hunt_planted(mutant: BackendMutant, seed: int) -> PropertyOutcome:
-    """Run the property that is to catch a bug, in a process of its own like any candidate."""
+    """Run the property that must catch a bug, in its own process like any candidate."""
     one = next(entry for entry in PROPERTIES if entry.name == mutant.property)
     pool = Pool(mutant.target, total_s=120.0)
     try:

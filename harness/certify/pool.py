@@ -1,8 +1,8 @@
-"""The candidate's process, seen from the certifier: requests with time limits, and an end that always comes.
+"""The candidate's process, as the certifier sees it: requests with time limits, and an end that always comes.
 
-Nothing that the candidate does (hang, fork, print, exit, eat memory) may take the certifier down: the process has
-a session of its own, which is killed as a whole; its output is drained and bounded; each call and all calls
-together have a time limit.
+Nothing that the candidate does (hang, fork, print, exit, use too much memory) may stop the certifier. The process has
+its own session, which is killed as a whole. Its output is drained and bounded. Each call, and all calls together,
+have a time limit.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from barrier_tck.harness.certify import candidate_wire as wire
 
 WORKER = "barrier_tck.harness.certify.candidate.worker"
 MARK = "BARRIER_TCK_CANDIDATE"
-"""Environment variable by which runaway children of a candidate are found."""
+"""Environment variable by which a candidate's children that left the session are found."""
 _DIRECTORIES = "barrier-tck-certify-"
 LOG_BYTES = 16 * 1024
-"""How much of the candidate's output is kept: the end of it."""
+"""How many bytes, from the end, of the candidate's output are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Limits:
     """What a candidate process may use."""
 
     call_s: float = 20.0
-    """Seconds for one call."""
+    """Time limit of one call, in seconds."""
     trial_s: float = 120.0
-    """Seconds for one trial of the reference runtime."""
+    """Time limit of one trial of the reference runtime, in seconds."""
     memory_bytes: int = 3 << 30
-    """Private memory; 0: unlimited (a trial on Spark starts a JVM)."""
+    """Limit of private memory; 0 means unlimited (a trial on Spark starts a JVM)."""
 
 
 class CandidateError(Exception):
@@ -53,10 +53,10 @@ class CandidateError(Exception):
 
 
 class CandidateDied(CandidateError):
-    """The process is gone, hung, or spoke nonsense; it was killed. The message says what happened."""
+    """The process is gone, hung, or sent nonsense; it was killed. The message says what happened."""
 
     def __init__(self, message: str, hung: bool = False) -> None:
-        """Take what happened, and whether a time limit was used up."""
+        """Take what happened, and whether a time limit was exceeded."""
         super().__init__(message)
         self.hung = hung
 
@@ -72,7 +72,7 @@ class CandidateRaised(CandidateError):
 
 
 class Candidate:
-    """One process with one backend in it. Not started twice; ``kill`` is final and harmless twice."""
+    """One process with one backend in it. It is not started twice; ``kill`` is final, and harmless if called twice."""
 
     def __init__(self, target: str, limits: Limits | None = None, hash_seed: int = 0) -> None:
         """Start the process; nothing of the candidate is imported before ``load``."""
@@ -82,7 +82,7 @@ class Candidate:
         ours, theirs = socket.socketpair()
         self._link = ours
         environment = os.environ | {MARK: self._mark, "PYTHONHASHSEED": str(hash_seed)}
-        # What can be imported here can be imported there; an empty entry is the current directory, which changes.
+        # What can be imported here must be importable there. An empty entry is the current directory, which changes.
         environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path)
         with theirs:
             command = [sys.executable, "-m", WORKER, str(theirs.fileno()), str(self.limits.memory_bytes)]
@@ -117,7 +117,7 @@ class Candidate:
     def call(self, request: wire.AnyRequest) -> Any:
         """Send a request and return the reply's value.
 
-        Raises CandidateRaised if the candidate raised, CandidateDied if there is no answer in time or at all.
+        Raises CandidateRaised if the candidate raised an error, CandidateDied if no answer came in time.
         """
         self.post(request)
         reply = self._reply(self._name(request))
@@ -126,7 +126,7 @@ class Candidate:
         return reply.value
 
     def run(self, request: wire.RunRequest | wire.FinishRequest) -> wire.Ran:
-        """Do or finish an asynchronous part."""
+        """Run or finish an asynchronous part."""
         return msgspec.convert(self.call(request), wire.Ran)
 
     def resources(self, settle: bool = True) -> wire.Held:
@@ -134,7 +134,7 @@ class Candidate:
         return msgspec.convert(self.call(wire.ResourcesRequest(settle)), wire.Held)
 
     def post(self, request: wire.AnyRequest) -> None:
-        """Send a request without waiting; the next thing to do is ``kill``, or to wait for the reply."""
+        """Send a request without waiting; the next thing to do is to call ``kill`` or to wait for the reply."""
         long = isinstance(request, wire.TrialRequest | wire.CloseSystemsRequest)
         limit = self.limits.trial_s if long else self.limits.call_s
         try:
@@ -144,7 +144,7 @@ class Candidate:
             raise self._died(self._name(request), error) from error
 
     def kill(self) -> None:
-        """Kill the process with all that it started; returns when it is gone."""
+        """Kill the process and everything that it started; return when it is gone."""
         self._link.close()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -153,7 +153,7 @@ class Candidate:
         for runaway in self._runaways():
             with contextlib.suppress(psutil.Error):
                 runaway.kill()
-        # A copy that left the session may have held the pipe until just now.
+        # A copy that left the session may have held the pipe until now.
         self._drain.join(1.0)
 
     def _reply(self, asked: str) -> wire.Reply:
@@ -181,7 +181,7 @@ class Candidate:
         return CandidateDied(said, hung=isinstance(error, TimeoutError))
 
     def _runaways(self) -> list[psutil.Process]:
-        """Return processes that carry the candidate's mark and are not its own: they left the session."""
+        """Return processes that carry the candidate's mark but are not in its session any more."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
@@ -204,7 +204,7 @@ class Candidate:
 
 
 def _sweep() -> None:
-    """Remove the directories of certifiers that were killed; their names hold the process id."""
+    """Remove the directories of certifiers that were killed; their names contain the process id."""
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{_DIRECTORIES}*")):
         owner = path.name.removeprefix(_DIRECTORIES).partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):
@@ -212,21 +212,21 @@ def _sweep() -> None:
 
 
 class Pool:
-    """Starts candidates, one ahead of time, within a total time; ``close`` kills every one of them."""
+    """Starts candidates, one of them ahead of time, within a total time; ``close`` kills all of them."""
 
     def __init__(self, target: str, limits: Limits | None = None, total_s: float = 600.0) -> None:
-        """Take the target and the limits; ``total_s`` bounds the time until ``remaining`` is used up."""
+        """Take the target and the limits; ``total_s`` is the total time in seconds."""
         self.target = target
         self.limits = limits or Limits()
         self._deadline = time.monotonic() + total_s
         _sweep()
         self.directory = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORIES}{os.getpid()}-"))
-        """Holds the directories of all sessions; removed by ``close``."""
+        """Contains the directories of all sessions; ``close`` removes it."""
         self._started: list[Candidate] = []
         self._spare: Candidate | None = None
         self._hash_seed = 0
         self.log = ""
-        """The end of what the last candidate printed that was given back."""
+        """The end of the output of the candidate that was given back last."""
 
     @property
     def remaining_s(self) -> float:
@@ -234,7 +234,7 @@ class Pool:
         return self._deadline - time.monotonic()
 
     def take(self) -> Candidate:
-        """Return a process with the backend loaded; the caller gives it back."""
+        """Return a process with the backend loaded; the caller must give it back."""
         candidate = self._spare or self._start()
         self._spare = self._start()
         candidate.load()

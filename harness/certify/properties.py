@@ -15,12 +15,12 @@ from barrier_tck.harness.certify.declared_capabilities import (
 )
 
 LEVELS = ("contract", "crash", "chaos")
-"""Each requires the ones before it."""
+"""Each level requires the levels before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One property that is hunted with a state machine, or by playing fixed steps."""
+    """One property, which is tested with a state machine or by playing fixed steps."""
 
     name: str
     level: str
@@ -32,11 +32,11 @@ class Property:
     restarts_max: int = 0
     finale: str = "here"
     fixed: Callable[[float], sequences.Steps] | None = None
-    """Gives steps to play once, instead of drawn ones, by the scale of the run."""
+    """Returns steps to play once, instead of drawn steps; its argument is the scale of the run."""
     capability: str = ""
-    """Only backends that declare it are held to the property; empty: all are."""
+    """Only backends that declare this capability must have the property; empty if all must."""
     needs: tuple[str, ...] = ()
-    """What must have happened in at least one example, by kind of step: otherwise nothing was shown."""
+    """Kinds of steps that at least one example must have had; otherwise nothing was shown."""
 
 
 def _property(name: str, level: str, clauses: str, text: str, moves: str = "", **rest: object) -> Property:
@@ -54,7 +54,7 @@ PROPERTIES: tuple[Property, ...] = (
         "reads-see-the-writes",
         "contract",
         "BCK-1",
-        "Reads, scans and batch reads give what was written last; odd keys and values are kept as they are.",
+        "Reads, scans and batch reads give what was written last; unusual keys and values are kept unchanged.",
         "write read",
         examples=50,
         needs=("put", "delete", "put_many", "get", "scan"),
@@ -62,7 +62,7 @@ PROPERTIES: tuple[Property, ...] = (
     _listed(
         "reads-in-every-form",
         "BCK-1",
-        "Each form of read, before and after each form of write, of an empty, a full and a restored store.",
+        "Each form of read is right before and after each form of write, in an empty, a full and a restored store.",
         lambda _scale: sequences.reads_in_every_form(),
     ),
     _listed(
@@ -83,7 +83,7 @@ PROPERTIES: tuple[Property, ...] = (
         "snapshots-are-isolated",
         "contract",
         "SNP-1",
-        "Changes after the synchronous part never show in the snapshot, also while its asynchronous part runs.",
+        "Changes after the synchronous part never show in the snapshot, even while its asynchronous part runs.",
         "write snapshot background verify",
         examples=50,
         needs=("snapshot", "run", "start", "finish", "verify"),
@@ -91,14 +91,14 @@ PROPERTIES: tuple[Property, ...] = (
     _listed(
         "writers-run-freely",
         "SNP-1",
-        "A store is written without a pause while a thread stores its snapshot.",
+        "A snapshot is isolated from writes that are made without a pause while a thread stores it.",
         sequences.free_writers,
     ),
     _property(
         "a-restore-is-exact",
         "contract",
         "BCK-2",
-        "A snapshot restores to exactly its content: twice, in a new process, and as a store to go on with.",
+        "A snapshot restores to exactly its content: twice, in a new process, and as a store that is used further.",
         "write checkpoint verify close",
         examples=12,
         finale="elsewhere",
@@ -271,4 +271,4 @@ PROPERTIES: tuple[Property, ...] = (
         needs=("restart",),
     ),
 )
-"""Contract and crash; the chaos level is in ``chaos.py``."""
+"""The properties of the levels contract and crash; the level chaos is in ``chaos.py``."""

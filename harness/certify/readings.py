@@ -1,4 +1,4 @@
-"""Compares what a state gives in every form of read with what it must hold; names the first difference."""
+"""Compares the results of every form of read with what a state must hold, and names the first difference."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify.candidate_calls import Entries, Place
 
 _ALL_GROUPS_MAX = 64
-"""Of a store with more key groups, those are scanned that hold something, and their neighbours."""
+"""In a store with more key groups, only those that hold entries and their neighbours are scanned."""
 _ABSENT_MAX = 20
-"""For so many entries of a state it is also asked for keys that are like theirs and must not be there."""
+"""For this many entries of a state, similar keys that must be absent are read too."""
 _SINGLES_MAX = 60
-"""So many keys of a state are also read one by one."""
+"""This many keys of a state are also read one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class Difference:
 
     place: Place
     form: str
-    """The call that gave it: ``scan``, ``get`` or ``get_many``."""
+    """The call that returned it: ``scan``, ``get`` or ``get_many``."""
     found: bytes | None
     wanted: bytes | None
     right_by: str = ""
-    """Another call that gives the right value: then the store holds it, and a read is wrong."""
+    """Another call that returns the right value; then the store holds it, and only this read is wrong."""
     twice: bool = False
-    """A scan lists the key twice."""
+    """Whether a scan lists the key twice."""
 
     def sentence(self, what: str) -> str:
-        """Return it as a sentence; ``what`` was read."""
+        """Return it as a sentence; ``what`` says what was read."""
         name, group, key = self.place
         where = f"state {shown(name)}, key group {group}, key {shown(key)}"
         if self.twice:
@@ -70,7 +70,7 @@ def first_difference(
         readings = msgspec.convert(call(request), wire.Readings)
         found = _compared(name, scanned, asked, readings, wanted)
         if found is not None and found.form == "scan" and not found.right_by and not found.twice:
-            # A key that nobody wrote is asked for only now.
+            # Keys that nothing wrote are read last.
             single = call(wire.GetRequest(store, *found.place))
             if single == found.wanted:
                 found = Difference(found.place, found.form, found.found, found.wanted, "get")
@@ -88,7 +88,7 @@ def _scanned(groups: tuple[int, int], places: list[Place]) -> tuple[int, ...]:
 
 
 def _absent(places: list[Place], groups: tuple[int, int], wanted: Entries) -> list[Place]:
-    """Return places that are like others and must be empty."""
+    """Return places that are similar to others and must be empty."""
     found: dict[Place, None] = {}
     for number in wire.sampled(len(places), _ABSENT_MAX):
         name, group, key = places[number]
@@ -125,7 +125,7 @@ def _compared(
     for form, values in (("get_many", many), ("get", singles)):
         for place, found in values.items():
             if found != wanted.get(place):
-                # The scans were right, as far as they went.
+                # The scans were right for the key groups that were scanned.
                 right_by = "scan" if place[1] in within else ""
                 return Difference(place, form, found, wanted.get(place), right_by)
     return None

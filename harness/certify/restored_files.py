@@ -1,4 +1,4 @@
-"""The files of a snapshot, as the certifier sees them: which key groups their handles name, and copies of them."""
+"""The files of a snapshot as the certifier sees them: copies, and the key groups that their handles name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from barrier_tck.harness.certify.candidate_calls import Broken, Entries
 
 
 def key_groups_wrong(handles: Sequence[wire.Handle], owned: tuple[int, int], content: Entries) -> Broken:
-    """Return what is wrong with the key groups that handles name: those of their store, and all that hold entries."""
+    """Return what is wrong with the key groups that handles name. They must be the store's, and cover all entries."""
     for handle in handles:
         if not owned[0] <= handle.start <= handle.end <= owned[1]:
             return (
-                f"the handle of {Path(handle.path).name} names the key groups [{handle.start}, {handle.end}), and "
+                f"the handle of {Path(handle.path).name} names the key groups [{handle.start}, {handle.end}), but "
                 f"the store has [{owned[0]}, {owned[1]})"
             )
     for group in sorted({place[1] for place in content}):
         if not any(handle.start <= group < handle.end for handle in handles):
-            return f"key group {group} holds entries, and no handle names it"
+            return f"key group {group} holds entries, but no handle names it"
     return None
 
 

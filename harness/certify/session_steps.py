@@ -1,4 +1,4 @@
-"""What can be done to a candidate, as data: a failing sequence is printed as these and replayed from JSON."""
+"""What can be done with a candidate, as data: a failing sequence is printed as such steps and replayed from JSON."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scan(SessionStep, frozen=True, tag="scan"):
 
 
 class PutMany(SessionStep, frozen=True, tag="put_many"):
-    """Write several values, the same key perhaps twice."""
+    """Write several values, perhaps one key twice."""
 
     store: int
     name: str
@@ -67,7 +67,7 @@ class GetMany(SessionStep, frozen=True, tag="get_many"):
 
 
 class Snapshot(SessionStep, frozen=True, tag="snapshot"):
-    """Do the synchronous part; storage may fail during the whole snapshot."""
+    """Run the synchronous part; storage may fail during the whole snapshot."""
 
     store: int
     checkpoint: int
@@ -75,14 +75,14 @@ class Snapshot(SessionStep, frozen=True, tag="snapshot"):
 
 
 class Run(SessionStep, frozen=True, tag="run"):
-    """Do the asynchronous part."""
+    """Run the asynchronous part."""
 
     store: int
     checkpoint: int
 
 
 class Start(SessionStep, frozen=True, tag="start"):
-    """Start the asynchronous part in the background; it stands still before a storage operation."""
+    """Start the asynchronous part in the background; it stops before a storage operation."""
 
     store: int
     checkpoint: int
@@ -90,7 +90,7 @@ class Start(SessionStep, frozen=True, tag="start"):
 
 
 class Finish(SessionStep, frozen=True, tag="finish"):
-    """Let a started asynchronous part go on to its end."""
+    """Let a started asynchronous part continue to its end."""
 
     store: int
     checkpoint: int
@@ -111,7 +111,7 @@ class Confirm(SessionStep, frozen=True, tag="confirm"):
 
 
 class AbortSnapshot(SessionStep, frozen=True, tag="abort"):
-    """Tell the store that the checkpoint failed; its files are deleted, as a runtime does."""
+    """Tell the store that the checkpoint failed, and delete its files as a runtime does."""
 
     store: int
     checkpoint: int
@@ -130,7 +130,7 @@ class Verify(SessionStep, frozen=True, tag="verify"):
 class Rescale(SessionStep, frozen=True, tag="rescale"):
     """Restore both stores' snapshots into one store with another range of key groups, and compare.
 
-    A checkpoint of 0 means: without that store's snapshot.
+    The checkpoint 0 means that this store's snapshot is left out.
     """
 
     checkpoints: tuple[int, int]
@@ -139,9 +139,9 @@ class Rescale(SessionStep, frozen=True, tag="rescale"):
 
 
 class Restart(SessionStep, frozen=True, tag="restart"):
-    """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close`` them and go on in the
-    same process; ``kill`` the process between two calls; kill it in the middle of a ``call``; ``bare``: kill it with
-    all that it started, and keep nothing but the files that the handles name.
+    """End both stores and restore each from a checkpoint (0: empty). ``how``: ``close``: close them and continue in
+    the same process; ``kill``: kill the process between two calls; ``call``: kill it in the middle of a call;
+    ``bare``: kill it with all that it started, and keep only the files that the handles name.
     """
 
     checkpoints: tuple[int, int]
@@ -149,8 +149,9 @@ class Restart(SessionStep, frozen=True, tag="restart"):
 
 
 class Crowd(SessionStep, frozen=True, tag="crowd"):
-    """Again and again: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails,
-    abort it. The process must not grow.
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot whose storage fails, and abort it.
+
+    The process must not grow.
     """
 
     store: int
@@ -168,7 +169,7 @@ class Resources(SessionStep, frozen=True, tag="resources"):
 
 
 class Promise(SessionStep, frozen=True, tag="promise"):
-    """Check a declared capability with a store of its own, into which these keys are written in this order."""
+    """Check a declared capability with a separate store, into which these keys are written in this order."""
 
     capability: str
     keys: tuple[bytes, ...]
@@ -177,35 +178,35 @@ class Promise(SessionStep, frozen=True, tag="promise"):
 
 
 class Layout(SessionStep, frozen=True, tag="layout"):
-    """Close both stores and open two empty ones with these key groups; earlier snapshots are given up."""
+    """Close both stores and open two empty ones with these key groups; earlier snapshots are dropped."""
 
     ranges: tuple[tuple[int, int], tuple[int, int]]
     files_wanted: int = 1
-    """The hint of the scope: into how many files a snapshot is usefully split."""
+    """The scope's hint: the number of files into which a snapshot should be split."""
 
 
 class Fill(SessionStep, frozen=True, tag="fill"):
-    """Write many entries, by ``put_many``: their keys and values are long as asked, and made from ``salt``."""
+    """Write many entries by ``put_many``; their keys and values have the given lengths and are made from ``salt``."""
 
     store: int
     name: str
     groups: tuple[int, ...]
-    """Entry i goes into the i-th of them, round and round."""
+    """Entry i goes into the i-th of them, counted round and round."""
     count: int
     key_bytes: int
     value_bytes: int
     salt: int = 0
-    """With another salt the same keys get other values of the same length."""
+    """A different salt gives the same keys different values of the same length."""
 
 
 class ReadAll(SessionStep, frozen=True, tag="read_all"):
-    """Read all that the store must hold, one by one, many at once and by scans; and what it must not hold."""
+    """Read everything that the store must hold, in every form of read; also read keys that it must not hold."""
 
     store: int
 
 
 class DisturbedScan(SessionStep, frozen=True, tag="disturbed_scan"):
-    """Read a scan to its end while a key is added, one is changed, and one is deleted."""
+    """Read a scan to its end while one key is added, one is changed and one is deleted."""
 
     store: int
     name: str
@@ -216,7 +217,7 @@ class DisturbedScan(SessionStep, frozen=True, tag="disturbed_scan"):
 
 
 class Foreign(SessionStep, frozen=True, tag="foreign"):
-    """Call for a key group that is not the store's: the first one behind its own."""
+    """Call for a key group that is not the store's: the first one after its own."""
 
     store: int
     call: str
@@ -230,8 +231,8 @@ class Unseen(SessionStep, frozen=True, tag="unseen"):
 
 
 class Race(SessionStep, frozen=True, tag="race"):
-    """Again and again: take a snapshot, write without a pause while another thread does its asynchronous part,
-    restore it and compare.
+    """Repeat: take a snapshot, write without a pause while another thread runs its asynchronous part, restore it and
+    compare.
     """
 
     store: int
@@ -243,8 +244,8 @@ class Race(SessionStep, frozen=True, tag="race"):
 
 
 class Steady(SessionStep, frozen=True, tag="steady"):
-    """Again and again: overwrite ``count`` values of ``size`` bytes each, take a snapshot, confirm it, delete the one
-    before. The process must not come to hold more.
+    """Repeat: overwrite ``count`` values of ``size`` bytes each, take a snapshot, confirm it, and delete the previous
+    one. The process must not grow.
     """
 
     store: int
@@ -256,12 +257,12 @@ class Steady(SessionStep, frozen=True, tag="steady"):
 
 
 class Damaged(SessionStep, frozen=True, tag="damaged"):
-    """Restore a completed snapshot one file of which is not what was written, though its handle fits it."""
+    """Restore a completed snapshot with one damaged file; the file's handle fits the damaged content."""
 
     store: int
     checkpoint: int
     file: int
-    """Which of its files, counted from 0; negative: from the last."""
+    """The number of the file, counted from 0; negative numbers count from the last."""
     damage: str
     """One of `candidate_wire.DAMAGES`."""
 

@@ -1,4 +1,4 @@
-"""Makes a failing sequence smaller: fewer steps first, in large pieces before small ones, then smaller steps."""
+"""Makes a failing sequence smaller: first removes steps, large pieces before small ones, then simplifies steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def make_smaller(
 ) -> tuple[Sequence, Violation]:
     """Return the smallest sequence found within the time that breaks the same clause, and what it violates.
 
-    Processes are used again and again, so the caller repeats the result in a new one before it is believed.
+    Processes are reused, so the caller must repeat the result in a new process to confirm it.
     """
     shrinker = _Shrinker(hunt, sequence, violation, time.monotonic() + seconds_max)
     try:
@@ -38,11 +38,11 @@ class _Shrinker:
         self.violation = violation
 
     def fewer_steps(self) -> bool:
-        """Leave out pieces, from half of the sequence down to single steps; tell whether any could go."""
+        """Remove pieces, from half of the sequence down to single steps; tell whether any could be removed."""
         before = len(self.sequence)
         layouts = [number for number, step in enumerate(self.sequence) if isinstance(step, steps.Layout)]
         if layouts and layouts[-1]:
-            # Nothing of what was before is left.
+            # Nothing from before this step matters any more.
             self._take(self.sequence[layouts[-1] :])
         size = max(1, len(self.sequence) // 2)
         while True:
@@ -56,9 +56,9 @@ class _Shrinker:
             size //= 2
 
     def smaller_steps(self) -> bool:
-        """Replace steps by simpler ones; tell whether any could be."""
+        """Replace steps by simpler ones; tell whether any could be replaced."""
         if any(isinstance(step, steps.Race) for step in self.sequence):
-            # With less to write or to store, the threads may never meet.
+            # With less to write or to store, the two threads may never overlap.
             return False
         changed = self._name_what_is_read()
         for position in range(len(self.sequence)):
@@ -72,7 +72,7 @@ class _Shrinker:
         return changed
 
     def _name_what_is_read(self) -> bool:
-        """Read the one place that is wrong instead of everything."""
+        """Replace reading everything by reading the one wrong place."""
         if not self.sequence or self.violation.place is None:
             return False
         last, (name, group, key) = self.sequence[-1], self.violation.place
@@ -86,7 +86,7 @@ class _Shrinker:
         return any(self._take((*self.sequence[:-1], read)) for read in narrow)
 
     def _take(self, sequence: Sequence) -> bool:
-        """Go on with this sequence if it fails, too, and by the same clause."""
+        """Continue with this sequence if it also fails, and breaks the same clause."""
         if time.monotonic() > self._deadline or self._hunt.give_up_shrinking:
             return False
         found = _violated(self._hunt, sequence)
@@ -154,7 +154,7 @@ def _simpler(step: steps.AnyStep) -> Iterator[steps.AnyStep]:
 
 
 def _fewer(count: int) -> Iterator[list[int]]:
-    """Yield what is kept of so many things: either half of many, or all but one."""
+    """Yield which of ``count`` things to keep: either half of many, or all but one."""
     if count > 3:
         yield list(range(count // 2))
         yield list(range(count // 2, count))

@@ -95,10 +95,12 @@ def words(step: AnyStep) -> str:
         case Crowd():
             return (
                 f"{_at(step.store)}: {step.rounds} times overwrite {step.count} values of {step.size} bytes, "
-                "take a snapshot whose storage fails, abort it"
+                "take a snapshot whose storage fails, and abort it"
             )
         case Promise():
-            return f"is {step.capability} so, in a store into which {_all_short(step.keys)} are put in this order?"
+            return (
+                f"check {step.capability} in a store into which {_all_short(step.keys)} are put in this order"
+            )
         case Layout():
             files = f", snapshots in {step.files_wanted} files" if step.files_wanted > 1 else ""
             ranges = " and ".join(f"[{start}, {end})" for start, end in step.ranges)
@@ -121,7 +123,7 @@ def words(step: AnyStep) -> str:
             return f"{_at(step.store)}.{step.what}() of a checkpoint that it never saw"
         case Race():
             return (
-                f"{_at(step.store)}: {step.rounds} times take a snapshot, write without a pause while a thread does "
+                f"{_at(step.store)}: {step.rounds} times take a snapshot, write without a pause while a thread runs "
                 "its asynchronous part, restore it and read it"
             )
         case Steady():

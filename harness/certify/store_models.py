@@ -14,7 +14,7 @@ NAMES = ("totals", "a/b c", "größe")
 
 
 class Violation(AssertionError):
-    """The candidate did what it must not; ``fatal``: it lost its process, ``hung``: by a time limit."""
+    """The candidate did something forbidden; ``fatal`` means that its process is lost, ``hung`` by a time limit."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Violation(AssertionError):
         fatal: bool = False,
         hung: bool = False,
     ) -> None:
-        """Take the sentence, the clause that it breaks, and where a wrong value was read."""
+        """Take the sentence, the clause that is broken, and the place where a wrong value was read."""
         super().__init__(message)
         self.clause = clause
         self.place = place
@@ -38,11 +38,11 @@ class SnapshotModel:
 
     content: Entries
     attempt: int = 0
-    """The life of the store in which it was taken."""
+    """The number of the store's life in which it was taken."""
     phase: str = "taken"
     """``taken``, ``started``, ``completed``, or ``gone``."""
     done: bool = False
-    """Whether nothing was left to the asynchronous part."""
+    """Whether nothing was left for the asynchronous part."""
     cancelled: bool = False
     confirmed: bool = False
     handles: tuple[wire.Handle, ...] = ()
@@ -54,7 +54,7 @@ class SnapshotModel:
 
 @dataclass(slots=True)
 class StoreModel:
-    """What one store must hold, and its snapshots by checkpoint."""
+    """The content that one store must have, and its snapshots by checkpoint."""
 
     entries: Entries = field(default_factory=dict)
     snapshots: dict[int, SnapshotModel] = field(default_factory=dict)
@@ -70,16 +70,16 @@ class StoreModel:
         self.writes.append((place, value))
 
     def start_with(self, entries: Entries) -> None:
-        """Begin a new life with these entries."""
+        """Start a new life with these entries."""
         self.entries = dict(entries)
         self.writes = []
 
     def completed(self) -> list[int]:
-        """Return the checkpoints from which it can be restored, ascending."""
+        """Return the checkpoints from which it can be restored, in ascending order."""
         return sorted(number for number, one in self.snapshots.items() if one.phase == "completed")
 
     def under_way(self, *phases: str) -> list[int]:
-        """Return the checkpoints whose snapshot is in one of these phases, ascending."""
+        """Return the checkpoints whose snapshots are in one of these phases, in ascending order."""
         return sorted(number for number, one in self.snapshots.items() if one.phase in phases)
 
     def written_later(self, snapshot: SnapshotModel, place: Place, value: bytes | None) -> bool:

@@ -1,4 +1,4 @@
-"""Runs a certification: levels in order, properties in order, each with a seed of its own; and replays."""
+"""Runs a certification, with levels and properties in order, each property with its own seed; also runs replays."""
 
 from __future__ import annotations
 
@@ -43,18 +43,20 @@ from barrier_tck.harness.support.strict_input import nearest
 
 DEFAULT_SEED = 20_260_101
 TOTAL_S = {"contract": 300.0, "crash": 600.0, "chaos": 1_800.0}
-"""Level -> seconds after which what is left is unknown."""
+"""Level -> total time in seconds; properties that are left after it are unknown."""
 _STARTS = "the-backend-can-be-made"
 
 Progress = Callable[[PropertyOutcome], None]
-"""Told of every property as soon as it is decided."""
+"""Called with the outcome of every property as soon as it is known."""
 
 
 def require_target(target: str) -> None:
     """Raise UsageProblem unless the target has the form MODULE:NAME, or is a short name."""
     if target not in SHIPPED_BACKENDS and not is_target(target):
         known = ", ".join(SHIPPED_BACKENDS)
-        raise UsageProblem(f"{shown(target)} names no backend; use MODULE:NAME, or one of: {known}")
+        raise UsageProblem(
+            f"{shown(target)} is not the name of a backend; use MODULE:NAME, or one of: {known}"
+        )
 
 
 def require_level(level: str) -> None:
@@ -64,12 +66,12 @@ def require_level(level: str) -> None:
 
 
 def seed_of(seed: int, name: str) -> int:
-    """Return a property's own seed: one more property changes no other one's examples."""
+    """Return a property's own seed, so that an additional property does not change the examples of others."""
     return zlib.crc32(f"{seed} {name}".encode())
 
 
 def probe(target: str, limits: Limits | None = None) -> dict[str, Any]:
-    """Make the backend once, in a process of its own; returns its name and capabilities.
+    """Make the backend once, in its own process; return its name and capabilities.
 
     Raises UsageProblem if the target is no backend, CandidateDied or CandidateRaised if making it fails.
     """
@@ -108,9 +110,9 @@ def certify(
 ) -> Certificate:
     """Certify a backend up to a level; replay files go into ``directory``.
 
-    A level is not begun where the one before failed: its outcomes are then ``skipped`` with the reason. Raises
-    UsageProblem if the target is no backend or lacks a required capability, EnvironmentProblem if Spark is to be
-    used and cannot be.
+    A level is not begun if the level before it failed: then its outcomes are ``skipped``, with the reason. Raises
+    UsageProblem if the target is no backend or lacks a required capability, EnvironmentProblem if Spark is needed but
+    cannot run.
     """
     require_target(target)
     require_level(level)
@@ -159,7 +161,7 @@ def certify(
     )
 
 
-_STARTS_TEXT = "The target can be imported, makes a backend in time, and survives it."
+_STARTS_TEXT = "The target can be imported and makes a backend in time, without ending its process."
 
 
 def _cannot_be_made(reason: str) -> PropertyOutcome:
@@ -211,7 +213,7 @@ def _run_levels(
 
 
 def _cannot_open(outcomes: list[PropertyOutcome]) -> bool:
-    """Tell whether a property failed before its first step: so would all others, each with its time limit."""
+    """Tell whether a property failed before its first step; then all others would fail too, each after a time limit."""
     return any(o.status == "failed" and not o.sequence and o.name != _STARTS for o in outcomes)
 
 
@@ -247,7 +249,7 @@ def _plan_saved(outcome: PropertyOutcome, plan: TrialPlan | None, directory: Pat
 
 
 def _why_not(level: str, asked: str, outcomes: list[PropertyOutcome]) -> str:
-    """Return why a level is not run, or nothing."""
+    """Return why a level is not run, or an empty text."""
     if LEVELS.index(level) > LEVELS.index(asked):
         return f"the level {level} was not asked for"
     failed = [outcome.name for outcome in outcomes if outcome.status == "failed"]
@@ -265,13 +267,13 @@ def _saved(outcome: PropertyOutcome, failure: Failure | None, directory: Path | 
 
 
 def read_failure(path: Path) -> Failure:
-    """Read a replay file; raises UsageProblem if it is none."""
+    """Read a replay file; raises UsageProblem if it is no replay file."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Failure)
     except OSError as error:
         raise UsageProblem(f"{path} cannot be read: {error.strerror}; name a replay file") from error
     except msgspec.DecodeError as error:
-        raise UsageProblem(f"{path} is no replay file of a certification: {error}") from error
+        raise UsageProblem(f"{path} is not a replay file of a certification: {error}") from error
 
 
 def replay(
@@ -280,7 +282,7 @@ def replay(
     limits: Limits | None = None,
     tell: Callable[[int, AnyStep], None] | None = None,
 ) -> str | None:
-    """Play a saved sequence again; returns what is violated, or None. Raises UsageProblem for no backend.
+    """Play a saved sequence again; return what is violated, or None. Raises UsageProblem if the target is no backend.
 
     ``tell`` is told of each step, by its number from 1, before it is played.
     """

@@ -155,7 +155,10 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
         ("json:Backend", "'json' has no 'Backend'"),
         (f"{BAD}:no_backend", "int cannot be called"),
         (f"{BAD}:HasNoOpen", "it has no open"),
-        (f"{BAD}:DeclaresNonsense", "declares 'very fast', which is no StateCapability; known: ASYNCHRONOUS"),
+        (
+            f"{BAD}:DeclaresNonsense",
+            "declares 'very fast', which is not a StateCapability; known: ASYNCHRONOUS",
+        ),
         ("not a target", "use MODULE:NAME"),
     ],
 )
@@ -223,7 +226,7 @@ def test_a_failing_sequence_becomes_small_and_replays(identifier: str, tmp_path:
             "raised SnapshotCancelled",
         ),
         ("NotOrdered", "ordered-scan", "gave the keys in the order"),
-        ("NotLocal", "local-files", "lie outside of the working directory"),
+        ("NotLocal", "local-files", "are outside the working directory"),
         ("NotDeterministic", "deterministic-files", "wrote different files"),
     ],
 )
@@ -378,7 +381,7 @@ def test_the_heap_backend_plays_a_life_with_a_kill_and_a_failed_write() -> None:
 def test_a_file_that_is_no_replay_file_is_a_usage_error(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "failure.json"
     file.write_bytes(content)
-    with pytest.raises(UsageProblem, match="no replay file"):
+    with pytest.raises(UsageProblem, match="not a replay file"):
         read_failure(file)
 
 

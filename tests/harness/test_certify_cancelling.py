@@ -44,4 +44,4 @@ def test_a_snapshot_that_was_cancelled_before_it_began_does_not_run() -> None:
     finally:
         pool.close()
     assert outcome.status == "failed"
-    assert "was cancelled before it began, and ran" in outcome.reason
+    assert "was cancelled before it began, but ran" in outcome.reason

@@ -1,4 +1,4 @@
-"""What a certificate says of clauses: what was shown, and that a fault breaks one of them."""
+"""What a certificate says about clauses: what was shown, and that a failure breaks one clause."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_certificate_claims_nothing_of_a_job_by_the_calls_of_a_backend() -> 
 
 
 def test_a_bug_of_scans_breaks_the_clause_of_reads_and_no_other() -> None:
-    """Snapshots and restores are compared by reads, so all of these fail; what broke is the read."""
+    """Snapshots and restores are compared by reading, so all of these properties fail; but only reading is broken."""
     names = (
         "what-differs-stays-apart",
         "snapshots-are-isolated",

@@ -30,7 +30,7 @@ def judged(target: str, name: str) -> PropertyOutcome:
         ("Lazy", APART, "while other calls wrote"),
         ("Paged", LADDER, "is None by scan(), expected"),
         ("Forgetful", APART, "confirm() of a checkpoint that it never saw raised KeyError"),
-        ("Hospitable", APART, "scan() of a key group outside of the store's was not refused"),
+        ("Hospitable", APART, "scan() of a key group that is not the store's was not refused"),
         ("OneGroup", APART, "by get_many(), expected"),
         ("ShortNames", APART, "'nnnnnnnnnnnnnnnn'... and 'nnn1', 301 long"),
         ("Leaking", LEFT, "descriptors, among them ['/dev/null'"),

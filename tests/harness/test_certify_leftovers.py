@@ -1,4 +1,4 @@
-"""What counts as growth: a slope over many snapshots, and not what goes up and down by itself."""
+"""Growth is a slope over many snapshots; values that go up and down by themselves do not count."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The live database is temporary. A restore always starts from a snapshot in checkpoint storage, so the database is never
 synced, and what a dead process leaves of it is never read again. A snapshot is one file: a magic number, batches of
-MessagePack records ``[state name, key group, key, value]``, and how many records there are. So a file that was cut off
-is no snapshot.
+MessagePack records ``[state name, key group, key, value]``, and the number of records. So a truncated file is not a
+snapshot.
 """
 
 from __future__ import annotations
@@ -266,4 +266,4 @@ def _batches(handle: StateHandle, content: bytes) -> Iterator[list[tuple[str, in
         raise CorruptStateError(f"{handle.path} is not an LMDB snapshot: {error}") from error
     (count,) = _COUNT.unpack_from(content, end)
     if (position, found) != (end, count):
-        raise CorruptStateError(f"{handle.path} is cut off: it has {found} of {count} records")
+        raise CorruptStateError(f"{handle.path} is truncated: it has {found} of {count} records")

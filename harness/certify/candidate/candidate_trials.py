@@ -15,7 +15,7 @@ from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.reference_impl.state.backend import StateBackend
 
 _open: dict[str, SystemUnderTest] = {}
-"""Systems are kept: a cluster is not started for each trial."""
+"""Open systems; they are kept, so that a cluster is not started for each trial."""
 
 
 def judge_trial(request: wire.TrialRequest, make: Callable[[], StateBackend]) -> wire.Judged:

@@ -1,4 +1,4 @@
-"""Files that a candidate writes outside of the directories that it was given: what it keeps there, no handle names."""
+"""Files that a candidate writes outside the directories it was given. No handle names them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _NO_STATE = ("/dev/null", "/dev/tty", "/dev/pts/", "/proc/", "/sys/")
 
 
 class OutsideFiles:
-    """Notes what this process opens to write: by Python's audit events, and by the descriptors of other libraries."""
+    """Notes which files this process opens for writing: from Python's audit events, and from open descriptors."""
 
     def __init__(self) -> None:
-        """Note from now on; this cannot be ended."""
-        # Where a candidate is until it gets directories of its own, and where libraries keep what can be made again.
+        """Start to take notes; this cannot be stopped."""
+        # Libraries keep their caches here.
         self._allowed = [os.path.expanduser("~/.cache") + os.sep]
         self._seen: dict[str, None] = {}
         sys.addaudithook(self._hear)
 
     def allow(self, *directories: str) -> None:
-        """Take files below these directories for what is allowed."""
+        """Allow files below these directories."""
         for directory in directories:
             if directory + os.sep not in self._allowed:
                 self._allowed.append(directory + os.sep)
 
     def files(self) -> tuple[str, ...]:
-        """Return the files outside that were written and are still there."""
+        """Return the files written outside that still exist."""
         for path in _written_by_descriptors():
             self._note(path)
         return tuple(sorted(path for path in self._seen if self._counts(path)))
@@ -49,7 +49,7 @@ class OutsideFiles:
                 self._note(os.fsdecode(target))
 
     def _note(self, path: str) -> None:
-        # The directory may change later; a file of bytecode is no state.
+        # The working directory may change later; bytecode files are not state.
         path = os.path.abspath(path)
         if not path.startswith(_NO_STATE) and "__pycache__" not in path and len(self._seen) < _KEPT_MAX:
             self._seen[path] = None
@@ -58,7 +58,7 @@ class OutsideFiles:
 def _written_by_descriptors() -> list[str]:
     found = []
     for name in os.listdir("/proc/self/fd"):
-        # The directory's own descriptor is gone by now.
+        # The descriptor of the listing itself is closed by now.
         with contextlib.suppress(OSError, StopIteration):
             lines = Path("/proc/self/fdinfo", name).read_text().splitlines()
             flags = next(int(line.split()[1], 8) for line in lines if line.startswith("flags:"))

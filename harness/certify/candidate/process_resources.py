@@ -12,30 +12,30 @@ from pathlib import Path
 import psutil
 
 THREADS_END_S = 2.0
-"""A thread that was asked to end may take this long before it counts as left behind."""
+"""A thread that was asked to end may take this many seconds before it counts as left behind."""
 
 
 def descriptors() -> tuple[str, ...]:
-    """Return what each open descriptor leads to."""
+    """Return what each open descriptor refers to."""
     found = []
     for name in sorted(os.listdir("/proc/self/fd"), key=int):
         try:
             found.append(os.readlink(f"/proc/self/fd/{name}"))
         except FileNotFoundError:
-            continue  # the directory's own descriptor, closed by now
+            continue  # the descriptor of the listing itself, closed by now
     return tuple(sorted(path for path in found if not path.startswith("/proc/")))
 
 
 def give_back_memory() -> None:
-    """Collect garbage, and return what is free to the system, so that what counts is what is held."""
+    """Collect garbage and return free memory to the operating system, so that only memory in use is counted."""
     gc.collect()
-    # Only some C libraries have it.
+    # Only some C libraries have malloc_trim.
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def settled(process: psutil.Process) -> int:
-    """Return the number of threads, once threads that are about to end have ended."""
+    """Wait for threads that are about to end; return the number of threads that remain."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(THREADS_END_S)

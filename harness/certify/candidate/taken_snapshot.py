@@ -1,4 +1,4 @@
-"""A snapshot of the candidate's between its synchronous part and the end of its asynchronous part."""
+"""One of the candidate's snapshots, between its synchronous part and the end of its asynchronous part."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TakenSnapshot:
         self.ended = threading.Event()
 
     def start(self) -> None:
-        """Do the asynchronous part on a thread of its own."""
+        """Run the asynchronous part on a thread of its own."""
         self.thread = threading.Thread(target=self._run, name="asynchronous part", daemon=True)
         self.thread.start()
 

@@ -1,7 +1,8 @@
-"""The process of a candidate backend: obeys the certifier's requests. Run as ``python -m``, never imported by it.
+"""The process of a candidate backend, which obeys the certifier's requests. It is run with ``python -m``, never
+imported.
 
-The candidate may print, fork, exit, eat memory or hang: its output goes to a pipe that the certifier drains, a
-forked copy loses the connection, memory and file sizes are limited, and the certifier ends the whole session.
+The candidate may print, fork, exit, use too much memory or hang: its output goes to a pipe that the certifier drains,
+a forked copy loses the connection, memory and file sizes are limited, and the certifier ends the whole session.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ from barrier_tck.reference_impl.storage.metadata import checksum_text
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
 _PR_SET_PDEATHSIG = 1
 FREE_WRITES_MIN, FREE_WRITES_MAX = 40, 2_000
-"""So many writes are made while a snapshot is stored: some in any case, and no more than so many."""
+"""The smallest and largest number of writes that are made while a snapshot is stored."""
 _OFTEN_S = 1e-5
-"""How long a thread has its turn meanwhile."""
+"""Python's thread switch interval during that time, in seconds."""
 _ERRORS: tuple[tuple[type[Exception], str], ...] = (
     (SnapshotCancelled, "cancelled"),
     (CorruptStateError, "corrupt"),
@@ -77,7 +78,7 @@ _STORE = (
 
 
 class _Refused(Exception):
-    """The target is not what it should be; ``kind`` is that of the reply."""
+    """The target is not what it should be; ``kind`` is the error of the reply."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -86,13 +87,13 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A store that is open, and the directory that it got for itself."""
+    """An open store, and its own directory."""
 
     store: KeyedStateStore
     scope: StateScope
 
     def close(self, times: int = 1) -> None:
-        """Close the store, then remove its directory: in this order, as the runtime does."""
+        """Close the store, then remove its directory, in the same order as the runtime."""
         for _ in range(times):
             self.store.close()
         if self.scope.working_directory is not None:
@@ -113,7 +114,7 @@ class Worker:
         self._taken: dict[tuple[int, int], TakenSnapshot] = {}
 
     def answer(self, request: wire.AnyRequest) -> wire.Reply:
-        """Do what is asked; errors of the candidate become replies."""
+        """Fulfil a request; errors of the candidate become replies."""
         try:
             return getattr(self, f"_do_{type(request).__struct_config__.tag}")(request)  # type: ignore[no-any-return]
         except _Refused as error:
@@ -128,7 +129,7 @@ class Worker:
     def _do_load(self, request: wire.LoadRequest) -> wire.Reply:
         self._make = _imported(request.target)
         backend = self._make()
-        _require(backend, _OPEN, f"{request.target} gives {backend!r}, which is no state backend")
+        _require(backend, _OPEN, f"{request.target} returns {backend!r}, which is not a state backend")
         self._backend = backend
         return wire.Reply({"name": str(backend.name), "capabilities": _declared(request.target, backend)})
 
@@ -153,12 +154,12 @@ class Worker:
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         files = TroubledFiles(request.storage or self._storage)
         store = self._backend.open(scope, handles, self._checkpoints(files))
-        _require(store, _STORE, f"open() gives {store!r}, which is no keyed state store")
+        _require(store, _STORE, f"open() returned {store!r}, which is not a keyed state store")
         self._stores[request.store] = _Opened(store, scope)
         return wire.Reply()
 
     def _working_directory(self) -> str | None:
-        """Make a directory for one store, if the backend declares that it keeps files."""
+        """Make a directory for one store if the backend declares that it keeps files."""
         assert self._backend is not None
         if StateCapability.LOCAL_FILES not in self._backend.capabilities:
             return None
@@ -244,7 +245,7 @@ class Worker:
         return wire.Reply(not taken.ended.is_set())
 
     def _do_race(self, request: wire.RaceRequest) -> wire.Reply:
-        """Threads take turns often here; a call of the candidate may stand between any two of its steps."""
+        """Threads switch often here, so a call of the candidate may be interrupted between any two of its steps."""
         taken, store = self._taken[request.store, request.checkpoint], self._store(request)
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_OFTEN_S)
@@ -390,7 +391,7 @@ def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
 
 
 def _declared(target: str, backend: StateBackend) -> list[str]:
-    """Return the names of the declared capabilities, in order; refuses what is none."""
+    """Return the names of the declared capabilities, in order; refuse anything that is not a capability."""
     declared: object = backend.capabilities
     if not isinstance(declared, frozenset | set):
         raise _Refused(
@@ -401,7 +402,8 @@ def _declared(target: str, backend: StateBackend) -> list[str]:
         if not isinstance(capability, StateCapability):
             known = ", ".join(known.name for known in StateCapability)
             raise _Refused(
-                "no-backend", f"{target} declares {capability!r}, which is no StateCapability; known: {known}"
+                "no-backend",
+                f"{target} declares {capability!r}, which is not a StateCapability; known: {known}",
             )
         names.append(capability.value)
     return sorted(names)
@@ -416,7 +418,7 @@ def _packed(handle: StateHandle) -> wire.Handle:
 
 
 def _damaged(content: bytes, damage: str) -> bytes:
-    """Return what is put in the place of a file's content."""
+    """Return the damaged content that replaces a file's content."""
     if damage == "empty":
         return b""
     if damage == "half":
@@ -439,25 +441,25 @@ def _bytes_or_none(value: object) -> bytes | None:
 
 
 def _die_with_parent() -> None:
-    """A certifier that is killed takes a candidate that hangs with it."""
+    """Die with the certifier, so that a hanging candidate does not outlive it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _limit(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if memory_bytes:
-        # Data and not address space: a backend may map a large file, and use little of it.
+        # Data instead of address space, because a backend may map a large file and use little of it.
         resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
         resource.setrlimit(resource.RLIMIT_FSIZE, (2 * memory_bytes, 2 * memory_bytes))
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the socket whose descriptor is the first argument; the second limits memory, in bytes."""
+    """Serve the socket whose descriptor is the first argument; the second argument limits memory, in bytes."""
     link = socket.socket(fileno=int(arguments[0]))
     link.set_inheritable(False)
     _die_with_parent()
     _limit(int(arguments[1]))
-    # A forked copy of this process must neither answer nor hear requests.
+    # A forked copy of this process must neither answer nor receive requests.
     os.register_at_fork(after_in_child=link.close)
     worker = Worker(OutsideFiles())
     while True:
@@ -469,7 +471,7 @@ def main(arguments: list[str]) -> None:
         try:
             wire.send(link, reply)
         except wire.Disconnected:
-            os._exit(0)  # a forked copy comes here, too
+            os._exit(0)  # a forked copy gets here, too
 
 
 if __name__ == "__main__":

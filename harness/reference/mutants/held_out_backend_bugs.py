@@ -1,7 +1,6 @@
-"""Planted bugs of state backends that an earlier suite certified, and others in their spirit (CER-2).
-
-Each is quiet where state is small, calls follow each other, and one process does it all: it shows in another form of
-read, above a size, with threads that run freely, in another process, or in a file that no snapshot wrote.
+"""Planted bugs of state backends that an earlier suite certified, and similar ones (CER-2). None appears with small
+state and sequential calls in one process. Each needs something more: another form of read, a larger size, threads
+that run freely, another process, or a file that no snapshot wrote.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class _StaleStore(HeapStateStore):
 
 
 class ReadsStaleValues(Variant):
-    """SB-01: writing several values goes past the cache that reading one fills."""
+    """SB-01: writing several values bypasses the cache that reading a single value fills."""
 
     store = _StaleStore
 
@@ -75,7 +74,7 @@ class SkipsInLongScans(Variant):
 
 
 class _FoldingStore(HeapStateStore):
-    """Keeps the key group in ten bits of its prefix."""
+    """Keeps only ten bits of the key group."""
 
     BITS = 0x3FF
 

@@ -45,7 +45,7 @@ def _blocks(captured: Callable[[], list[CapturedState]]) -> Iterator[bytes]:
 
 def _unblocked(content: bytes) -> Iterator[tuple[str, int, Table]]:
     if content[: len(_BEGIN)] != _BEGIN or content[-len(_END) :] != _END:
-        raise CorruptStateError("this is no whole file of blocks")
+        raise CorruptStateError("this is not a complete file of blocks")
     position, end = len(_BEGIN), len(content) - len(_END)
     try:
         while position < end:
@@ -54,7 +54,7 @@ def _unblocked(content: bytes) -> Iterator[tuple[str, int, Table]]:
             yield _decode_block(content[position : position + length])
             position += length
     except (struct.error, msgspec.MsgspecError) as error:
-        raise CorruptStateError(f"these are no blocks: {error}") from error
+        raise CorruptStateError(f"these are not blocks: {error}") from error
 
 
 def _from_blocks(
@@ -69,7 +69,7 @@ def _from_blocks(
 
 
 class _BlockStore(HeapStateStore):
-    """Writes blocks; subclasses do so wrongly."""
+    """Writes files of blocks; each subclass has a bug in doing so."""
 
     def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
         captured = [(name, {g: dict(t) for g, t in tables.items()}) for name, tables in self.capture()]
@@ -80,7 +80,7 @@ class _BlockStore(HeapStateStore):
     def registered(
         self, checkpoint: CheckpointId, future: DeferredSnapshot[Handles]
     ) -> DeferredSnapshot[Handles]:
-        """See to it that an abort cancels it."""
+        """Register the snapshot, so that an abort cancels it."""
         self._version += 1
         self._outstanding[self._version] = (checkpoint, future)
         return future
@@ -103,7 +103,7 @@ class _UnorderedStore(_BlockStore):
 
 
 class WritesInTheOrderOfASet(Variant):
-    """SB-10-order: the content of files follows the order of a set, and is claimed to be deterministic."""
+    """SB-10-order: the content of files follows the order of a set, but is declared to be deterministic."""
 
     store = _UnorderedStore
 
@@ -116,7 +116,7 @@ _HASHES = "hashes of "
 
 
 class _HashedStore(_BlockStore):
-    """Restored entries are found by the hash of their key, as it was when they were written."""
+    """Finds restored entries by their key's hash from the process that wrote them."""
 
     def __init__(self, scope: StateScope) -> None:
         super().__init__(scope)
@@ -152,12 +152,12 @@ class _HashedStore(_BlockStore):
 
 
 class LooksUpByHash(Variant):
-    """SB-10: after a restore, single keys are looked up by a hash that another process computes otherwise."""
+    """SB-10: after a restore, single keys are looked up by a hash that differs from process to process."""
 
     store = _HashedStore
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
-        """Restore from blocks, the hashes beside the entries."""
+        """Restore the entries and their hashes from blocks."""
         store = _HashedStore(scope)
         for handle in restore:
             for name, group, table in _unblocked(reader.read(handle)):
@@ -172,7 +172,7 @@ class LooksUpByHash(Variant):
 
 
 class _MisplacingStore(_BlockStore):
-    """Behind the blocks lies an index; after a flush its offsets count from the flushed buffer."""
+    """Writes an index after the blocks; after a flush, its offsets count from the end of the flushed buffer."""
 
     BUFFER_BYTES = 1 << 20
 
@@ -198,12 +198,12 @@ class _MisplacingStore(_BlockStore):
 
 
 class MisplacesBlocks(Variant):
-    """SB-13: offsets in the file are wrong once a buffer was flushed; only a restore of some key groups uses them."""
+    """SB-13: offsets in the file are wrong after a buffer was flushed; only a restore of some key groups uses them."""
 
     store = _MisplacingStore
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
-        """Read the whole file in order, or what the index says of the wanted key groups."""
+        """Read the whole file in order, or only the wanted key groups by the index."""
         store = self.new_store(scope)
         for handle in restore:
             content = reader.read(handle)
@@ -215,7 +215,7 @@ class MisplacesBlocks(Variant):
                 blocks = content[:end] if whole else _chosen(content, index, scope.key_groups)
                 blocks = _BEGIN + blocks + _END
             except (struct.error, msgspec.MsgspecError) as error:
-                raise CorruptStateError(f"{handle.path} is no file of blocks: {error}") from error
+                raise CorruptStateError(f"{handle.path} is not a file of blocks: {error}") from error
             for name, group, table in _unblocked(blocks):
                 if group in scope.key_groups:
                     store.adopt(name, group, table)
@@ -248,7 +248,7 @@ class _BesideStore(_BlockStore):
 
 
 class KeepsStateElsewhere(Variant):
-    """SB-03: what the handles name only points to a directory of the same machine, where the entries are."""
+    """SB-03: the files that the handles name only point to a directory on the same machine, which has the entries."""
 
     store = _BesideStore
 
@@ -273,7 +273,7 @@ class _BoastingStore(_BlockStore):
 
 
 class NamesForeignGroups(Variant):
-    """SB-04: handles name all key groups of the job, and not those of their store."""
+    """SB-04: handles name all key groups of the job instead of their store's key groups."""
 
     store = _BoastingStore
 
@@ -283,7 +283,7 @@ class NamesForeignGroups(Variant):
 
 
 class _ReusingStore(_BlockStore):
-    """Uploads a file once: what has the number and the length of an earlier file is taken for that file."""
+    """Uploads each file once, but takes a file with the number and length of an earlier file for that file."""
 
     uploaded: ClassVar[dict[tuple[str, int, int, int], StateHandle]] = {}
 
@@ -304,7 +304,7 @@ class _ReusingStore(_BlockStore):
 
 
 class ReusesOldFiles(Variant):
-    """SB-05: after a restore, a file of the life before is reused if it has the same number and length."""
+    """SB-05: after a restore, a file from before the restore is reused if it has the same number and length."""
 
     store = _ReusingStore
 
@@ -314,17 +314,17 @@ class ReusesOldFiles(Variant):
 
 
 class AcceptsCutFiles(Variant):
-    """SB-11: an empty file is an empty state, and a file that was cut off is read as far as it goes."""
+    """SB-11: an empty file is taken for an empty state, and a truncated file is read as far as it goes."""
 
     store = _BlockStore
 
     def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
-        """Take what is there."""
+        """Restore whatever the files contain."""
         store = self.new_store(scope)
         for handle in restore:
             content = reader.read(handle)
             if content and not content.startswith(_BEGIN):
-                raise CorruptStateError(f"{handle.path} is no file of blocks")
+                raise CorruptStateError(f"{handle.path} is not a file of blocks")
             position = len(_BEGIN)
             while position + _LENGTH.size < len(content):
                 (length,) = _LENGTH.unpack_from(content, position)
@@ -339,7 +339,7 @@ class AcceptsCutFiles(Variant):
 
 
 class _UnlockedStore(HeapStateStore):
-    """Who writes before the snapshot's thread begins saves the table for it; later, the thread has its own copies."""
+    """A write before the snapshot's thread begins saves the old table for it; later, the thread has its own copies."""
 
     def __init__(self, scope: StateScope) -> None:
         super().__init__(scope)
@@ -395,7 +395,7 @@ class _UnlockedStore(HeapStateStore):
 
 
 class CopiesWithoutALock(Variant):
-    """SB-08: the writer changes tables in place that the snapshot's thread has begun to copy."""
+    """SB-08: the writer changes tables in place while the snapshot's thread copies them."""
 
     store = _UnlockedStore
 
