@@ -34,7 +34,7 @@ ONE_IN = 20
 """Of a simulated campaign, one control for so many trials."""
 SIMULATED_MAX = 40
 """Controls of the longest simulated campaign."""
-ONE_IN_REAL, REAL_MAX = 8, 2
+ONE_IN_REAL, REAL_MAX = 16, 2
 """The same where a trial takes seconds."""
 
 RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED = 10, 5

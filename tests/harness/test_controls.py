@@ -193,7 +193,7 @@ def test_controls_cost_less_than_a_tenth_of_a_simulated_campaign_and_one_or_two_
     for trials in (1, 5, 10, 29, 30, 200, 2_000, 100_000):
         assert controls_by_default(trials, "simulated") <= max(trials * 0.1, 0)
     assert controls_by_default(200, "simulated") == 10
-    assert [controls_by_default(trials, "spark") for trials in (1, 4, 8, 12, 200)] == [0, 1, 1, 2, 2]
+    assert [controls_by_default(trials, "spark") for trials in (1, 7, 8, 23, 24, 200)] == [0, 0, 1, 1, 2, 2]
 
 
 def test_the_plans_that_are_remembered_are_an_even_sample_of_bounded_size(tmp_path: Path) -> None:

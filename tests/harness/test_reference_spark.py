@@ -14,12 +14,15 @@ from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import PausableTarget, TargetGone
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.reference.spark.spark_targets import LostHost, SignalledProcess
+from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.trial_run import run_trial
 
@@ -42,6 +45,24 @@ def test_a_planted_bug_is_caught_on_spark(system: ReferenceSpark, tmp_path: Path
         if record.verdict is Verdict.INVALID:
             return
     pytest.fail(f"{name} survived on Spark; the last trial was {record.verdict.value}: {record.findings}")
+
+
+@pytest.mark.spark
+def test_a_control_on_spark_shows_that_its_campaign_could_have_failed(
+    system: ReferenceSpark, tmp_path: Path
+) -> None:
+    plan = next(MUTANTS["SO-02"].plans("spark"))
+    parts = ("workload", "deployment", "checkpoints", "restart", "limits")
+    campaign = {part: msgspec.to_builtins(getattr(plan, part)) for part in parts}
+    campaign |= {"system": "reference-spark", "controls": 1}
+    campaign["trial"] = [{"faults": msgspec.to_builtins(plan.faults)}]
+    record = run_campaign(configuration_from(campaign, "test"), system, tmp_path / "run")
+    assert (record.verdict, record.findings) == (Verdict.VALID, ())
+    assert record.controls is not None
+    assert record.controls.could_have_failed["REC-1"] == record.controls.could_have_failed["SRC-1"] == 1
+    (control,) = record.controls.ran
+    assert (control.broken, control.verdict) == (BrokenRecovery.READ_AGAIN, Verdict.INVALID)
+    assert control.checker == "exactly-once-output"
 
 
 @pytest.mark.spark
