@@ -41,7 +41,7 @@ def recovery_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "FE-03",
         "REC-2",
-        "Checkpoints of a failed attempt are aborted only when the next one runs; until then they may complete.",
+        "Checkpoints of a failed attempt are aborted only when the next one runs.",
         "planted here, no public report",
         replace(product, coordinator_machine=recovery.CarriesThePending),
         msgspec.structs.replace(

@@ -29,16 +29,15 @@ class DropsRestoredState(SubtaskDriver):
 
 
 class CarriesThePending(CoordinatorMachine):
-    """FE-03: checkpoints of a failed attempt are aborted only when the next one runs; until then they may complete."""
+    """FE-03: checkpoints of a failed attempt are aborted only when the next one runs."""
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
         """Abort nothing."""
         return ()
 
     def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
-        """Also complete a checkpoint of an older attempt, as long as its metadata is awaited."""
-        waits = self.state in (JobState.RUNNING, JobState.STOPPING)
-        return super().complete_when_acknowledged(pending, now_ms) if waits else ()
+        """Complete nothing between two attempts: if all acknowledgements were there, that would be right."""
+        return super().complete_when_acknowledged(pending, now_ms) if self.state is JobState.RUNNING else ()
 
     def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
         """Abort checkpoints of older attempts at the first event after a newer attempt reached running."""
