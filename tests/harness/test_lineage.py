@@ -143,9 +143,13 @@ def with_kept(part: StateView, kept: Any) -> StateView:
             "is missing from the state of both",
         ),
         (lambda records: [[*records[0][:2], "read.mark[0]>all[0]>out[0]"], *records[1:]], "there is no edge"),
+        (
+            lambda records: [[*records[0][:2], "read.mark[1]>some[0]"], *records[1:]],
+            "the edge only leads to some[1]",
+        ),
         (lambda records: list(reversed(records)), "one overtook the other"),
     ],
-    ids=["lost", "doubled", "on the wrong input", "by the wrong way", "reordered"],
+    ids=["lost", "doubled", "on the wrong input", "by the wrong way", "beside a forward edge", "reordered"],
 )
 def test_a_mistake_in_a_state_is_reported_with_record_and_vertex(
     seen: tuple[TrialPlan, History], kept: Any, words: str

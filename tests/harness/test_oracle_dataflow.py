@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,14 @@ def test_a_position_outside_the_split_and_one_that_goes_back_are_told(exact: His
     assert told(judge(EXACT, with_view(exact, moved(-5))), "one barrier overtook the other")
 
 
+def test_state_of_an_operator_that_keeps_none_is_told(exact: History) -> None:
+    def renamed(view: SnapshotView) -> SnapshotView:
+        stray = msgspec.structs.replace(view.state[0], operator="spread")
+        return msgspec.structs.replace(view, state=(*view.state, stray))
+
+    assert told(judge(EXACT, with_view(exact, renamed)), "spread holds state, but no such operator keeps any")
+
+
 # --- at least once ------------------------------------------------------------------------------------------
 
 
@@ -256,14 +265,13 @@ def test_what_an_operator_took_early_is_due_behind_it(again: History) -> None:
     started = [line.operation.restored_checkpoint for line in again.of(AttemptStarted)]
     restored = next(number for number, view in enumerate(again.checkpoints) if view.checkpoint == started[-1])
     view = again.checkpoints[restored]
-    ends = view.positions
     early = [
         one
         for part in view.state
         if part.operator == "twice"
         for kept in part.entries.values()
         for one in kept
-        if one[1] % 100_000 >= ends[f"read-{one[1] // 100_000}"]
+        if is_behind(one, view)
     ]
     assert early, "the plan has no record that came early"
 
@@ -286,6 +294,59 @@ def test_what_an_operator_took_early_is_due_behind_it(again: History) -> None:
 
     finding = judge(AT_LEAST_ONCE, with_view(again, without("twice.keep"), restored))
     assert told(finding, "is missing from the state of twice.keep")
+
+
+def test_what_an_attempt_had_taken_early_it_still_has_in_its_next_checkpoint(again: History) -> None:
+    """Both checkpoints for themselves may have it or not: it lies behind the barriers of both."""
+    for number, (one, other) in enumerate(pairwise(again.checkpoints)):
+        if one.attempt != other.attempt:
+            continue
+        for part in other.state:
+            for text, kept in part.entries.items():
+                early = [entry for entry in kept if is_behind(entry, other)]
+                if part.operator == "twice" and early:
+                    before = with_entry_of(
+                        again, number, part.subtask, text, lambda old, e=early[0]: [*old, e]
+                    )
+                    history = with_entry_of(
+                        before,
+                        number + 1,
+                        part.subtask,
+                        text,
+                        lambda old, e=early[0]: [x for x in old if x != e],
+                    )
+                    split, offset = divmod(early[0][1], 100_000)
+                    record = f"record {early[0][1]} by way of read.mark (read-{split}@{offset})"
+                    words = f"checkpoint {other.checkpoint}: {record} is missing from the state of twice"
+                    assert told(judge(AT_LEAST_ONCE, history), words)
+                    return
+    raise AssertionError("the plan has no record that came early")
+
+
+def is_behind(entry: list[Any], view: SnapshotView) -> bool:
+    """Tell whether a record lies behind the barriers of a checkpoint."""
+    return entry[1] % 100_000 >= view.positions[f"read-{entry[1] // 100_000}"]
+
+
+def with_entry_of(
+    history: History, number: int, subtask: str, text: str, change: Callable[[list[Any]], list[Any]]
+) -> History:
+    """Return the history with what one subtask of ``twice`` holds of a key in one checkpoint changed."""
+
+    def changed(view: SnapshotView) -> SnapshotView:
+        return msgspec.structs.replace(
+            view,
+            state=tuple(
+                msgspec.structs.replace(
+                    part, entries={**part.entries, text: change(part.entries.get(text, []))}
+                )
+                if (part.operator, part.subtask) == ("twice", subtask)
+                else part
+                for part in view.state
+            ),
+        )
+
+    return with_view(history, changed, number)
 
 
 def test_the_output_of_the_last_attempt_is_known_to_the_record(again: History) -> None:

@@ -221,8 +221,9 @@ def test_a_restore_that_only_claims_its_local_copy_shows_by_what_it_read_and_by_
 
 
 def test_an_older_copy_that_is_kept_is_a_leak() -> None:
-    found = judged(BOTH, held=(1, 3), confirmed=3)
-    assert found.verdict is Verdict.INVALID and "LOC-3" in found.summary
+    for held in ((1, 3), (2, 3)):
+        found = judged(BOTH, held=held, confirmed=3)
+        assert found.verdict is Verdict.INVALID and "LOC-3" in found.summary
 
 
 def test_a_damage_that_no_restore_met_shows_nothing() -> None:
