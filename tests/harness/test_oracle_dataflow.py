@@ -18,7 +18,7 @@ from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
-from barrier_tck.harness.record.history import CheckpointProblem, History, SnapshotView
+from barrier_tck.harness.record.history import CheckpointProblem, History, SnapshotView, StateView
 from barrier_tck.harness.record.operations import AttemptStarted
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
@@ -305,16 +305,9 @@ def test_what_an_attempt_had_taken_early_it_still_has_in_its_next_checkpoint(aga
             for text, kept in part.entries.items():
                 early = [entry for entry in kept if is_behind(entry, other)]
                 if part.operator == "twice" and early:
-                    before = with_entry_of(
-                        again, number, part.subtask, text, lambda old, e=early[0]: [*old, e]
-                    )
-                    history = with_entry_of(
-                        before,
-                        number + 1,
-                        part.subtask,
-                        text,
-                        lambda old, e=early[0]: [x for x in old if x != e],
-                    )
+                    place = (part.subtask, text)
+                    before = with_entry_of(again, number, *place, early[0], True)
+                    history = with_entry_of(before, number + 1, *place, early[0], False)
                     split, offset = divmod(early[0][1], 100_000)
                     record = f"record {early[0][1]} by way of read.mark (read-{split}@{offset})"
                     words = f"checkpoint {other.checkpoint}: {record} is missing from the state of twice"
@@ -325,28 +318,25 @@ def test_what_an_attempt_had_taken_early_it_still_has_in_its_next_checkpoint(aga
 
 def is_behind(entry: list[Any], view: SnapshotView) -> bool:
     """Tell whether a record lies behind the barriers of a checkpoint."""
-    return entry[1] % 100_000 >= view.positions[f"read-{entry[1] // 100_000}"]
+    identifier: int = entry[1]
+    return identifier % 100_000 >= view.positions[f"read-{identifier // 100_000}"]
 
 
 def with_entry_of(
-    history: History, number: int, subtask: str, text: str, change: Callable[[list[Any]], list[Any]]
+    history: History, number: int, subtask: str, text: str, entry: list[Any], there: bool
 ) -> History:
-    """Return the history with what one subtask of ``twice`` holds of a key in one checkpoint changed."""
+    """Return the history in which one subtask of ``twice`` has a record of a key in one checkpoint, or has it not."""
 
-    def changed(view: SnapshotView) -> SnapshotView:
-        return msgspec.structs.replace(
-            view,
-            state=tuple(
-                msgspec.structs.replace(
-                    part, entries={**part.entries, text: change(part.entries.get(text, []))}
-                )
-                if (part.operator, part.subtask) == ("twice", subtask)
-                else part
-                for part in view.state
-            ),
-        )
+    def changed(part: StateView) -> StateView:
+        if (part.operator, part.subtask) != ("twice", subtask):
+            return part
+        kept = [one for one in part.entries.get(text, []) if one != entry] + [entry] * there
+        return msgspec.structs.replace(part, entries={**part.entries, text: kept})
 
-    return with_view(history, changed, number)
+    def change(view: SnapshotView) -> SnapshotView:
+        return msgspec.structs.replace(view, state=tuple(map(changed, view.state)))
+
+    return with_view(history, change, number)
 
 
 def test_the_output_of_the_last_attempt_is_known_to_the_record(again: History) -> None:
