@@ -71,6 +71,8 @@ class Profile:
     timeouts_ms: tuple[int, ...] = (150, 400, 2_000)
     min_pause_ms: tuple[int, ...] = (0, 0, 10, 50)
     retained: Range = (1, 3)
+    first_ids: tuple[int, ...] = (1, 1, 1, 8, 98, 998, 2**31 - 3, 2**32 - 3)
+    """Ids of the first checkpoint; those that follow have one more digit, or one more bit, than those before."""
     tolerated_failures: tuple[int, ...] = (1_000, 1_000, 1_000, 3, 1, 0)
     """How many checkpoints in a row may fail (COO-2); at least 3 where checkpoints are meant to expire."""
     local_recovery_per_mille: int = 250

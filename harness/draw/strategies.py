@@ -234,6 +234,7 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         timeout_ms=timeout_ms,
         min_pause_ms=draw(st.sampled_from(profile.min_pause_ms)),
         retained=between(draw, profile.retained),
+        first_id=draw(st.sampled_from(profile.first_ids)),
         tolerated_failures=tolerated,
         async_ms_max=async_ms_max,
     )

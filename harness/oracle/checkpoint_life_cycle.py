@@ -41,7 +41,9 @@ class CheckpointLifeCycle:
     def check(self, context: TrialContext) -> Finding:
         """Judge the operations of one trial."""
         may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context)
-        story = _Story(frozenset(context.subtasks), coordinator_crashes(context), may_be_older)
+        first = context.plan.checkpoints.first_id
+        given_out = first - 1 if first > 1 else None
+        story = _Story(frozenset(context.subtasks), coordinator_crashes(context), may_be_older, given_out)
         for line in context.history.operations:
             story.follow(line)
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
@@ -82,7 +84,11 @@ class _Story:
     """Reads operations in order and notes every broken rule."""
 
     def __init__(
-        self, subtasks: frozenset[str], crashes: tuple[float, ...], may_be_older: bool = False
+        self,
+        subtasks: frozenset[str],
+        crashes: tuple[float, ...],
+        may_be_older: bool = False,
+        given_out: int | None = None,
     ) -> None:
         self.problems: list[str] = []
         self.checkpoints: dict[int, _Checkpoint] = {}
@@ -91,6 +97,8 @@ class _Story:
         self._crashes = crashes
         self._may_be_older = may_be_older
         """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
+        self._given_out = given_out
+        """The newest id that was given out before the trial."""
 
     def follow(self, line: Recorded[Operation]) -> None:
         """Take the next operation."""
@@ -133,7 +141,7 @@ class _Story:
 
     def _triggered(self, line: Recorded[CheckpointTriggered]) -> None:
         number, attempt = line.operation.checkpoint, line.operation.attempt
-        newest = max(self.checkpoints, default=None)
+        newest = max(self.checkpoints, default=self._given_out)
         if newest is not None and number <= newest:
             self._problem(line, f"checkpoint id {number} was given out after id {newest} (COO-4)")
         if self.attempts and attempt != self.attempts[-1]:

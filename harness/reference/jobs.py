@@ -18,9 +18,11 @@ from barrier_tck.reference_impl.config import (
     OnUnreadable,
     RestartConfig,
 )
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 CHECKPOINTS = "checkpoints"
 """Directory of checkpoint storage, below the trial's file system root."""
@@ -47,6 +49,12 @@ def job_config(plan: TrialPlan) -> JobConfig:
         on_unreadable=OnUnreadable(plan.on_unreadable),
         **said,
     )
+
+
+def give_out_ids(plan: TrialPlan, storage: CheckpointStorage) -> None:
+    """Let durable storage say that the ids below the plan's first one were given out by an earlier job (COO-4)."""
+    if plan.checkpoints.first_id > 1:
+        storage.reserve(CheckpointId(plan.checkpoints.first_id - 1), AttemptNumber(0))
 
 
 def _checkpoint_config(plan: TrialPlan) -> CheckpointConfig:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
 
@@ -183,3 +184,11 @@ def test_every_run_of_a_right_coordinator_is_valid(steps: list[str]) -> None:
                 attempt += 1
                 book.attempt(attempt, latest)
     assert judge(book).verdict is Verdict.VALID
+
+
+def test_ids_that_an_earlier_job_gave_out_are_not_given_out_again() -> None:
+    plan = a_plan(checkpoints=CheckpointPlan(first_id=9))
+    right = CheckpointLifeCycle().check(a_context(plan, Book().attempt(1).checkpoint(9).checkpoint(10)))
+    assert right.verdict is Verdict.VALID
+    wrong = CheckpointLifeCycle().check(a_context(plan, Book().attempt(1).checkpoint(8)))
+    assert wrong.verdict is Verdict.INVALID and "id 8 was given out after id 8" in wrong.summary

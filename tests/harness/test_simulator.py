@@ -22,7 +22,7 @@ from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.reading import read_plan
-from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan, to_json
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import JobCut
 from barrier_tck.harness.record.reasons import Reason
@@ -339,3 +339,13 @@ def test_plans_that_once_failed_are_valid_now(path: Path, tmp_path: Path) -> Non
     assert plan.note, "a stored plan says what it once showed"
     record = run_trial(plan, ReferenceSimulated(), tmp_path)
     assert record.verdict is Verdict.VALID, record.findings
+
+
+@pytest.mark.parametrize("first", [8, 98, 2**31 - 3, 2**53 - 10])
+def test_ids_start_where_the_plan_says(first: int, tmp_path: Path) -> None:
+    calm = TrialPlan(workload=WorkloadPlan(batches=20, records_per_second=600))
+    checkpoints = msgspec.structs.replace(calm.checkpoints, first_id=first)
+    record = run_trial(msgspec.structs.replace(calm, checkpoints=checkpoints), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+    ids = [checkpoint.checkpoint for checkpoint in record.checkpoints]
+    assert ids == list(range(first, first + len(ids))) and len(ids) >= 3

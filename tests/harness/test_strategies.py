@@ -34,7 +34,7 @@ from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
 from barrier_tck.harness.workloads.workload_names import workload_named
 
-STANDARD = draw_plans(5, 400, profile_named("standard"))
+STANDARD = draw_plans(5, 600, profile_named("standard"))
 
 
 def _records(plan: TrialPlan) -> int:
@@ -91,6 +91,7 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a zombie": lambda plan: any((s.fault.heals_after_ms or 0) > 150 for s in plan.faults),
         "two stateful operators in a chain": lambda plan: plan.job.shape == "chained",
         "copies of state on the hosts": lambda plan: plan.local_recovery,
+        "ids that begin elsewhere": lambda plan: plan.checkpoints.first_id > 1,
         "a damaged local copy": lambda plan: "DamageLocalCopy" in repr(plan.faults),
         "a damaged durable copy": lambda plan: "DamagePrimary" in repr(plan.faults),
         "a full local disk": lambda plan: "FailLocalWrites" in repr(plan.faults),

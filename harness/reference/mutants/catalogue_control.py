@@ -12,7 +12,7 @@ from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.mutants import control_bugs as control
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
@@ -91,6 +91,17 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         replace(product, subtask_machine=control.StoresOnAfterAnAbort),
         late,
+    )
+    yield Mutant(
+        "ID-02",
+        "REC-1",
+        "The latest checkpoint is taken to be the last one by its name, so 9 comes after 10.",
+        OURS,
+        replace(product, coordinator_machine=control.ComparesIdsAsText),
+        msgspec.structs.replace(
+            _with(CheckpointPlan(first_id=9)),
+            faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2, worker=True),
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from barrier_tck.reference_impl.protocol.coordinator import Commands, Coordinato
 from barrier_tck.reference_impl.protocol.coordinator_events import CheckpointExpired, CoordinatorEvent
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, NotifyCheckpointAborted
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
+from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, plan_recovery
 from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import CancelSnapshot, ForwardBarrier
 from barrier_tck.reference_impl.protocol.subtask_events import SubtaskEvent
@@ -29,6 +30,14 @@ class CountsAcknowledgements(CoordinatorMachine):
             return result
         pending.awaiting.popitem()
         return AcknowledgeResult.ACCEPTED
+
+
+class ComparesIdsAsText(CoordinatorMachine):
+    """ID-02: the latest checkpoint is the last one by its name, so 9 comes after 10."""
+
+    def _recovery(self) -> RecoveryPlan:
+        last = max(self.completed, key=lambda completed: str(completed.checkpoint), default=None)
+        return plan_recovery([last] if last else [], self._unreadable, self.config.on_unreadable)
 
 
 class DeletesWhatCameTwice(CoordinatorMachine):

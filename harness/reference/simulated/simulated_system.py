@@ -16,6 +16,7 @@ from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     build_graph,
     collection_sources,
+    give_out_ids,
     job_config,
     kinds_of,
 )
@@ -42,6 +43,7 @@ from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 
 
@@ -103,6 +105,7 @@ class ReferenceSimulated:
         watched = observed(inputs_observed(components, recorder.keep_input), recorder.keep_reads)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
+        give_out_ids(plan, FileCheckpointStorage(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
             in_time = world.run(SimulatedTargets(world))
             history = _history(world, recorder, in_time)

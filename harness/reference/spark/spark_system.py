@@ -33,6 +33,7 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
     build_graph,
+    give_out_ids,
     job_config,
     kinds_of,
     parquet_sources,
@@ -43,6 +44,7 @@ from barrier_tck.harness.reference.observed_inputs import InputsDirectory, input
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.operators import OUTPUT
 from barrier_tck.harness.reference.recorder import RunRecorder
+from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.slow_storage import slowed
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
@@ -50,6 +52,7 @@ from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
+from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
@@ -182,6 +185,7 @@ class ReferenceSpark:
             Capability.STORAGE_FAULTS,
             Capability.LOCAL_RECOVERY,
             Capability.SLOW_SNAPSHOTS,
+            Capability.MESSAGE_FAULTS,
         }
     )
 
@@ -314,12 +318,14 @@ class ReferenceSpark:
             OUTPUT,
             _rows_of if workload.spec is None else None,
         )
+        give_out_ids(plan, storage)
         reads = ReadsDirectory(str(scratch / "reads"))
         Path(reads.path).mkdir()
         inputs = InputsDirectory(str(scratch / "inputs"))
         Path(inputs.path).mkdir()
         watcher = _Watcher(opener, reads)
-        runner = SparkJobRunner(
+        repeats = RepeatedMessages()
+        runner = RepeatingRunner(
             spark,
             graph,
             job_config(plan),
@@ -334,6 +340,7 @@ class ReferenceSpark:
                 (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
                 for point, subtask in nemesis.watched_points()
             ],
+            repeats=repeats,
         )
         watcher.runner = runner
         watcher.epoch_ms = runner.now_ms()
@@ -347,6 +354,7 @@ class ReferenceSpark:
             bool(plan.local_recovery),
             self._cluster.local_directory,
             network,
+            repeats,
         )
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, network

@@ -12,6 +12,7 @@ import psutil
 
 from barrier_tck.faults.targets import NoTargets, Peers, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
+from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -168,6 +169,7 @@ class SparkTargets(NoTargets):
         local_recovery: bool,
         local_directory: Callable[[str], Path | None],
         network: ProxyNetwork | None = None,
+        repeats: RepeatedMessages | None = None,
     ) -> None:
         """Look up subtasks in what ``processes()`` returns at that moment; ``disks`` are the workers' own disks.
 
@@ -181,6 +183,7 @@ class SparkTargets(NoTargets):
         self._local_recovery = local_recovery
         self._local_directory = local_directory
         self._network = network
+        self._repeats = repeats
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
         """Return the copies of a subtask on the workers' disks; None without local recovery."""
@@ -189,6 +192,10 @@ class SparkTargets(NoTargets):
     def primary_of(self, subtask: str) -> PrimaryCopies:
         """Return a subtask's part of the latest completed checkpoint."""
         return self._primaries(subtask)
+
+    def messages_of(self, subtask: str) -> RepeatableMessages | None:
+        """Return the messages about checkpoints between a subtask and the coordinator."""
+        return RepeatableMessages(self._repeats, subtask) if self._repeats is not None else None
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor JVM that hosts a subtask now."""
