@@ -45,7 +45,7 @@ def _assert_holds(name: str, backend: BackendUnderTest, directory: Path) -> None
     if failure is not None:
         file = directory / f"{name}.json"
         file.write_bytes(msgspec.json.encode(failure))
-        lines.append(f"repeat: barrier-tck certify --replay {file}")
+        lines.append(f"repeat: barrier-tck certify {backend.target} --replay {file}")
     pytest.fail("\n".join(lines), pytrace=False)
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+ONE_SIGNAL_S = 1.0
+"""Signals that follow each other so closely are one."""
 
 
 class Interrupts:
@@ -16,6 +20,7 @@ class Interrupts:
         """Start with nothing requested."""
         self.requested = False
         self._in_trial = False
+        self._last = -ONE_SIGNAL_S
 
     @contextmanager
     def during_trial(self) -> Iterator[None]:
@@ -29,9 +34,15 @@ class Interrupts:
             self._in_trial = False
 
     def on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Handle a signal; between two trials, while results are being written, only note it."""
+        """Handle a signal; between two trials, while results are being written, only note it.
+
+        Whoever ends a group of processes may reach this one twice, directly and by way of the command's parent: the
+        second signal must not break what the first one set going.
+        """
+        now = time.monotonic()
+        same, self._last = now - self._last < ONE_SIGNAL_S, now
         self.requested = True
-        if self._in_trial:
+        if self._in_trial and not same:
             raise KeyboardInterrupt
 
 

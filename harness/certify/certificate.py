@@ -93,14 +93,18 @@ class Certificate(msgspec.Struct, frozen=True):
     """The end of what the candidate printed."""
 
 
-def replay_line(outcome: PropertyOutcome, directory: str = "") -> str:
-    """Return the command that repeats a failure, for files below ``directory``; empty if nothing was saved."""
+def replay_line(outcome: PropertyOutcome, target: str, directory: str = "") -> str:
+    """Return the command that repeats a failure of a backend, for files below ``directory``; empty if none was saved.
+
+    It names the backend: code that only a file names does not run.
+    """
     if not outcome.replay:
         return ""
     file = f"{directory}{outcome.replay}"
     if not outcome.replay.endswith(PLAN_SUFFIX):
-        return f"barrier-tck certify --replay {file}"
-    return f"barrier-tck replay {file}" + (" --system reference-spark" if "spark" in outcome.name else "")
+        return f"barrier-tck certify {target} --replay {file}"
+    system = " --system reference-spark" if "spark" in outcome.name else ""
+    return f"barrier-tck replay {file} --state-backend {target}{system}"
 
 
 def achieved(outcomes: Sequence[PropertyOutcome]) -> str | None:

@@ -21,6 +21,7 @@ from barrier_tck.harness.cli.options import (
     OutOption,
     StateBackendOption,
     SystemOption,
+    listed,
 )
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
 from barrier_tck.harness.cli.shipped import found_campaign
@@ -145,7 +146,7 @@ def campaign(
         "state_backend": state_backend,
         "fail_fast": fail_fast,
     }
-    options |= {"only": _listed(only) if only is not None else None}
+    options |= {"only": listed("--only", only) if only is not None else None}
     if resume is not None:
         options |= {"FILE.toml": file, "trials": trials, "budget": budget}
         path, record = _resumed(resume, system, options, trust, jobs, console)
@@ -177,10 +178,6 @@ def campaign(
 
 def _source(file: Path | None) -> str:
     return str(file) if file is not None else "the options"
-
-
-def _listed(names: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in names.split(",") if name.strip())
 
 
 def _run(
@@ -279,13 +276,13 @@ def _print_options(
 ) -> None:
     """Print everything that decides what will happen, so that a campaign can be repeated from its log alone."""
     spelled_out = msgspec.to_builtins(configuration)
-    listed = spelled_out.pop("trial")
+    trials = spelled_out.pop("trial")
     settings = spelled_out["system"].pop("settings")
     spelled_out["system"] = spelled_out["system"]["name"]
-    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", [])}
-    options |= {"trials listed": len(listed)} if listed else {}
+    options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", (), [])}
+    options |= {"trials listed": len(trials)} if trials else {}
     options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
-    if not listed:
+    if not trials:
         profile = configuration.the_profile(system)
         options["profile"] = f"{profile.name}: {profile.description}"
     options |= _said_of(system, configuration.adjusted(TrialPlan()), settings)

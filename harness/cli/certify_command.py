@@ -14,12 +14,14 @@ from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for, emit, printable
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+from barrier_tck.harness.support.outside import is_target, shown
 
 if TYPE_CHECKING:
     from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
 
 _EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
 """Verdict of a certificate -> exit code."""
+_CALL_TIMEOUT_MAX_S = 86_400.0
 _SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
 
 
@@ -75,7 +77,7 @@ def certify(
         typer.Option(
             "--replay",
             metavar="FILE.json",
-            help="Repeat the failing sequence in this file instead of certifying.",
+            help="Repeat the failing sequence in this file on the backend instead of certifying.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -91,7 +93,7 @@ def certify(
       barrier-tck certify heap
       barrier-tck certify rocksdb --level chaos
       barrier-tck certify your_package.your_module:YourBackend --require ordered-scan
-      barrier-tck certify --replay runs/certify-20260101-120000/snapshots-are-isolated.json
+      barrier-tck certify heap --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
     from barrier_tck.harness.certify.suite import require_level, require_target
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
@@ -104,8 +106,8 @@ def certify(
         raise UsageProblem("name a backend as MODULE:NAME, for instance: barrier-tck certify heap")
     require_target(target)
     require_level(level)
-    if call_timeout <= 0:
-        raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0")
+    if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
+        raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
     path = new_run_path(out, "certify", datetime.now())
     make_output_directory(path)
     console.print(f"certifying {target} up to {level}, seed {seed}, in {path}", markup=False)
@@ -142,7 +144,7 @@ def _certified(
             limits=Limits(call_s=call_timeout_s),
             require=tuple(name.strip() for name in require.split(",") if name.strip()),
             spark=spark,
-            progress=lambda outcome: _print_outcome(console, outcome, path),
+            progress=lambda outcome: _print_outcome(console, outcome, target, path),
         )
     except (UsageProblem, EnvironmentProblem):
         path.rmdir()
@@ -158,6 +160,11 @@ def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> 
     from barrier_tck.harness.certify.suite import read_failure, replay
 
     failure = read_failure(file)
+    if target is None and is_target(failure.target):
+        raise UsageProblem(
+            f"{file} names code that would run: the backend {shown(failure.target)}. If you trust it, name it too: "
+            f"barrier-tck certify {failure.target} --replay {file}"
+        )
     console.print(f"{failure.property}: {len(failure.steps)} steps", markup=False)
     violation = replay(
         failure,
@@ -204,7 +211,7 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
                 "reason": outcome.reason,
                 "sequence": list(outcome.sequence),
                 "replay": str(path / outcome.replay) if outcome.replay else None,
-                "replay_line": replay_line(outcome, f"{path}/") or None,
+                "replay_line": replay_line(outcome, certificate.target, f"{path}/") or None,
             }
             for outcome in outcomes
             if outcome.status == "failed"
@@ -214,7 +221,7 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
     }
 
 
-def _print_outcome(console: Console, outcome: PropertyOutcome, path: Path) -> None:
+def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
     from barrier_tck.harness.certify.certificate import replay_line
 
     said = [outcome.status]
@@ -230,7 +237,7 @@ def _print_outcome(console: Console, outcome: PropertyOutcome, path: Path) -> No
         console.print(printable(f"    {outcome.reason}"), markup=False)
     for number, step in enumerate(outcome.sequence, 1):
         console.print(printable(f"    {number}. {step}"), markup=False)
-    line = replay_line(outcome, f"{path}/")
+    line = replay_line(outcome, target, f"{path}/")
     if line:
         # Kept on one line, however narrow the terminal is: people paste it.
         console.print(f"    repeat: {line}", markup=False, soft_wrap=True)

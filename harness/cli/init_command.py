@@ -50,8 +50,11 @@ def init(
     path = file if file is not None else Path(name)
     if path.exists():
         raise UsageProblem(f"{path} exists already; name another file, or move it away")
-    if path.suffix == ".py" and not path.stem.isidentifier():
-        raise UsageProblem(f"{path} could not be imported: a module's name has letters, digits and _ only")
+    module = name.endswith(".py")
+    if module and not (path.suffix == ".py" and path.stem.isidentifier()):
+        raise UsageProblem(
+            f"{path} could not be imported: a module's name has letters, digits and _ only, and ends with .py"
+        )
     if not path.absolute().parent.is_dir():
         raise UsageProblem(f"{path.parent} is no directory; make it first")
     write_atomically(path, text.encode())

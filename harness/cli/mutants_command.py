@@ -13,7 +13,7 @@ from rich.console import Console
 
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.opening import opened, start
-from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
+from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption, listed
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.atomic_files import write_atomically
@@ -56,7 +56,7 @@ def mutants(
 
     if world not in SYSTEM_OF_WORLD:
         raise UsageProblem(f"--world is {world!r}{nearest(world, SYSTEM_OF_WORLD)}")
-    names = [name.strip() for name in only.split(",") if name.strip()] if only else []
+    names = [] if only is None else list(listed("--only", only))
     chosen = choose(dict(MUTANTS), names, world)
     console = console_for(as_json)
     path = new_run_path(out, "mutants", datetime.now())

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from barrier_tck.harness.support.errors import UsageProblem
+
 DEFAULT_OUT = Path("runs")
 """The directory in which run directories are created."""
 
@@ -48,3 +50,11 @@ StateBackendOption = Annotated[
 OutOption = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Directory in which the new run directory is created.")
 ]
+
+
+def listed(option: str, names: str) -> tuple[str, ...]:
+    """Return the names of a list with commas; raises UsageProblem if there is none: that would mean all."""
+    found = tuple(name.strip() for name in names.split(",") if name.strip())
+    if not found:
+        raise UsageProblem(f"{option} is {names!r}, which names nothing; leave it out for all")
+    return found

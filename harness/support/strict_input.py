@@ -39,6 +39,8 @@ def read_json(path: Path) -> Any:
         raise UsageProblem(f"{path} is not valid JSON: line {error.lineno}, {error.msg}") from error
     except RecursionError as error:
         raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
+    except ValueError as error:  # of Python's bound on the digits of a number
+        raise UsageProblem(f"{path} cannot be read: it holds a number that is too long") from error
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -49,6 +51,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UsageProblem(f"{path} is not valid TOML: {error}") from error
     except RecursionError as error:
         raise UsageProblem(f"{path} cannot be read: it is nested too deeply") from error
+    except ValueError as error:  # of Python's bound on the digits of a number
+        raise UsageProblem(f"{path} cannot be read: it holds a number that is too long") from error
 
 
 def _read_text(path: Path) -> str:

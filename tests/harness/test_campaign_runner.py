@@ -116,6 +116,22 @@ def test_a_signal_between_trials_waits_until_the_books_are_written() -> None:
         pytest.fail("no trial may begin")
 
 
+def test_a_signal_that_comes_twice_at_once_is_one() -> None:
+    interrupts, cleaned = Interrupts(), []
+
+    def trial() -> None:
+        with interrupts.during_trial():
+            try:
+                interrupts.on_signal(15, None)
+            finally:
+                interrupts.on_signal(15, None)  # what cleans up here is not torn
+                cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        trial()
+    assert cleaned
+
+
 def test_a_time_budget_ends_a_campaign(tmp_path: Path) -> None:
     timed = configuration_from({"budget": "50ms"}, "test")
     record = run_campaign(timed, FakeSystem(slowly(0.02)), tmp_path / "run", TABLE)

@@ -92,6 +92,7 @@ def test_campaign_files_come_with_the_package_and_are_found_by_name(
         (["grafs"], "did you mean 'graphs'?"),
         (["system", "taken.py"], "taken.py exists already"),
         (["system", "my-system.py"], "could not be imported"),
+        (["backend", "mine.txt"], "could not be imported"),
         (["campaign", "no/where.toml"], "no is no directory; make it first"),
         (["x" * 300], "there is no 'xxx"),
     ],

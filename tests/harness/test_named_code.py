@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from barrier_tck.harness.certify.hunting import Failure
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan, write
 from barrier_tck.harness.record.run_reader import open_run
@@ -116,3 +117,15 @@ def test_the_line_that_repeats_a_trial_names_all_code_that_it_needs(
     command = shlex.split(last_json(capsys)["findings"][0]["replay"])
     assert command[4:] == [system, "--state-backend", "evil:Backend"]
     assert cli.run(command[1:]) == 1
+
+
+def test_a_replay_file_of_a_certification_runs_no_backend_that_only_it_names(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = Failure("evil:Backend", "reads-see-the-writes", "it was wrong", ())
+    (here / "failure.json").write_bytes(msgspec.json.encode(failure))
+    assert cli.run(["certify", "--replay", "failure.json"]) == 3
+    assert "name it too: barrier-tck certify evil:Backend --replay failure.json" in capsys.readouterr().err
+    assert not (here / "it-ran").exists()
+    assert cli.run(["certify", "heap", "--replay", "failure.json"]) == 0
+    assert not (here / "it-ran").exists()

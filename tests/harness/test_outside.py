@@ -84,6 +84,10 @@ DEEP = '{"seed":' * 3_000 + "1" + "}" * 3_000
         ["bench", LONG],
         ["certify", LONG],
         ["mutants", "--only", LONG],
+        ["mutants", "--only", ","],
+        ["campaign", "--only", " ,"],
+        ["replay", "digits.json"],
+        ["campaign", "digits.toml"],
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
@@ -94,6 +98,8 @@ def test_a_hostile_command_line_exits_with_3_and_says_why(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "deep.json").write_text(DEEP)
+    (tmp_path / "digits.json").write_text(f'{{"seed": {"9" * 5_000}}}')
+    (tmp_path / "digits.toml").write_text(f"seed = {'9' * 5_000}")
     (tmp_path / "deep.toml").write_text("seed = " + "[" * 3_000 + "]" * 3_000)
     monkeypatch.chdir(tmp_path)
     assert cli.run([*arguments, "--json"]) == 3
