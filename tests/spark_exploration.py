@@ -53,6 +53,8 @@ def main(options: Sequence[str]) -> int:
     try:
         summary = json.loads(finished.stdout)
     except json.JSONDecodeError:
+        summary = {}
+    if "trials" not in summary:  # the command could not begin, and says why
         print(finished.stdout)
         return finished.returncode or 1
     found = list(problems(summary))
