@@ -97,8 +97,9 @@ def _scaled_fault(scheduled: ScheduledFault, scale: Scale) -> ScheduledFault:
 def profile_for(name: str, system: SystemUnderTest) -> Profile:
     """Return the profile from which plans for a system are drawn when a property asks for ``name``.
 
-    That is what its scale says, or else the first that the system brings. ``faultless`` is without faults in every
-    system, ``heavy`` with several where there are any, and ``at-least-once`` in its mode.
+    The system's scale names it, or else it is the first profile that the system brings. In every system,
+    ``faultless`` has no faults, ``heavy`` has several if the system can suffer any, and ``at-least-once`` has that
+    mode.
     """
     own = brought_by(system)
     other = dict(scale_of(system).profiles).get(name, own[0].name if own else name)

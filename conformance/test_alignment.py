@@ -42,7 +42,7 @@ SLOW: TrialPlan = varied(checkpoints=CheckpointPlan(interval_ms=8, max_concurren
 """The asynchronous part takes longer than the time to the next checkpoint."""
 
 OVERLAPPING: TrialPlan = varied(checkpoints=CheckpointPlan(interval_ms=30, max_concurrent=2, async_ms_max=40))
-"""Most checkpoints are triggered while the one before is under way, and several batches after that one."""
+"""Most checkpoints are triggered while the previous one is under way, several batches after it."""
 
 LATE: TrialPlan = with_faults(
     ScheduledFault(
@@ -50,7 +50,7 @@ LATE: TrialPlan = with_faults(
     ),
     plan=varied(checkpoints=CheckpointPlan(interval_ms=18)),
 )
-"""One of two channels into a keyed subtask is late by almost a checkpoint interval."""
+"""One of two channels into a keyed subtask is delayed by almost a checkpoint interval."""
 
 ROUNDING_MS = 0.5
 """What measuring and scheduling may add to or take from a length."""
@@ -107,7 +107,7 @@ def test_the_length_of_the_asynchronous_part_is_measured(trials: Trials) -> None
 @inspects
 @pytest.mark.clause("ALN-3")
 def test_the_length_of_an_alignment_and_the_bytes_held_back_meanwhile_are_measured(trials: Trials) -> None:
-    """A channel is late by more than anything else takes, so its receiver waits for about that long."""
+    """A channel is delayed by more than anything else takes, so its receiver waits for about that long."""
     late_ms, held = 0.0, 0
     for trial in trials.all_valid(LATE):
         fault = trial.record.plan.faults[0].fault
@@ -116,7 +116,7 @@ def test_the_length_of_an_alignment_and_the_bytes_held_back_meanwhile_are_measur
         late_ms = max([late_ms, *(part.alignment_ms / fault.latency_ms for part in waiting)])
         held += sum(part.alignment_buffered_bytes for part in waiting)
     assert late_ms >= 0.5, f"the longest alignment took {late_ms:.2f} of the time that a channel was late"
-    assert held, "in no alignment bytes were held back, although records kept coming"
+    assert held, "no alignment held back any bytes, although records kept coming"
 
 
 @inspects
@@ -177,7 +177,7 @@ def test_records_flow_while_a_checkpoint_is_under_way(trials: Trials) -> None:
 @slow
 @pytest.mark.clause("SNP-1", "BAR-5")
 def test_a_subtask_goes_on_while_its_part_is_being_stored(trials: Trials) -> None:
-    """Its next barrier is taken, and with that all that lay before it, while the part before is still stored."""
+    """It takes its next barrier, and so all records before it, while its previous part is still being stored."""
     went_on = waited = 0
     for trial in trials.all_valid(SLOW):
         for subtask in trial.job.in_role(Role.STATEFUL):
@@ -194,7 +194,7 @@ def test_a_subtask_goes_on_while_its_part_is_being_stored(trials: Trials) -> Non
 @slow
 @pytest.mark.clause("SNP-3")
 def test_a_barrier_is_forwarded_before_the_part_is_stored(trials: Trials) -> None:
-    """A sink that got the barrier acknowledges long before a subtask upstream of it whose part takes long."""
+    """A sink acknowledges the barrier long before an upstream subtask whose part takes long."""
     lead_ms, asked_ms = 0.0, 0.0
     for trial in trials.all_valid(SLOW):
         sinks, stateful = trial.job.in_role(Role.SINK), trial.job.in_role(Role.STATEFUL)
@@ -245,7 +245,7 @@ def test_the_pause_between_checkpoints_is_kept(trials: Trials) -> None:
 
 
 def _aligned_ms(part: SnapshotRecord) -> float:
-    """Return when the last barrier of a part had come, on the trial's clock as the subtask knows it."""
+    """Return when the last barrier of a part had arrived, on the trial's clock as the subtask knows it."""
     return part.alignment_started_ms + part.alignment_ms
 
 

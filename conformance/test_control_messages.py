@@ -1,4 +1,4 @@
-"""Messages that come twice, and checkpoints that fail: what is recognised, what is tolerated, and what follows."""
+"""Messages that arrive twice are recognised, and failed checkpoints are tolerated up to the configured number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barrier_tck.harness.system.system_under_test import Capability
 pytestmark = pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION)
 
 FAILING = 2
-"""So many checkpoints in a row cannot be written."""
+"""The number of checkpoints in a row that cannot be written."""
 
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)
@@ -38,7 +38,7 @@ def test_messages_that_come_twice_complete_nothing_and_delete_nothing(trials: Tr
         )
         twice = [subtask for (_, subtask), times in came.items() if times > 1]
         require(twice, "acknowledgements came twice", trial)
-        require(set(twice) == {trial.subtask(STATEFUL)}, "only those of one subtask did", trial)
+        require(set(twice) == {trial.subtask(STATEFUL)}, "only acknowledgements of one subtask did", trial)
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)
@@ -62,4 +62,4 @@ def test_the_attempt_ends_when_more_checkpoints_failed_in_a_row_than_are_tolerat
         ended = [line.operation.reason for line in trial.history.of(AttemptEnded)]
         gave_up = ended.count(Reason.CHECKPOINTS_FAILED)
         require(gave_up == (tolerated < FAILING), f"{tolerated} are tolerated: {gave_up} attempts end", trial)
-        require(trial.record.end == "finished", "the job finishes all the same", trial)
+        require(trial.record.end == "finished", "the job finishes nevertheless", trial)

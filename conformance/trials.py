@@ -30,7 +30,7 @@ from barrier_tck.harness.trial.plan_check import check_plan
 from barrier_tck.harness.trial.trial_run import execute
 
 FEW = 5
-"""Of so many generated plans a property, or fewer, each is drawn by itself."""
+"""If a property has at most this many generated plans, each is drawn by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +134,8 @@ class Trials:
     def generated(self, profile: str, check: Callable[[Trial], None] = assert_valid) -> None:
         """Draw plans from a profile, run each and check it. The same seed draws the same plans.
 
-        Hypothesis makes a plan that fails smaller. Where each trial takes long, it would take too long: there a few
-        plans are drawn one by one, for what Hypothesis tries first is the simplest plan there is.
+        Hypothesis makes a failing plan smaller. Where each trial takes long, this would take too long. There a few
+        plans are drawn one by one, because Hypothesis would first try the simplest plan.
         """
         drawn_from = profile_for(profile, self.system)
         unused = unused_by(self.system)

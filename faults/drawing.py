@@ -63,7 +63,7 @@ class Aim:
     unreadable_per_mille: int = 0
     """How many crashes leave storage unreadable for a time."""
     damages: tuple[Damage, ...] = (Damage.MISSING,)
-    """What the copies of the subtask's state can suffer; every copy can be missing."""
+    """The damage that the copies of the subtask's state can suffer; every copy can be missing."""
 
 
 @dataclass(frozen=True, slots=True)

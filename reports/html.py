@@ -1,4 +1,4 @@
-"""The report as one self-contained page: nothing is fetched, nothing but our own script and plotly.js runs.
+"""The report as one self-contained page: nothing is fetched, and only our own script and plotly.js run.
 
 Everything from a record (names, notes, reasons, examples) is untrusted text: Jinja escapes it, the data of
 figures is JSON with markup characters spelled out, and a content security policy admits the two scripts by their hash.
@@ -41,7 +41,7 @@ FINDINGS_MAX = 25
 VALID_ROWS_MAX = 200
 """How many valid trials the table lists; all others are always listed."""
 VALID_ROWS_OPEN = 25
-"""How many of them are not folded."""
+"""The number of them that are not folded."""
 
 PLOTLY = "plotly-basic.min.js.gz"
 """The library's file: the npm package ``plotly.js-basic-dist-min``, unchanged (reports/README.md)."""
@@ -309,7 +309,7 @@ def page_source(name: str) -> str:
 
 @cache
 def _plotly() -> bytes:
-    """Return plotly.js in its basic bundle, compressed, so that the page is small and needs no network."""
+    """Return the compressed basic bundle of plotly.js, so that the page is small and needs no network."""
     return (resources.files("barrier_tck.reports") / "templates" / PLOTLY).read_bytes()
 
 

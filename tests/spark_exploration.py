@@ -1,8 +1,8 @@
 """Explores Spark for some minutes: runs ``campaigns/explore.toml`` and judges it as CI does.
 
-No trial may be INVALID. On a loaded machine one in twenty may be UNKNOWN, and one of few trials; the verdict of the
-campaign itself is that of its worst trial, so it would fail CI for that one. Run this with
-``python tests/spark_exploration.py --budget 5m``; the options are those of ``barrier-tck campaign``.
+No trial may be INVALID. On a loaded machine one trial in twenty may be UNKNOWN, or one of a few trials. The verdict
+of a campaign is that of its worst trial, so such a trial alone would fail CI. Run this with ``python
+tests/spark_exploration.py --budget 5m``; the options are those of ``barrier-tck campaign``.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def test_a_bug_that_makes_no_result_wrong_fails_the_test_that_is_there_for_it(
     failures = [failure for body in bodies if (failure := _failure_of(body, trials)) is not None]
     assert failures, f"{bug.shown_by} passes although {bug.description}"
     assert "verdict invalid" not in str(failures[0]), (
-        "a checker of campaigns sees it: it belongs among the others"
+        "a checker of campaigns finds it, so it belongs to the other planted bugs"
     )
 
 

@@ -1,4 +1,4 @@
-"""Campaigns that judge some clauses only: who judges then, and whether the clauses were judged at all."""
+"""Campaigns that judge only some clauses: which checkers judge, and whether each clause was judged at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from barrier_tck.harness.workloads.workload_names import filled
 
 
 def judges_of(plan: TrialPlan, system: SystemUnderTest, only: Collection[str]) -> tuple[Checker, ...]:
-    """Return a trial's checkers that speak for one of the clauses, and the one that says whether all faults fired.
+    """Return the checkers of a trial that speak for one of the clauses, and the checker that says whether all faults
+    fired.
 
     A checker that speaks for no clause stays: it may stand for checkers that could not be made.
     """
@@ -28,7 +29,7 @@ def judges_of(plan: TrialPlan, system: SystemUnderTest, only: Collection[str]) -
 
 
 def require_judged(only: Sequence[str], plans: Iterable[TrialPlan], system: SystemUnderTest) -> None:
-    """Raise UsageProblem for the first clause for which no checker of such plans speaks."""
+    """Raise UsageProblem for the first clause for which no checker of these plans speaks."""
     known = {
         clause: None
         for plan in plans
@@ -44,10 +45,10 @@ def require_judged(only: Sequence[str], plans: Iterable[TrialPlan], system: Syst
 
 
 class JudgedClauses:
-    """What a campaign that judges some clauses only must have seen: at least one trial judged for each."""
+    """Tells whether a campaign that judges only some clauses judged each of them in at least one trial."""
 
     def __init__(self, only: Sequence[str]) -> None:
-        """Take the clauses; none means all, of which nothing is owed."""
+        """Take the clauses; none means all clauses, and then nothing is required."""
         self._left = dict.fromkeys(only)
 
     def add(self, findings: Iterable[Finding]) -> None:
@@ -57,13 +58,13 @@ class JudgedClauses:
                 self._left.pop(clause, None)
 
     def finding(self) -> Finding | None:
-        """Return which clauses no trial was judged for; None if there are none."""
+        """Return a finding that names the clauses for which no trial was judged; None if there are none."""
         if not self._left:
             return None
         return Finding(
             "judged-clauses",
             tuple(self._left),
             Verdict.UNKNOWN,
-            f"no trial was judged for {', '.join(self._left)}: none gave the clause a chance to be broken; run more "
-            "trials, or others",
+            f"no trial was judged for {', '.join(self._left)}: no trial gave them a chance to be broken; run more "
+            "trials, or different ones",
         )

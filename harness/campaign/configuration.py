@@ -121,7 +121,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     controls: Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None = None
     """Trials that run again with recovery broken on purpose; None: some (``campaign.controls``), 0: none."""
     fail_fast: bool = False
-    """Whether the first trial that is INVALID ends the campaign."""
+    """Whether the first INVALID trial ends the campaign."""
     only: tuple[str, ...] = ()
     """Clauses for which trials are judged, by their checkers and by that of CAM-3; then there are no controls unless
     they are asked for. Empty: all.
@@ -173,7 +173,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
         return profile if self.faults is None else replace(profile, faults=self.faults.per_trial)
 
     def the_controls(self) -> int | None:
-        """Return how many controls there are to be: none if few clauses are judged, as those may not be broken."""
+        """Return how many controls are to run: none if only some clauses are judged, as controls may break others."""
         return 0 if self.only and self.controls is None else self.controls
 
     def the_budget(self) -> Budget:

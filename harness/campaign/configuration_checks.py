@@ -66,7 +66,7 @@ def check_configuration(configuration: CampaignConfiguration, system: SystemUnde
 
 
 def _variants(configuration: CampaignConfiguration, system: SystemUnderTest) -> Iterator[TrialPlan]:
-    """Yield plans whose checkers are all that the campaign's trials can have."""
+    """Yield plans that together have every checker that the campaign's trials can have."""
     plans = [configuration.aimed_plan(trial, 0) for trial in configuration.trial]
     if configuration.draws:
         workloads = (configuration.mix.workload if configuration.mix is not None else ()) or (

@@ -1,7 +1,6 @@
-"""Goes on with an interrupted campaign: what was finished is booked from its record, and its plans are drawn again.
-
-Trials are booked in the order of their numbers, so what was finished is the head of the campaign. Nothing of a plan is
-kept for most trials; it is drawn again, and compared with what is known of it.
+"""Continues an interrupted campaign: finished trials are counted from its record, and its plans are drawn again.
+Trials are counted in the order of their numbers, so the finished trials are the first ones of the campaign. The
+record keeps no plan for most trials. Each plan is drawn again and compared with what is known about it.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from barrier_tck.harness.system.system_under_test import Capability, SystemUnder
 from barrier_tck.harness.workloads.workload_names import filled
 
 _DRAWN_WITH = ("barrier-tck", "hypothesis", "python")
-"""Versions on which it depends which plans a seed draws."""
+"""Versions on which the plans that a seed draws depend."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrial:
-    """What a campaign knew of a trial when it was booked, and its record in short does not say."""
+    """What a campaign knew about a trial when it was counted and what the trial's short record does not say."""
 
     plan: TrialPlan
     points: tuple[ProtocolPoint, ...]
@@ -39,7 +38,7 @@ class FinishedTrial:
 
 
 def require_resumable(path: Path) -> StoredRun:
-    """Return an interrupted run; raises UsageProblem if it is complete, or was begun with other versions."""
+    """Return an interrupted run; raises UsageProblem if it is complete, or was started with other versions."""
     stored = open_run(path)
     if not stored.campaign.interrupted:
         raise UsageProblem(f"{path} is complete, nothing is left to run; see: barrier-tck report {path}")
@@ -62,9 +61,8 @@ def finished_before(
     system: SystemUnderTest,
     path: Path,
 ) -> FinishedTrial:
-    """Return what there was to know of a trial that was finished before; raises UsageProblem if it was another one.
-
-    A trial whose faults were partly dropped runs again: that alone tells which ones.
+    """Return what was known about a finished trial; raises UsageProblem if it was a different trial. A trial some of
+    whose faults were dropped runs again, because only this tells which ones were dropped.
     """
     whole = filled(plan)
     if (plan.seed, True) != (trial.seed, len(plan.faults) >= trial.faults_planned):
@@ -84,7 +82,7 @@ def finished_before(
 
 
 def _left_over(trial: TrialSummary, configuration: CampaignConfiguration, system: SystemUnderTest) -> int:
-    """Return how many faults could have been dropped and were not, as too many had been."""
+    """Return how many faults could have been dropped but were not, because too many had been dropped before."""
     may_drop = configuration.is_drawn(trial.trial) and Capability.DETERMINISTIC_REPLAY in system.capabilities
     if not may_drop or trial.verdict is not Verdict.UNKNOWN:
         return 0

@@ -150,10 +150,9 @@ def resume_campaign(
     console: Console | None = None,
     jobs: int = 1,
 ) -> CampaignRecord:
-    """Go on with an interrupted campaign and return its record, which then is that of a campaign without a break.
-
-    Its plans are drawn again, and only trials that are missing run. Raises UsageProblem, before one does, if nothing
-    is missing, or if this machine would draw other plans.
+    """Continue an interrupted campaign and return its record, which is that of a campaign without an interruption.
+    Its plans are drawn again, and only missing trials run. Raises UsageProblem, before any trial runs, if nothing is
+    missing or this machine would draw other plans.
     """
     stored = require_resumable(path)
     configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
@@ -194,7 +193,7 @@ class _Campaign:
         self._started_at, self._started = datetime.now(UTC), time.monotonic()
 
     def take_over(self, stored: StoredRun, plans: Iterator[TrialPlan]) -> None:
-        """Book what was finished before, from the head of the plans."""
+        """Count the finished trials, which have the first of the plans."""
         before = stored.campaign
         self._started_at = datetime.fromisoformat(before.started_at)
         self._started = time.monotonic() - before.wall_seconds
@@ -207,7 +206,7 @@ class _Campaign:
             self._controls.add(trial, again.plan)
 
     def to_the_end(self, plans: Iterator[TrialPlan], jobs: int, console: Console | None) -> CampaignRecord:
-        """Run what is left, and return the record."""
+        """Run the remaining trials, and return the record."""
         require_parallel(self._system, jobs)
         if jobs > 1 and self._checkers is not None:
             raise InternalError("your own checkers cannot be used in other processes; run with one job")
@@ -245,7 +244,7 @@ class _Campaign:
                 return False
 
     def _abandon(self, tried: Generator[TriedPlan, None, None]) -> None:
-        """End the trials that run, and forget what they left."""
+        """End the running trials, and remove what they left."""
         tried.close()  # no trial may go on when its directory is removed
         for number in self._begun:
             self._directory.forget(number)
@@ -354,7 +353,7 @@ class _Campaign:
 
 
 def _under(budget: Budget, plans: Iterator[TrialPlan], started: float, done: int) -> Iterator[TrialPlan]:
-    """Yield plans as long as the budget allows another trial to begin; so many are done already."""
+    """Yield plans as long as the budget allows another trial to begin; ``done`` trials are finished already."""
     while budget.allows(done, time.monotonic() - started):
         yield from islice(plans, 1)
         done += 1

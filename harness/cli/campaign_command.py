@@ -86,15 +86,15 @@ def campaign(
         typer.Option(
             "--only",
             metavar="CLAUSE,...",
-            help="Judge trials for these clauses only, for instance REC-1,ALN-2: by their checkers, and for CAM-3. "
-            "Default: the campaign file's, else all.",
+            help="Judge trials only for these clauses and for CAM-3, for instance REC-1,ALN-2. "
+            "Default: the campaign file's clauses, else all.",
         ),
     ] = None,
     fail_fast: Annotated[
         bool | None,
         typer.Option(
             "--fail-fast/--no-fail-fast",
-            help="End with the first trial that is invalid. Default: the campaign file's, else not.",
+            help="End with the first invalid trial. Default: as the campaign file says, else no.",
         ),
     ] = None,
     resume: Annotated[
@@ -102,7 +102,7 @@ def campaign(
         typer.Option(
             "--resume",
             metavar="RUN_DIR",
-            help="Go on with an interrupted campaign: run what is missing, with the plans that it would have had.",
+            help="Continue the campaign in this run directory: run the missing trials, with the same plans.",
         ),
     ] = None,
     trust: TrustOption = False,
@@ -132,8 +132,8 @@ def campaign(
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
-      barrier-tck campaign --only REC-1 --fail-fast     until the first restore that is wrong
-      barrier-tck campaign --resume runs/standard-20260101-120000     what an interruption left undone
+      barrier-tck campaign --only REC-1 --fail-fast     until the first wrong restore
+      barrier-tck campaign --resume runs/standard-20260101-120000     the trials that an interruption left out
     """
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
@@ -205,7 +205,7 @@ def _run(
 def _resumed(
     path: Path, system: str | None, options: dict[str, Any], trust: bool, jobs: int, console: VerdictConsole
 ) -> tuple[Path, CampaignRecord]:
-    """Go on with an interrupted campaign; return its directory and record."""
+    """Continue an interrupted campaign; return its directory and record."""
     from barrier_tck.harness.campaign.configuration import stored_configuration
     from barrier_tck.harness.campaign.resuming import require_resumable
     from barrier_tck.harness.campaign.runner import resume_campaign
@@ -324,7 +324,7 @@ def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: 
         console.print(f"report: {paths.html}", markup=False)
     if record.interrupted:
         console.print(f"interrupted after {record.trials} trials, which are kept")
-        console.print(f"go on: barrier-tck campaign --resume {shlex.quote(str(path))}")
+        console.print(f"to continue: barrier-tck campaign --resume {shlex.quote(str(path))}")
     elif record.configuration["fail_fast"] and record.invalid:
         console.print(f"ended at the first trial that is invalid, after {record.trials} (fail_fast)")
     run = load_run(path)

@@ -49,6 +49,6 @@ def faults(as_json: JsonOption = False) -> None:
 
 
 def _told(kind: FaultKind) -> str:
-    """Return the first sentence of what the fault says of itself."""
+    """Return the first sentence of the fault's description."""
     sentence = (inspect.getdoc(kind.fault) or "").partition("\n")[0].removesuffix(".")
     return f"{sentence}, for longer than the heartbeat" if kind.drawn_as.outlasts_heartbeat else sentence

@@ -1,4 +1,4 @@
-"""``barrier-tck init``: write a file to begin with: a campaign, a system, a backend, or a shipped campaign."""
+"""``barrier-tck init``: write a first file: a campaign, a system, a backend, or a shipped campaign."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ def init(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="FILE", help="The file to write, which must not exist. Default: one is chosen."
+            metavar="FILE",
+            help="The file to write, which must not exist. Default: the usual name of such a file.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a file to begin with, which runs as it is.
+    """Write a first file, which runs unchanged.
 
     \b
     Examples:
-      barrier-tck init                        what there is
+      barrier-tck init                        list what can be written
       barrier-tck init campaign               campaign.toml
       barrier-tck init system                 my_system.py
       barrier-tck init backend                my_backend.py
@@ -56,10 +57,10 @@ def init(
             f"{path} could not be imported: a module's name has letters, digits and _ only, and ends with .py"
         )
     if not path.absolute().parent.is_dir():
-        raise UsageProblem(f"{path.parent} is no directory; make it first")
+        raise UsageProblem(f"{path.parent} is not a directory; create it first")
     write_atomically(path, text.encode())
     use = use.format(file=path, module=path.stem)
-    console.print(f"wrote {path}; use it: {use}")
+    console.print(f"wrote {path}; to use it: {use}")
     emit(as_json, {"file": str(path), "use": use})
 
 
@@ -71,13 +72,13 @@ def _chosen(what: str) -> tuple[str, str, str]:
     campaigns = shipped_campaigns()
     if what not in campaigns:
         raise UsageProblem(
-            f"there is no {shown(what)} to begin with{nearest(what, [*SKELETONS, *campaigns])}"
+            f"there is no file {shown(what)} to write{nearest(what, [*SKELETONS, *campaigns])}"
         )
     return f"{what}.toml", SKELETONS["campaign"].use, campaigns[what].text
 
 
 def _list(console: VerdictConsole, as_json: bool) -> None:
-    """Print what can be written."""
+    """Print which files can be written."""
     campaigns = shipped_campaigns()
     for name, skeleton in SKELETONS.items():
         console.print(f"{name:16} {skeleton.told}")

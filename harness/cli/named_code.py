@@ -52,7 +52,7 @@ def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
 
 
 def code_of_campaign(configuration: CampaignConfiguration) -> Iterator[NamedCode]:
-    """Yield the code from outside that a campaign names, wherever it does."""
+    """Yield the code from outside that a campaign names, wherever it names it."""
     mix = configuration.mix
     backends = [configuration.state_backend, *(trial.state_backend for trial in configuration.trial)]
     sections = [configuration.workload, *(trial.workload for trial in configuration.trial)]

@@ -1,4 +1,4 @@
-"""What comes with the package to start from: campaign files, and skeletons of a campaign, a system and a backend."""
+"""Files that come with the package: campaign files, and skeletons of a campaign, a system and a backend."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Skeleton:
-    """A file to begin with, which runs as it is."""
+    """A first file, which runs unchanged."""
 
     resource: str
     file: str
@@ -21,7 +21,7 @@ class Skeleton:
     """The command that uses it, with ``{file}`` and ``{module}``."""
 
     def text(self) -> str:
-        """Return what the file holds."""
+        """Return the content of the file."""
         return (resources.files(__package__) / "skeletons" / self.resource).read_text(encoding="utf-8")
 
 
@@ -84,6 +84,6 @@ def shipped_campaigns() -> dict[str, ShippedCampaign]:
 
 
 def found_campaign(given: Path) -> Path:
-    """Return the file, or, if there is none and it is the name of a shipped one, that."""
+    """Return the file; if it does not exist and is the name of a shipped file, return that one."""
     shipped = Path(str(_place())) / f"{given}.toml"
     return shipped if not given.exists() and given.name == str(given) and shipped.is_file() else given

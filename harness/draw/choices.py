@@ -1,4 +1,4 @@
-"""The basic choices that all drawing is made of."""
+"""The basic choices on which all drawing is built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Option = TypeVar("_Option")
 
 @lru_cache(maxsize=1024)
 def numbers(least: int, most: int) -> st.SearchStrategy[int]:
-    """Return the strategy of the numbers between two bounds, both included; making one takes longer than drawing."""
+    """Return the strategy for numbers from one bound to the other; it is kept, because making one takes time."""
     return st.integers(least, most)
 
 

@@ -58,8 +58,8 @@ def draw_faults(
     """Draw the faults of a plan.
 
     ``kinds`` names the kind of each fault, in order. None means that the kinds are drawn, by the weights of the
-    profile, from those that a system with these capabilities can suffer. ``of_copies`` says that the plan was made for
-    a fault of copies of state; if none can be shown in its job, other faults are drawn.
+    profile, from those that a system with these capabilities can suffer. ``of_copies`` says that the plan was made
+    for a fault of copies of state; if its job cannot show one, other faults are drawn.
     """
     job = DrawnJob(plan, view)
     profile = _bearable(profile, capabilities)
@@ -138,10 +138,9 @@ def _draw_fault(
 
 
 def _times(profile: Profile, job: DrawnJob) -> Range:
-    """Return when a timed fault may strike: while the job is sure to be at work.
-
-    That is the first half of what its longest source reads. Nobody knows how long a source reads that nothing holds
-    back; if its batches are counted, it is the first half of the first interval at most.
+    """Return when a timed fault may strike: while the job is certain to be at work. That is the first half of the
+    time in which its longest source reads. For a source without a rate this time is unknown; if its batches are
+    counted, it is at most the first half of the first interval.
     """
     earliest, latest = profile.timed_ms
     if job.batches is None:
@@ -192,7 +191,7 @@ def _standing(
 
 
 def _passing(point: ProtocolPoint, job: DrawnJob, before: Sequence[ScheduledFault]) -> tuple[str | None, ...]:
-    """Return who is sure to pass a point if no earlier fault ends it there (None: the coordinator)."""
+    """Return the processes that are certain to pass a point if no earlier fault ends them (None: the coordinator)."""
     if point in COORDINATOR_POINTS:
         return (None,) if job.view.times(point, None) else ()
     if point in _RESTORE and not any(_leads_to_restore(scheduled, job) for scheduled in before):

@@ -1,4 +1,4 @@
-"""What the drawing of faults must know about a plan's job."""
+"""The facts about a plan's job that the drawing of faults needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barrier_tck.harness.system.job_view import JobView, Role
 
 @dataclass(frozen=True, slots=True)
 class DrawnJob:
-    """A plan without its faults, and what the system says of its job."""
+    """A plan without its faults, and the system's description of its job."""
 
     plan: TrialPlan
     view: JobView
@@ -30,14 +30,14 @@ class DrawnJob:
 
     @property
     def batches(self) -> int | None:
-        """Return how many batches the longest source is sure to have; None if the system does not count batches."""
+        """Return how many batches the longest source is certain to have; None if the system does not count batches."""
         passes = [subtask.passes for subtask in self.view.subtasks]
         counts = [one.get(ProtocolPoint.RECORDS_PROCESSED) for one in passes]
         return max((count for count in counts if count is not None), default=None)
 
     @property
     def reads_ms(self) -> int | None:
-        """Return how long the longest source is sure to read; None if nothing holds it back, or nobody counts."""
+        """Return how long the longest source is certain to read; None if it has no rate or no counted batches."""
         workload, batches = self.plan.workload, self.batches
         if workload.records_per_second is None or batches is None:
             return None
@@ -45,7 +45,7 @@ class DrawnJob:
 
     @property
     def peers(self) -> tuple[Peers, ...]:
-        """Return whom an executor can be cut off from: other executors only count if data passes between them."""
+        """Return from whom an executor can be cut off; other executors count only if data passes between them."""
         receivers = [receiver for _, receiver in self.view.links]
         shuffles = len(dict.fromkeys(receivers)) < len(receivers)
         apart = shuffles and self.plan.deployment.executors > 1
@@ -69,7 +69,7 @@ class DrawnJob:
             case TargetKind.CHANNEL:
                 return tuple(name for name in view.names if view.ends_of(name))
             case TargetKind.PARTITION:
-                # A subtask that is to be replaced has to be cut off from the coordinator.
+                # To be replaced, a subtask must be cut off from the coordinator.
                 needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
                 return view.names if needed else ()
             case TargetKind.MESSAGES:

@@ -48,7 +48,7 @@ class Profile:
     sinks: Range = (1, 3)
     executors: Range = (1, 3)
     max_parallelism: tuple[int, ...] = (16, 16, 1, 128, 300)
-    """Numbers of key groups; a job that is wider than the drawn one has as many as its widest vertex (RSC-1)."""
+    """Numbers of key groups; a job that is wider than the drawn number has as many as its widest vertex (RSC-1)."""
     batches: Range = (1, 24)
     batch_records: Range = (1, 4)
     keys: Range = (1, 8)
@@ -74,9 +74,9 @@ class Profile:
     first_ids: tuple[int, ...] = (1, 1, 1, 8, 98, 998, 2**31 - 3, 2**32 - 3)
     """Ids of the first checkpoint; those that follow have one more digit, or one more bit, than those before."""
     tolerated_failures: tuple[int, ...] = (1_000, 1_000, 1_000, 3, 1, 0)
-    """How many checkpoints in a row may fail (COO-2); at least 3 where checkpoints are meant to expire."""
+    """How many checkpoints in a row may fail (COO-2); at least 3 if checkpoints are meant to expire."""
     local_recovery_per_mille: int = 250
-    """How many plans in 1,000 keep copies of state on the hosts, in a system that can (LOC-1)."""
+    """How many plans in 1,000 keep copies of state on the hosts, if the system can (LOC-1)."""
     on_unreadable: tuple[WhenUnreadable, ...] = ("fail", "older")
     """What to do when no copy of the latest checkpoint can be read, in a system whose copies can be damaged (REC-4)."""
     async_ms_max: Range = (0, 40)
@@ -87,7 +87,7 @@ class Profile:
     latency_ms_max: Range = (0, 10)
     slow_channel_per_mille: int = 200
     slow_at_least_once_per_mille: int | None = None
-    """How many plans in 1,000 in at-least-once mode have a slow channel; None: as many as of the others."""
+    """How many plans in 1,000 in at-least-once mode have a slow channel; None: as many as in the other mode."""
     slow_channel_into_keyed: bool = False
     """Whether the slow channel is always one of those between sources and keyed subtasks."""
     slow_factors: tuple[int, ...] = (5, 20)
@@ -110,10 +110,10 @@ class Profile:
     storage_per_mille: int = 60
     """How many plans in 1,000 are made for faults of copies of state (``storage_faults``), if the system suffers any.
 
-    They are longer than others, most of them with local recovery, and have no other faults but kills.
+    They are longer than others, most have local recovery, and their only other faults are kills.
     """
     settle_ms: int = 5
-    """How long a checkpoint takes for reasons that are not in the plan, at worst; for the length of such plans."""
+    """The longest time that a checkpoint takes for reasons outside the plan; it determines the length of such plans."""
     lose_unsynced_per_mille: int = 250
     """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
     unreadable_per_mille: int = 200
@@ -328,14 +328,13 @@ PROFILES: tuple[Profile, ...] = (
 
 
 _RETAINED_MIN = 2
-"""Checkpoints that a plan for faults of copies retains at least, so that there is an older one to restore."""
+"""The smallest number of checkpoints that a plan for faults of copies retains, so that an older one can be restored."""
 _MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
 
 
 def for_storage_faults(profile: Profile) -> Profile:
-    """Return the profile of plans in which copies of state are hit.
-
-    Checkpoints come one by one, often and surely, and each subtask has state, in several files if it keeps copies.
+    """Return the profile of plans in which copies of state are hit. Checkpoints come one by one, often and reliably,
+    and each subtask has state, in several files if it keeps copies.
     """
     earliest, latest = profile.interval_ms
     quickest, slowest = profile.async_ms_max

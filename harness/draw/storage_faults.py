@@ -1,8 +1,7 @@
-"""Draws faults of copies of state, each together with what shows it.
-
-Damage that no restore meets shows nothing, nor does a full disk that no checkpoint needs. So these faults are not aimed
-at any point: copies are damaged between two attempts, after a process was killed when a checkpoint was complete, and
-writes are refused while further checkpoints are sure to come. The whole schedule of such a plan is drawn here.
+"""Draws faults of copies of state, each together with an event that shows it. Damage that no restore meets shows
+nothing, and neither does a full disk that no checkpoint needs. So these faults are not aimed at arbitrary points.
+Copies are damaged between two attempts, after a process was killed when a checkpoint was complete. Writes are refused
+while further checkpoints are certain to come. The whole schedule of such a plan is drawn here.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 
 SURE_CHECKPOINTS = 4
-"""So many checkpoints a plan must be sure to complete: one before the fault, those that show it, and one to spare."""
+"""Checkpoints that a plan must be certain to complete: one before the fault, those that show it, one to spare."""
 
 _OF_EVERY_COPY = (Damage.MISSING, Damage.TRUNCATED, Damage.BIT_FLIPPED)
 _OF_LOCAL_COPIES = (*_OF_EVERY_COPY, Damage.OLDER_CHECKPOINT, Damage.OLDER_ATTEMPT)
 _WITH_STATE = 3
-"""The completion at which a restore is brought about: before, some subtask may not have seen a record yet."""
+"""The number of the completion at which a restore is caused; earlier, a subtask may have seen no record yet."""
 _GROUPS_CUT = 8
-"""With so many key groups a subtask's heap state is sure to be cut into several files, if it keeps local copies."""
+"""With this many key groups, heap state with local copies is certain to be split into several files."""
 _IN_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
 _AGAIN_PER_MILLE = 500
-"""How many plans in 1,000 go on with a kill where one fits: in the restore, or after the disk was full."""
+"""How many plans in 1,000 continue with a kill if one fits: during the restore, or after the disk was full."""
 
 
 def hits_copies(kind: FaultKind) -> bool:
@@ -43,9 +42,8 @@ def hits_copies(kind: FaultKind) -> bool:
 
 
 def long_enough(plan: TrialPlan, settle_ms: int) -> TrialPlan:
-    """Return the plan with so many batches that its longest source reads on for ``SURE_CHECKPOINTS`` checkpoints.
-
-    ``settle_ms`` is how long a checkpoint takes for reasons that are not in the plan.
+    """Return the plan with enough batches for its longest source to keep reading for ``SURE_CHECKPOINTS``
+    checkpoints. ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan.
     """
     workload = plan.workload
     if workload.records_per_second is None:
@@ -56,7 +54,7 @@ def long_enough(plan: TrialPlan, settle_ms: int) -> TrialPlan:
 
 
 def is_long_enough(job: DrawnJob, settle_ms: int) -> bool:
-    """Tell whether a job is sure to complete ``SURE_CHECKPOINTS`` checkpoints while it reads its input."""
+    """Tell whether a job is certain to complete ``SURE_CHECKPOINTS`` checkpoints while it reads its input."""
     return job.reads_ms is not None and job.reads_ms >= _needed_ms(job.plan, settle_ms)
 
 
@@ -71,7 +69,7 @@ def _needed_ms(plan: TrialPlan, settle_ms: int) -> int:
 
 
 def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:
-    """Tell whether a kind hits copies that a job has; somebody has to commit, so that a restore is sure to follow."""
+    """Tell whether a kind hits copies that a job has; it needs a committing sink, so that a restore surely follows."""
     if not hits_copies(kind) or not job.hit_by(kind) or not job.committing:
         return False
     return _hit_of(kind).place is CopyPlace.DURABLE or bool(job.plan.local_recovery)
@@ -85,7 +83,7 @@ def draw_storage_faults(
     fewest: int,
     room: int,
 ) -> tuple[ScheduledFault, ...]:
-    """Draw a schedule around one fault of copies, of ``fewest`` to ``room`` faults; nothing if none can be shown so."""
+    """Draw a schedule around one fault of copies, of ``fewest`` to ``room`` faults; nothing if none can be shown."""
     killers = _killers(exposed)
     fitting = [kind for kind in kinds if can_be_shown(kind, job) and _room_for(kind, job, killers) <= room]
     if not fitting:
@@ -101,7 +99,7 @@ def draw_storage_faults(
 def draw_dealt_storage_faults(
     draw: st.DrawFn, job: DrawnJob, kinds: Sequence[FaultKind], exposed: Collection[TargetKind]
 ) -> tuple[ScheduledFault, ...]:
-    """Draw a fault of each kind, and before those that damage copies what leads to a restore, if anything can."""
+    """Draw a fault of each kind; before faults that damage copies, draw one that causes a restore, if possible."""
     killers = _killers(exposed)
     damages = [_hit_of(kind) for kind in kinds if _hit_of(kind).damage is not None]
     worst = next((hit for hit in damages if _falls_back(hit, job)), damages[0] if damages else None)
@@ -110,7 +108,7 @@ def draw_dealt_storage_faults(
 
 
 def _killers(exposed: Collection[TargetKind]) -> tuple[FaultKind, ...]:
-    """Return the kinds that end processes of subtasks and leave their copies as they are."""
+    """Return the kinds that end processes of subtasks and leave their copies unchanged."""
     return tuple(
         kind
         for kind in KINDS.values()
@@ -121,7 +119,7 @@ def _killers(exposed: Collection[TargetKind]) -> tuple[FaultKind, ...]:
 
 
 def _room_for(kind: FaultKind, job: DrawnJob, killers: Sequence[FaultKind]) -> float:
-    """Return how many faults show one of a kind: damage needs a restore."""
+    """Return how many faults are needed to show one of a kind: damage needs a restore, too."""
     hit = _hit_of(kind)
     if hit.damage is None:
         return 1
@@ -132,7 +130,7 @@ def _room_for(kind: FaultKind, job: DrawnJob, killers: Sequence[FaultKind]) -> f
 
 def _hit_of(kind: FaultKind) -> CopiesHit:
     hit = kind.fault.drawn(Plainest(), Aim("")).copies_hit
-    assert hit is not None, "what needs storage says which copies it hits"
+    assert hit is not None, "a kind that needs storage says which copies it hits"
     return hit
 
 
@@ -153,12 +151,12 @@ def _one(draw: st.DrawFn, job: DrawnJob, kind: FaultKind, subtask: str) -> Sched
         return ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_FAILED))
     if local:
         return ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_COMPLETED))
-    # The second one that is triggered follows a completed one, which tells what the files are called.
+    # The second triggered checkpoint follows a completed one, which shows the names of the files.
     return ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
 
 
 def _sure_of_state(job: DrawnJob, stateful: Sequence[str]) -> tuple[str, ...]:
-    """Return the subtasks that own a good part of the key groups; all of them if none does, or nobody says."""
+    """Return the subtasks that own many of the key groups; all subtasks if none does or the system does not say."""
     most = job.plan.deployment.max_parallelism
     return tuple(name for name in stateful if 3 * _groups_of(job, name) >= most) or tuple(stateful)
 
@@ -194,7 +192,7 @@ def _damaged_copies(
     if hit.place is CopyPlace.LOCAL:
         return (*first, *harm, *_kills_in_the_restore(draw, job, killers, left))
     if left > 0 and job.plan.local_recovery and chance(draw, _AGAIN_PER_MILLE):
-        # With an intact local copy nobody misses the durable one.
+        # If a local copy is intact, the durable one is not needed.
         harm.insert(0, _one(draw, job, _DAMAGES_LOCAL_COPIES, subtask))
     return (*first, *harm)
 
@@ -202,10 +200,9 @@ def _damaged_copies(
 def _before_the_restore(
     draw: st.DrawFn, job: DrawnJob, hit: CopiesHit, killers: Sequence[FaultKind]
 ) -> list[ScheduledFault]:
-    """Draw what ends the attempt when a checkpoint is complete.
-
-    What was committed cannot be taken back. So where an older checkpoint may be restored, all sinks die before they
-    hear that the newer one is complete, each by itself: the process of a sink may outlive its executor for a moment.
+    """Draw the faults that end the attempt when a checkpoint is complete. Committed output cannot be taken back. So
+    if an older checkpoint may be restored, all sinks are killed before they learn that the newer one is complete.
+    Each is killed by itself, because the process of a sink may outlive its executor for a moment.
     """
     if not _falls_back(hit, job):
         sink = draw(st.sampled_from(job.committing))
@@ -218,7 +215,7 @@ def _before_the_restore(
 def _kills_in_the_restore(
     draw: st.DrawFn, job: DrawnJob, killers: Sequence[FaultKind], room: int
 ) -> list[ScheduledFault]:
-    """Draw at most one kill while copies are restored: it finds them damaged, whole again, or half read."""
+    """Draw at most one kill while copies are restored: at that moment they are damaged, repaired, or half read."""
     passing = [(point, name) for point in _IN_A_RESTORE for name in job.view.passing(point)]
     if room < 1 or not passing or not chance(draw, _AGAIN_PER_MILLE):
         return []
@@ -234,7 +231,7 @@ def _refused_writes(
 ) -> tuple[ScheduledFault, ...]:
     """Draw refused writes for checkpoints that are still to come, and a kill when those are over.
 
-    With several in flight nobody can say which completion comes next, so there is no kill then.
+    If several are in flight, it is not known which one completes next, so there is no kill.
     """
     refusal = _one(draw, job, kind, subtask)
     if not killers or job.plan.checkpoints.max_concurrent > 1:

@@ -71,7 +71,7 @@ RESTART_DELAY_MS_MIN = 5
 
 
 TOLERATED_MIN = 3
-"""So many checkpoints in a row may fail where they are meant to expire, so that not every attempt ends with one."""
+"""How many checkpoints in a row may fail if they are meant to expire, so that not every attempt ends with one."""
 
 
 @st.composite
@@ -146,7 +146,7 @@ def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> Res
 
 
 def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profile:
-    """Return the profile without what a system with these capabilities has not."""
+    """Return the profile without the parts that a system with these capabilities lacks."""
     copies = Capability.LOCAL_RECOVERY in capabilities
     damaged = Capability.STORAGE_FAULTS in capabilities and profile.faults[1] > 0
     of_copies = any(hits_copies(KINDS[name]) for name, _ in profile.kinds)
@@ -310,7 +310,7 @@ def draw_plans(
         plans.append(plan)
 
     if count > 0:
-        with no_collection():  # nothing of what is drawn is garbage yet
+        with no_collection():  # nothing that was drawn is garbage yet
             collect()
     return tuple(plans[:count])
 

@@ -1,7 +1,6 @@
-"""Every attempt reads each split from where its checkpoint says, and nothing before that is asked for again (REC-1).
-
-Told by who stood between the source and its reader, not by positions that the system reports. What is read again and
-dropped shows in no output: the source has to keep it all the same.
+"""Every attempt reads each split from its checkpoint's position on, and reads nothing before it again (REC-1). This
+is observed between the source and its reader; positions that the system reports are not used. Records that are read
+again and dropped appear in no output, but the source has to keep them nevertheless.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class InputReads:
     clauses = ("REC-1", "SRC-1")
 
     def check(self, context: TrialContext) -> Finding:
-        """Compare the first record that each attempt read of each split with what it had restored."""
+        """Compare the first record that each attempt read of each split with the restored position."""
         history = context.history
         restored = {
             line.operation.attempt: line.operation.restored_checkpoint for line in history.of(AttemptStarted)
@@ -32,7 +31,7 @@ class InputReads:
             read = line.operation
             checkpoint = restored.get(read.attempt)
             if read.attempt not in restored or (checkpoint is not None and checkpoint not in begins):
-                continue  # nobody knows what it was to begin with
+                continue  # the position from which it had to start is not known
             seen += 1
             resumed += checkpoint is not None
             due = start if checkpoint is None else max(start, begins[checkpoint].get(read.split, start))

@@ -74,7 +74,7 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Checkpoint configuration and, for the simulator, how slow its parts are."""
 
     enabled: bool | None = True
-    """None: not configured, so that the system's own default decides, which has to be off (COO-7)."""
+    """None: not configured; then the system's own default applies, which must be off (COO-7)."""
     mode: CheckpointingMode = "exactly_once"
     interval_ms: _SomeTime = 15
     timeout_ms: _SomeTime = 2_000
@@ -97,7 +97,7 @@ class RestartPlan(Bounded, frozen=True, forbid_unknown_fields=True):
 
 
 class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
-    """Message latencies and channel capacities. A real network has its own; there only the slow channel is made."""
+    """Message latencies and channel capacities. A real network has its own, except for the slow channel."""
 
     latency_ms_max: _Duration = 5
     """Each message takes between 0 and this, drawn per message; channels stay FIFO."""

@@ -194,7 +194,7 @@ class Restored(_Kind, frozen=True):
 
 
 class InputRead(_Kind, frozen=True):
-    """From where an attempt began to read a split, as somebody saw who stood between the source and its reader."""
+    """The record from which an attempt began to read a split, as observed between the source and its reader."""
 
     subtask: str
     attempt: int

@@ -31,7 +31,7 @@ from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
 SCRATCH = "scratch-"
-"""How directories begin in which something runs that is not a trial of the campaign; each is removed after it."""
+"""The prefixes of directories of runs that are not trials of the campaign; each directory is removed after its run."""
 
 
 def _pretty(value: object) -> bytes:
@@ -74,7 +74,7 @@ class RunDirectory:
 
     @classmethod
     def reopen(cls, path: Path) -> RunDirectory:
-        """Take the directory of an interrupted campaign, and remove what its unfinished trials left."""
+        """Open the directory of an interrupted campaign, and remove what its unfinished trials left."""
         with (path / "trials.jsonl").open("rb+") as file:
             whole = file.read().rpartition(b"\n")
             file.truncate(len(whole[0] + whole[1]))

@@ -32,9 +32,8 @@ PREPARED_BATCH_ROWS = 2_048
 
 
 def job_config(plan: TrialPlan) -> JobConfig:
-    """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown.
-
-    What the plan leaves unsaid is left to the runtime's own defaults (COO-7, LOC-1).
+    """Return the plan's checkpoint and restart settings; raises UsageProblem if a word is unknown. The runtime's own
+    defaults apply to settings that the plan does not make (COO-7, LOC-1).
     """
     said: dict[str, Any] = {}
     if plan.checkpoints.enabled is not None:

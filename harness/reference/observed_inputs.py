@@ -1,8 +1,7 @@
-"""Stands between a source's reader and whatever is made of it, and notes from where each split is read (REC-1).
-
-What a system says of its positions is its word. Here each attempt's reader notes from which record on it reads a split,
-once for each split, before anything can drop what was read. The notes go to whoever keeps them: in the simulator at
-once to the books, on Spark by a file from the executor to the driver.
+"""Stands between a source's reader and its users, and notes from which record each split is read (REC-1). The
+positions that a system reports are only its claim. Here each attempt's reader notes, once for each split, the first
+record that it reads, before anything can drop it. In the simulator the notes are recorded at once; on Spark a file
+takes them from the executor to the driver.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 _log = logging.getLogger(__name__)
 
 KeepInput = Callable[[InputRead], None]
-"""Keeps from where a split was read."""
+"""Keeps the record from which a split was read."""
 
 
 class ObservedReader:
@@ -46,7 +45,7 @@ class ObservedReader:
         self.inner.restore(positions)
 
     def poll(self) -> Payload | None:
-        """Return the next batch; of a split not seen before, note where it begins."""
+        """Return the next batch; if its split was not seen before, note where the batch begins."""
         if len(self._begun) == self._splits:
             return self.inner.poll()
         before = self.inner.positions()
@@ -73,7 +72,7 @@ class ObservedReader:
 
 @dataclass(frozen=True)
 class InputObservingDrivers:
-    """Makes subtask drivers whose sources are observed; takes what ``SubtaskDriver`` takes."""
+    """Makes subtask drivers whose sources are observed; takes the arguments of ``SubtaskDriver``."""
 
     make: Callable[..., SubtaskDriver]
     keep: KeepInput
@@ -81,7 +80,7 @@ class InputObservingDrivers:
     def __call__(
         self, deployment: SubtaskDeployment, graph: Any, plane: Any, ports: Any, components: Components
     ) -> SubtaskDriver:
-        """Return a driver. Its reader is observed below whatever the components wrap around it."""
+        """Return a driver. Its reader is observed directly, below any wrappers of the components."""
         wrap = partial(_wrapped, components.wrap_reader, partial(_kept, self.keep, deployment))
         return self.make(deployment, graph, plane, ports, replace(components, wrap_reader=wrap))
 
@@ -118,7 +117,7 @@ class InputsDirectory:
             temporary.write_bytes(msgspec.json.encode(read))
             os.replace(temporary, target)
         except OSError as error:
-            _log.warning("from where %s read could not be kept: %s", read.subtask, error)
+            _log.warning("the records from which %s read could not be saved: %s", read.subtask, error)
 
     def take_all(self) -> tuple[InputRead, ...]:
         """Return all that was observed, by attempt, subtask and split."""

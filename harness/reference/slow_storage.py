@@ -1,7 +1,6 @@
-"""Makes the asynchronous part of snapshots slow on a real cluster: storage that takes its time (SLOW_SNAPSHOTS).
-
-The simulator does so in virtual time. Here the first state file of each checkpoint waits before it is begun, on the
-thread that does the asynchronous part. A runtime that does that part on another thread stands still there.
+"""Makes the asynchronous part of snapshots slow on a real cluster by slow storage (SLOW_SNAPSHOTS). The simulator
+does so in virtual time. Here the first state file of each checkpoint waits before it is begun, on the thread that
+runs the asynchronous part. A runtime that runs that part on a different thread is delayed on that thread.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class SlowFiles(DelegatingFileSystem):
     """Waits before the first state file of each checkpoint."""
 
     def __init__(self, inner: FileSystem, seconds: float) -> None:
-        """Take how long it waits."""
+        """Take the time to wait."""
         super().__init__(inner)
         self._seconds = seconds
         self._begun: dict[str, None] = {}
@@ -40,18 +39,18 @@ class SlowFiles(DelegatingFileSystem):
 
 @dataclass(frozen=True)
 class SlowStorages:
-    """Makes checkpoint storages that are slow; takes what its default takes."""
+    """Makes slow checkpoint storages; takes the arguments of the default one."""
 
     make: Callable[..., CheckpointStorage]
     seconds: float
 
     def __call__(self, files: FileSystem, *arguments: Any) -> CheckpointStorage:
-        """Return a storage on slow files."""
+        """Return a storage with slow files."""
         return self.make(SlowFiles(files, self.seconds), *arguments)
 
 
 def slowed(components: Components, async_ms: int) -> Components:
-    """Return the components with asynchronous parts that take at least so many milliseconds; 0: as they are."""
+    """Return the components with asynchronous parts that take at least this many milliseconds; 0: unchanged."""
     if not async_ms:
         return components
     slow = SlowStorages(components.checkpoint_storage, async_ms / 1000.0)

@@ -40,7 +40,7 @@ def barrier_view(plan: TrialPlan) -> JobView:
     return _view(plan.seed, plan.workload, plan.job, groups)
 
 
-# Of one plan it is asked several times: as faults are drawn, as they are checked and judged.
+# This is asked several times for one plan: when faults are drawn, checked and judged.
 @lru_cache(maxsize=64)
 def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int) -> JobView:
     """Return the view; ``groups`` is the job's maximum parallelism."""

@@ -1,4 +1,4 @@
-"""A default of the runtime that is on, where it has to be off, fails the conformance test that is there for it."""
+"""If a default of the runtime is on but must be off, the conformance test for it fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Files to begin with run as they are; faults and campaign files can be listed.
+"""Files that ``init`` writes run unchanged; faults and campaign files can be listed.
 
-Grain: commands in this process, and skeletons as their users have them.
+Grain: commands in this process, and skeletons as users get them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def written(what: str, capsys: pytest.CaptureFixture[str], *file: str) -> list[str]:
-    """Write a file to begin with; returns the words of the command that uses it."""
+    """Write a first file; returns the words of the command that uses it."""
     capsys.readouterr()
     assert cli.run(["init", what, *file, "--json"]) == 0
     use: str = last_json(capsys)["use"]
@@ -53,7 +53,7 @@ def test_a_skeleton_of_a_system_is_judged_and_not_only_run(
 ) -> None:
     words = written("system", capsys, "other.py")
     honest = (here / "other.py").read_text()
-    point, step = "# Here the worker stands still, and may be killed.", "position += len(batch)"
+    point, step = "# The worker waits here, and may be killed.", "position += len(batch)"
     assert (honest.count(point), honest.count(step)) == (1, 1)
     # The position is moved first, so a worker that dies at the point loses its batch.
     (here / "other.py").write_text(honest.replace(step, "pass").replace(point, step))
@@ -93,8 +93,8 @@ def test_campaign_files_come_with_the_package_and_are_found_by_name(
         (["system", "taken.py"], "taken.py exists already"),
         (["system", "my-system.py"], "could not be imported"),
         (["backend", "mine.txt"], "could not be imported"),
-        (["campaign", "no/where.toml"], "no is no directory; make it first"),
-        (["x" * 300], "there is no 'xxx"),
+        (["campaign", "no/where.toml"], "no is not a directory; create it first"),
+        (["x" * 300], "there is no file 'xxx"),
     ],
 )
 def test_what_cannot_be_written_is_told(

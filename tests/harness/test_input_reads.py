@@ -1,4 +1,4 @@
-"""From where each attempt reads its splits: how it is observed, and how it is judged (REC-1)."""
+"""The record from which each attempt reads its splits is observed and judged (REC-1)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_an_executor_saw_reaches_the_driver_by_a_file(tmp_path: Path) -> No
     for read in (late, early):
         inputs(read)
     assert inputs.take_all() == (early, late)
-    InputsDirectory(str(tmp_path / "nowhere"))(late)  # costs the proof, and nothing of the reading
+    InputsDirectory(str(tmp_path / "nowhere"))(late)  # only the evidence is lost, not the reading
 
 
 # --- the checker --------------------------------------------------------------------------------------------

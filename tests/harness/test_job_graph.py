@@ -52,7 +52,7 @@ def test_subtasks_and_channels_follow_from_the_graph() -> None:
 
 
 def test_kinds_of_operators_are_known_to_all_who_depend_on_them() -> None:
-    """The lines that CONTRIBUTING asks for: who makes it, what it means, what it keeps."""
+    """The lines that CONTRIBUTING asks for exist: what makes an operator, what it means, what it keeps."""
     assert set(STATES) == set(STATEFUL_KINDS), "what is kept can be read"
     assert set(STATEFUL) <= set(STATEFUL_KINDS) and not set(STATELESS) & set(STATEFUL_KINDS)
     assert {*STATEFUL, *STATELESS, *STATEFUL_KINDS} <= set(MAKERS), "what has a meaning can be made"

@@ -348,7 +348,7 @@ def test_the_output_of_the_last_attempt_is_known_to_the_record(again: History) -
 
 
 def test_nothing_comes_early_where_a_subtask_reads_one_channel() -> None:
-    """Only who waits for other channels goes on behind a barrier (ALO-3)."""
+    """Only a subtask that waits for other channels continues after a barrier (ALO-3)."""
     before, behind = Counter({(0, "k0", ""): 1}), Counter({(1, "k0", ""): 1})
     read = {"read": Stretch.certain(before, before + behind)}
 

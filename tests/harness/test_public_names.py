@@ -60,12 +60,12 @@ def test_the_list_is_what_type_checkers_see_and_fits_on_a_screen() -> None:
 
 
 JUDGED_OTHERWISE = ("OutputComparison", "StoredCheckpoint")
-"""Types of a history that no third party makes: the query that is ours, and what the judge's own reader found."""
+"""Types of a history that no third party makes: our own query, and the findings of the judge's own reader."""
 
 
 @pytest.mark.parametrize("struct", [harness.History, harness.SnapshotView, harness.StorageView])
 def test_whatever_a_system_leaves_can_be_made_with_names_of_the_door(struct: type[Any]) -> None:
-    """A field whose type is not there can only be filled from inside the house."""
+    """A field whose type is missing could only be filled by the project itself."""
     named = {
         name for hint in struct.__annotations__.values() for name in re.findall(r"\b[A-Z]\w+", str(hint))
     }

@@ -1,4 +1,4 @@
-"""Campaigns that end early or go on later: --resume, --fail-fast, --only.
+"""Campaigns that end early or continue later: --resume, --fail-fast, --only.
 
 Grain: campaigns on a fake system and on the simulated reference runtime; commands in this process.
 """
@@ -34,7 +34,7 @@ def configuration(**values: Any) -> CampaignConfiguration:
 
 
 class Interrupted(ReferenceSimulated):
-    """The reference runtime, and somebody who presses Ctrl-C in the middle of a trial."""
+    """The reference runtime with a user who presses Ctrl-C in the middle of a trial."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def test_a_resumed_campaign_ends_as_one_without_a_break(tmp_path: Path) -> None:
     broken = run_campaign(wanted, Interrupted(after=17), tmp_path / "broken")
     assert broken.interrupted and 0 < broken.trials < 40
     with (tmp_path / "broken" / "trials.jsonl").open("ab") as file:
-        file.write(b'{"trial":')  # as a process leaves it that is killed while it writes
+        file.write(b'{"trial":')  # as left by a process that was killed while writing
     (tmp_path / "broken" / "trials" / "00039").mkdir()
     resumed = resume_campaign(tmp_path / "broken", ReferenceSimulated())
     assert without_times(resumed) == without_times(whole)
@@ -131,7 +131,7 @@ def test_the_command_resumes_what_it_was_told_to(
     assert cli.run(["campaign", "--trials", "5", "--out", str(tmp_path)]) == 2
     (command,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("go on: ")]
     use(monkeypatch, FakeSystem())
-    words = command.removeprefix("go on: barrier-tck ").split()
+    words = command.removeprefix("to continue: barrier-tck ").split()
     for option in (["--seed", "1"], ["--trials", "9"], ["--fail-fast"], ["--system", "reference-spark"]):
         assert cli.run([*words, *option]) == 3
         assert "leave " in capsys.readouterr().err

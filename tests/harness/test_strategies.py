@@ -161,7 +161,7 @@ def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
     exposed = targets_of(ReferenceSpark())
     assert drawn == {fault for fault in FAULTS if fault.needs in exposed}
     lasting = [s.fault.heals_after_ms or 0 for plan in explored for s in plan.faults]
-    assert max(lasting) > HEARTBEAT_TIMEOUT_MS, "some outlast the heartbeat timeout, and make zombies"
+    assert max(lasting) > HEARTBEAT_TIMEOUT_MS, "some outlast the heartbeat timeout and make zombies"
     rare = {
         "an older checkpoint": lambda plan: (
             plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)
@@ -218,7 +218,7 @@ def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
         record = execute(plan, ReferenceSimulated(), directory).record
         assert record.verdict is Verdict.VALID, (plan, record.findings)
         ends[record.end] += 1
-    assert ends["failed"] > 0, "of some jobs no copy can be read, and they say so"
+    assert ends["failed"] > 0, "no copy of some jobs can be read, and they say so"
     assert ends["finished"] > ends["failed"]
 
 

@@ -138,7 +138,7 @@ def test_the_page_is_one_file_that_fetches_nothing(page: Page) -> None:
 
 def test_the_page_is_small_and_its_policy_admits_what_it_unpacks(run_directory: Path) -> None:
     source = html.render(load_run(run_directory))
-    assert len(source) < 1_000_000, "plotly.js uncompressed would be 1.2 MB, and in its whole 4.8"
+    assert len(source) < 1_000_000, "plotly.js uncompressed would be 1.2 MB, and the whole library 4.8 MB"
     (packed,) = re.findall(r'<script type="text/plain" id="plotly">(.*?)</script>', source)
     library = gzip.decompress(base64.b64decode(packed))
     assert library.startswith(b"/**\n* plotly.js (basic - minified) v")
@@ -290,7 +290,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     library = (("type", "text/plain"), ("id", "plotly"))
     data = (("type", "application/json"),)
     assert {tuple(attributes.items()) for attributes in scripts} == {(), data, library}
-    assert sum(not attributes for attributes in scripts) == 1, "ours alone runs; it unpacks plotly.js"
+    assert sum(not attributes for attributes in scripts) == 1, "only our script runs; it unpacks plotly.js"
     assert not any(tag == "img" for tag, _ in page.tags)
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert page.text.count("<script>alert(1)</script>") >= 10

@@ -1,4 +1,4 @@
-"""The planted bugs of job graphs, and the graphs on which they show."""
+"""The planted bugs of job graphs, and the graphs that show them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-01",
         "ALN-2",
-        "A broadcast reaches its first subtask twice and its last one never.",
+        "A broadcast reaches its first subtask twice and its last subtask never.",
         here,
         replace(product, subtask_driver=graphs.BroadcastsTwiceToTheFirst),
         _PLAN,
@@ -65,7 +65,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-02",
         "ALN-2",
-        "Of two edges between the same vertices the second feeds the input of the first.",
+        "If two edges connect the same vertices, the second edge feeds the first edge's input.",
         here,
         replace(product, subtask_driver=graphs.FeedsTheFirstInput),
         _PLAN,
@@ -73,7 +73,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-03",
         "STA-1",
-        "Of the operators in a chain only the first one is part of the snapshot.",
+        "Only the first operator of a chain is part of the snapshot.",
         here,
         replace(product, subtask_driver=graphs.SnapshotsTheHeadOnly),
         _PLAN,
@@ -81,7 +81,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-04",
         "ALN-2",
-        "Where no state is kept, a hash edge sends batches to each receiver in turn, whatever their keys.",
+        "Before a vertex without state, a hash edge sends batches to each receiver in turn, whatever their keys.",
         here,
         replace(product, subtask_driver=graphs.SpreadsKeysWithoutState),
         _PLAN,
@@ -89,7 +89,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-05",
         "BAR-2",
-        "What a sink gathered is written in reverse.",
+        "A sink writes its gathered rows in reverse order.",
         here,
         replace(product, build_operator=graphs.writes_backwards),
         _PLAN,
@@ -97,7 +97,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-06",
         "SNK-1",
-        "Every sink commits its rows under the name of the first one.",
+        "Every sink commits its rows under the name of the first sink.",
         here,
         replace(product, build_operator=graphs.takes_the_others_name),
         _PLAN,
@@ -105,7 +105,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
     yield Mutant(
         "GR-07",
         "SNK-1",
-        "The job is over when the last of its sink vertices has read everything; the others may not have.",
+        "The job ends when its last sink vertex has read everything; the other sinks may not have.",
         here,
         replace(product, coordinator_machine=graphs.WaitsForOneSinkVertex),
         msgspec.structs.replace(_PLAN, job=_APART),

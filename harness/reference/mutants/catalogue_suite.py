@@ -1,4 +1,4 @@
-"""The planted bugs that make no result wrong: no campaign sees them, one test of the conformance suite each does."""
+"""The planted bugs that make no result wrong. No campaign finds them, but one conformance test finds each."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def flow_bugs() -> Iterator[FlowBug]:
     yield FlowBug(
         "SW-01",
         "BAR-5",
-        "From the trigger of a checkpoint to the end of one sources emit nothing.",
+        "From the trigger to the end of a checkpoint, sources emit nothing.",
         replace(product, subtask_driver=flow.StopsTheWorld),
         "test_records_flow_while_a_checkpoint_is_under_way",
     )
     yield FlowBug(
         "BL-01",
         "SNP-1",
-        "The asynchronous part runs where records are processed, and nothing is processed meanwhile.",
+        "The asynchronous part runs on the thread that processes records, so nothing is processed meanwhile.",
         replace(product, subtask_driver=flow.StoresInItsOwnThread),
         "test_a_subtask_goes_on_while_its_part_is_being_stored",
     )
     yield FlowBug(
         "BF-01",
         "SNP-3",
-        "A barrier is forwarded only when the part is stored.",
+        "A barrier is forwarded only after the part has been stored.",
         replace(product, subtask_driver=flow.ForwardsWhatIsStored),
         "test_a_barrier_is_forwarded_before_the_part_is_stored",
     )
     yield FlowBug(
         "IF-01",
         "BAR-4",
-        "One checkpoint is in flight, however many may be.",
+        "Only one checkpoint is in flight at a time, however many are allowed.",
         replace(product, coordinator_machine=flow.OneAtATime),
         "test_as_many_checkpoints_are_in_flight_as_configured_and_no_more",
     )

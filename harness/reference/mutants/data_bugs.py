@@ -96,7 +96,7 @@ class ReadsAgainAndDrops(_WrappedReader):
     """RR-01: after a restore every split is read from its beginning, and what was read before is dropped."""
 
     def __init__(self, inner: SourceReader) -> None:
-        """Start with nothing to drop."""
+        """Start without anything to drop."""
         super().__init__(inner)
         self._until: dict[str, int] = {}
 
@@ -105,7 +105,7 @@ class ReadsAgainAndDrops(_WrappedReader):
         self._until = {position.split: position.offset for position in positions}
 
     def poll(self) -> Payload | None:
-        """Drop the batches that lie before."""
+        """Drop the batches before the position."""
         while True:
             before = self.inner.positions()
             payload = self.inner.poll()
@@ -114,7 +114,7 @@ class ReadsAgainAndDrops(_WrappedReader):
                 return payload
 
     def positions(self) -> tuple[SplitPosition, ...]:
-        """Report where reading really goes on."""
+        """Report the position at which reading really continues."""
         return tuple(
             SplitPosition(position.split, max(position.offset, self._until.get(position.split, 0)))
             for position in self.inner.positions()

@@ -1,6 +1,5 @@
-"""Planted bugs of what goes on during a checkpoint, and of what is measured: no result is wrong.
-
-No checker of a campaign sees them, for nothing is lost or counted twice. The tests of the conformance suite do.
+"""Planted bugs of the work during a checkpoint, and of measurements; no result is wrong. No checker of a campaign
+finds them, because nothing is lost or counted twice. The tests of the conformance suite find them.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ LOOK_AGAIN_MS = 1.0
 
 
 class StopsTheWorld(SubtaskDriver):
-    """SW-01: from the trigger of a checkpoint to the end of one sources emit nothing."""
+    """SW-01: from the trigger to the end of a checkpoint, sources emit nothing."""
 
     _stands_still = False
 
     def on_message(self, message: ToSubtask) -> None:
-        """Stand still, or go on."""
+        """Stop or continue."""
         match message:
             case TriggerCheckpoint():
                 self._stands_still = True
@@ -61,15 +60,15 @@ class StoresInItsOwnThread(SubtaskDriver):
 
 
 class ForwardsWhatIsStored(SubtaskDriver):
-    """BF-01: a barrier is forwarded when the part is stored; till then nothing behind it is read."""
+    """BF-01: a barrier is forwarded only after the part has been stored; until then nothing after it is read."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Start with no barrier that is kept back."""
+        """Start without a held-back barrier."""
         super().__init__(*arguments)
         self._kept: dict[CheckpointId, tuple[ForwardBarrier, list[bool]]] = {}
 
     def forward_barrier(self, command: ForwardBarrier) -> None:
-        """Keep it back, and every input too; a source has nothing to store."""
+        """Hold it back, and every input too; a source has nothing to store."""
         if self.is_source:
             super().forward_barrier(command)
             return
@@ -85,7 +84,7 @@ class ForwardsWhatIsStored(SubtaskDriver):
 
 
 class OneAtATime(CoordinatorMachine):
-    """IF-01: one checkpoint is in flight, however many may be."""
+    """IF-01: only one checkpoint is in flight at a time, however many are allowed."""
 
     def __init__(self, config: JobConfig, *arguments: Any) -> None:
         """Take another number for the configured one."""
@@ -97,7 +96,7 @@ class OneAtATime(CoordinatorMachine):
 
 @dataclass(frozen=True)
 class _Forgetful:
-    """A way to the coordinator on which measurements become 0."""
+    """A channel to the coordinator on which measurements become 0."""
 
     inner: CoordinatorLink
     fields: tuple[str, ...]
@@ -118,30 +117,30 @@ class _MeasuresNot(SubtaskDriver):
     def __init__(
         self, deployment: SubtaskDeployment, graph: Any, plane: Any, ports: SubtaskPorts, components: Any
     ) -> None:
-        """Send on the way that forgets."""
+        """Send on the channel that sets measurements to 0."""
         ports = replace(ports, coordinator=_Forgetful(ports.coordinator, self.fields))
         super().__init__(deployment, graph, plane, ports, components)
 
 
 class MeasuresNoAlignment(_MeasuresNot):
-    """ME-01: alignments take no time, and hold nothing back, as it says."""
+    """ME-01: alignments are reported as taking no time and holding nothing back."""
 
     fields = ("alignment_ms", "alignment_buffered_bytes")
 
 
 class CountsNoHeldBytes(_MeasuresNot):
-    """ME-02: alignments hold nothing back, as it says."""
+    """ME-02: alignments are reported as holding nothing back."""
 
     fields = ("alignment_buffered_bytes",)
 
 
 class MeasuresNoStoring(_MeasuresNot):
-    """ME-03: asynchronous parts take no time, as it says."""
+    """ME-03: asynchronous parts are reported as taking no time."""
 
     fields = ("async_ms",)
 
 
 class CountsNoBytes(_MeasuresNot):
-    """ME-04: parts write nothing, as it says."""
+    """ME-04: parts are reported as writing nothing."""
 
     fields = ("bytes_written",)

@@ -37,7 +37,7 @@ class _Rerouted:
         self._turns = count()
 
     def send_data(self, channel: int, payload: Payload) -> None:
-        """Send a batch where the mistake sends it."""
+        """Send a batch to the wrong channel."""
         for channels in self.edges:
             if channel in channels:
                 channel = self.instead(channel, channels)
@@ -48,7 +48,7 @@ class _Rerouted:
         return channels[next(self._turns) % len(channels)]
 
     def send_control(self, channel: int, element: ChannelControl) -> None:
-        """Send a control element where it belongs."""
+        """Send a control element to the right channel."""
         self._inner.send_control(channel, element)
 
 
@@ -60,7 +60,7 @@ class _FirstForLast(_Rerouted):
 
 
 class BroadcastsTwiceToTheFirst(SubtaskDriver):
-    """GR-01: a broadcast reaches its first subtask twice and its last one never."""
+    """GR-01: a broadcast reaches its first subtask twice and its last subtask never."""
 
     def __init__(self, deployment: Any, graph: JobGraph, plane: Any, ports: Any, components: Any) -> None:
         """Replace the router's output."""
@@ -70,7 +70,7 @@ class BroadcastsTwiceToTheFirst(SubtaskDriver):
 
 
 class SpreadsKeysWithoutState(SubtaskDriver):
-    """GR-04: where no state is kept, a hash edge sends batches to each receiver in turn."""
+    """GR-04: before a vertex without state, a hash edge sends batches to each receiver in turn."""
 
     def __init__(self, deployment: Any, graph: JobGraph, plane: Any, ports: Any, components: Any) -> None:
         """Replace the router's output."""
@@ -80,7 +80,7 @@ class SpreadsKeysWithoutState(SubtaskDriver):
 
 
 class FeedsTheFirstInput(SubtaskDriver):
-    """GR-02: of two edges between the same vertices the second feeds the input of the first."""
+    """GR-02: if two edges connect the same vertices, the second edge feeds the first edge's input."""
 
     def __init__(self, deployment: Any, graph: JobGraph, *others: Any) -> None:
         """Give every channel the input that the first edge from its sender's vertex feeds."""
@@ -93,17 +93,17 @@ class FeedsTheFirstInput(SubtaskDriver):
 
 
 class SnapshotsTheHeadOnly(SubtaskDriver):
-    """GR-03: of the operators in a chain only the first one is part of the snapshot."""
+    """GR-03: only the first operator of a chain is part of the snapshot."""
 
     def take_snapshot(self, command: TakeSnapshot) -> None:
-        """Forget the operators behind the first one."""
+        """Leave out the operators after the first one."""
         operators, self.operators = self.operators, self.operators[:1]
         super().take_snapshot(command)
         self.operators = operators
 
 
 class EmitsTheFirstBatchAgain(SubtaskDriver):
-    """AO-04: in at-least-once mode a restored source emits its first batch twice, for duplicates are allowed there."""
+    """AO-04: in at-least-once mode a restored source emits its first batch twice, as duplicates are allowed there."""
 
     _emitted = False
 
@@ -118,7 +118,7 @@ class EmitsTheFirstBatchAgain(SubtaskDriver):
 
 
 class WaitsForOneSinkVertex(CoordinatorMachine):
-    """GR-07: the job is over when the last of its sink vertices has read everything."""
+    """GR-07: the job ends when its last sink vertex has read everything."""
 
     def __init__(
         self, config: JobConfig, subtasks: Sequence[SubtaskId], terminal: Sequence[SubtaskId]
@@ -128,16 +128,16 @@ class WaitsForOneSinkVertex(CoordinatorMachine):
 
 
 class WritesBackwards(TransactionalFileSink):
-    """GR-05: what a sink gathered is written in reverse."""
+    """GR-05: a sink writes its gathered rows in reverse order."""
 
     def flush_buffer(self) -> None:
-        """Turn the batches round."""
+        """Reverse the order of the batches."""
         self._buffer.reverse()
         super().flush_buffer()
 
 
 class TakesTheOthersName(TransactionalFileSink):
-    """GR-06: every sink names its files like those of the vertex ``out0``, with numbers that nobody else has."""
+    """GR-06: every sink names its files like the vertex ``out0``, with numbers that no other sink uses."""
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
         """Take another name."""

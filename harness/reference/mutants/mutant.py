@@ -115,7 +115,7 @@ SPARK_AT_LEAST_ONCE = msgspec.structs.replace(
     checkpoints=CheckpointPlan(mode="at_least_once", interval_ms=500, timeout_ms=20_000, max_concurrent=2),
     network=SPARK_GRAPH.network,
 )
-"""Of two channels into a keyed subtask one is slow."""
+"""One of two channels into a keyed subtask is slow."""
 
 
 def spark(*faults: ScheduledFault) -> TrialPlan:

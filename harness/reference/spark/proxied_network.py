@@ -25,7 +25,7 @@ from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds
 from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 _NO_FAULT = 0
-"""The number of what is disturbed for good; faults count from 1."""
+"""The number of the permanent disturbance; faults count from 1."""
 _NOT_IN_URLS = re.compile(r"[^\w.-]", re.ASCII)
 
 
@@ -100,7 +100,7 @@ class ProxyNetwork:
         self._attempt = 0
 
     def slow_down(self, channel: ChannelId, impairment: Impairment) -> None:
-        """Disturb one channel for the whole job, in every attempt: that is how the network is, and no fault."""
+        """Disturb one channel for the whole job, in every attempt; this is how the network is, not a fault."""
         self._slow = (channel, impairment)
 
     # --- reference_impl.spark.routes.Routes -----------------------------------------------------------------

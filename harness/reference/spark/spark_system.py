@@ -425,7 +425,7 @@ def _rows_of(content: bytes) -> list[Row]:
 
 
 def _slow_down(network: ProxyNetwork, graph: JobGraph, planned: NetworkPlan) -> None:
-    """Make the plan's slow channel as slow as in the simulator; the others are as fast as they are."""
+    """Make the plan's slow channel as slow as in the simulator; the other channels keep their real speed."""
     if planned.slow_channel is None or planned.slow_channel >= len(graph.channels):
         return
     half_ms = planned.latency_ms_max * planned.slow_factor // 2
