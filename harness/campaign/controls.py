@@ -1,9 +1,9 @@
 """Control trials: some plans of a campaign run again with recovery broken on purpose, and must then be INVALID.
 
-A campaign whose trials restore nothing is VALID whatever recovery does. So each trial is asked, by its history, which
-broken recoveries it would have shown (``harness.oracle.could_fail``), and a sample of those trials runs again, broken
-in each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the reason. So
-does a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
+A campaign whose trials restore nothing is VALID whatever recovery does. So the history of each trial tells which
+broken recoveries it would have shown (``harness.oracle.could_fail``). A sample of those trials runs again, broken in
+each such way in turn. A control that is not INVALID makes the campaign UNKNOWN, with the plan and the reason. So does
+a campaign in which many trials recovered and none of them could have shown anything (decision 0027).
 """
 
 from __future__ import annotations
@@ -31,26 +31,27 @@ from barrier_tck.harness.system.system_under_test import SystemUnderTest
 from barrier_tck.harness.trial.trial_run import run_trial
 
 ONE_IN = 20
-"""Of a simulated campaign, one control for so many trials."""
+"""A simulated campaign has one control for this many trials."""
 SIMULATED_MAX = 40
-"""Controls of the longest simulated campaign."""
+"""The largest number of controls of a simulated campaign."""
 ONE_IN_REAL, REAL_MAX = 16, 2
-"""The same where a trial takes seconds."""
+"""The same numbers for systems on which a trial takes seconds."""
 
 RECOVERED_MIN_DRAWN, RECOVERED_MIN_LISTED = 10, 5
-"""From so many trials on that recovered, it is no bad luck if none of them used what it restored. Plans that are drawn
-from ``standard`` kill too early, or too late, in six of ten recoveries; a listed plan strikes where somebody aimed it.
+"""If this many trials recovered and none of them used what it restored, this is not bad luck. Plans that are drawn
+from ``standard`` kill too early or too late in six of ten recoveries; a listed plan strikes where its author aimed
+it.
 """
 
 TRIES_MAX = 3
-"""Plans that are tried for one control: where time is real, a control may take another course than its trial."""
+"""Number of plans that are tried for one control: if time is real, a control may take another course than its trial."""
 
 CANDIDATES_MAX = 40
-"""Plans that are remembered for each way to break recovery."""
+"""Number of plans that are remembered for each way to break recovery."""
 
 
 def controls_by_default(trials: int, world: str) -> int:
-    """Return how many controls a campaign of so many trials has if nobody says: they cost less than a tenth."""
+    """Return how many controls a campaign with this many trials has by default; they add less than a tenth."""
     if world == "simulated":
         return min(SIMULATED_MAX, (trials + ONE_IN // 2) // ONE_IN)
     return min(REAL_MAX, (trials + ONE_IN_REAL // 2) // ONE_IN_REAL)
@@ -89,9 +90,9 @@ class Controls:
     system: SystemUnderTest
     seed: int
     wanted: int | None = None
-    """How many controls there are to be; None: as many as ``controls_by_default`` says."""
+    """How many controls are to run; None: as many as ``controls_by_default`` says."""
     recovered_min: int = RECOVERED_MIN_DRAWN
-    """From so many trials on that recovered, none of which could have failed, the campaign is UNKNOWN."""
+    """If this many trials recovered and none of them could have failed, the campaign is UNKNOWN."""
     trials: int = 0
     ran: list[ControlRecord] = field(default_factory=list)
     _no_chance: dict[BrokenRecovery, Counter[str]] = field(init=False)
@@ -99,7 +100,7 @@ class Controls:
     _samples: dict[BrokenRecovery, _Sample] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with no trial."""
+        """Start without trials."""
         self._no_chance = {how: Counter() for how in BrokenRecovery}
         self._samples = {how: _Sample(self.seed, how.value) for how in BrokenRecovery}
 
@@ -127,7 +128,7 @@ class Controls:
     def run(
         self, directory: RunDirectory, checkers: Sequence[Checker] | None, interrupts: Interrupts
     ) -> None:
-        """Run the controls, each kind of break in turn; raises KeyboardInterrupt if that is cut short."""
+        """Run the controls, each kind of break in turn; raises KeyboardInterrupt if it is interrupted."""
         for tries in self._in_turn():
             for how, candidate, broken in tries:
                 with interrupts.during_trial():
@@ -137,7 +138,7 @@ class Controls:
                     break
 
     def _in_turn(self) -> Iterator[Iterator[tuple[BrokenRecovery, _Candidate, TrialPlan]]]:
-        """Yield for each control the plans to try; kinds of break of which nothing is left drop out."""
+        """Yield for each control the plans to try; kinds of break without further plans drop out."""
         left = {how: self._broken(how) for how in BrokenRecovery}
         turn = [how for how in BrokenRecovery if left[how]]
         for _ in range(self.number):
@@ -179,11 +180,11 @@ class Controls:
 
     @property
     def recovered(self) -> int:
-        """Return in how many trials an attempt after the first came to run."""
+        """Return in how many trials an attempt after the first reached the state running."""
         return self.trials - self._no_chance[BrokenRecovery.READ_AGAIN][NoChance.NOT_RECOVERED.value]
 
     def record(self) -> ControlsRecord:
-        """Return what the campaign's record says of its controls."""
+        """Return what the campaign's record says about its controls."""
         return ControlsRecord(
             trials=self.trials,
             recovered=self.recovered,
@@ -213,7 +214,7 @@ class Controls:
         return ""
 
     def finding(self) -> Finding | None:
-        """Return why the campaign cannot be VALID; None if all that there is of controls is as it should be."""
+        """Return why the campaign cannot be VALID; None if its controls, if any, showed what they should."""
         if not isinstance(self.system, CanBeBroken) or self.wanted == 0:
             return None
         problems = [*self._missed(), *self._vacuous()]
@@ -243,7 +244,7 @@ class Controls:
                     )
 
     def _vacuous(self) -> Iterator[str]:
-        """Say that recovery was not put to the test at all, if it was not."""
+        """Yield a reason if recovery was not tested at all."""
         reasons = self._no_chance[BrokenRecovery.READ_AGAIN]
         if self.recovered < self.recovered_min or reasons[""]:
             return

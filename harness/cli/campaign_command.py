@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 JOBS_MAX = 256
-"""Most processes that trials run in: a number beyond it is a slip."""
+"""The largest number of processes for trials; a larger number must be a mistake."""
 
 
 def campaign(

@@ -2,7 +2,7 @@
 
 0 valid, 1 a property is violated, 2 unknown, 3 usage or environment, 4 a bug in this project. With ``--json`` the
 last line of standard output is one JSON object, and everything for people goes to standard error. The command runs
-in a child process (``supervision``), so that nothing that it runs can leave an exit code which is no verdict.
+in a child process (``supervision``), so that code which it runs cannot cause an exit code that looks like a verdict.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def _common(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options that are given before a command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command in a child process and exit; see the module's head for the codes."""
+    """Run the command in a child process and exit; the module's docstring lists the exit codes."""
     _open_standard_streams()
     write_whatever_the_encoding()
     given = sys.argv[1:] if arguments is None else list(arguments)
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_standard_streams() -> None:
-    """Open what the caller closed: otherwise the next file would get the descriptor, and be printed into."""
+    """Open streams that the caller closed; otherwise output would be printed into the next file that is opened."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -121,7 +121,7 @@ def run(arguments: Sequence[str]) -> int:
         drop_from_now_on(sys.stdout)
         return EXIT_PIPE
     except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # Typer leaves in this way
+        if isinstance(stop.__context__, BrokenPipeError):  # Typer exits in this way
             return EXIT_PIPE
         if _COMPLETING in os.environ:
             return int(stop.code or 0)
@@ -130,13 +130,13 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno != errno.ENAMETOOLONG:
             return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
         return _fail(as_json, f"the name of a file is too long: {shown(str(error.filename))}", EXIT_USAGE)
-    except BaseException as error:  # noqa: BLE001 - the last resort: say so, keep the traceback, exit 4
+    except BaseException as error:  # noqa: BLE001 - the last resort: report a bug, keep the traceback, exit 4
         return _fail(as_json, _bug_message(error), EXIT_INTERNAL)
     return result if isinstance(result, int) else 0
 
 
 def _leaving(stop: SystemExit) -> str:
-    """Say where code that was called tried to end the program: that must not be read as a verdict."""
+    """Say where called code tried to end the program; this must not be read as a verdict."""
     return (
         f"code that was called tried to end the program with exit code {stop.code!r}: {what_happened(stop)}; it must "
         "return or raise an error instead"

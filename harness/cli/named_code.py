@@ -1,9 +1,9 @@
 """Code that data names runs only if the command line names it too.
 
 A plan, a record or a run directory may come from anybody, and each of them can name a system, a state backend or a
-workload as ``package.module:Factory``. To import that is to run it. So a command that reads such data asks: the same
-name must stand on the command line, or ``--trust`` must say that all of it may run. A campaign file is no such data:
-whoever runs it wrote or chose it, as one does a program.
+workload as ``package.module:Factory``. Importing such a module runs it. So a command that reads such data demands
+that the command line has the same name, or ``--trust``, which allows all of it to run. A campaign file is different:
+whoever runs it wrote or chose it, like a program.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ TrustOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class NamedCode:
-    """Code of somebody else that a file names."""
+    """Code from outside the project that a file names."""
 
     what: str
-    """``system``, ``state backend`` or ``workload``; with a dash it is the option that names it."""
+    """``system``, ``state backend`` or ``workload``; the option that names it has the same words, with a dash."""
     target: str
 
     @property
@@ -46,7 +46,7 @@ class NamedCode:
 
 
 def code_of(plan: TrialPlan, system: str = "") -> Iterator[NamedCode]:
-    """Yield the code from outside that a plan names, and the system that it is to run on, if that is from outside."""
+    """Yield the code from outside that a plan names, and the system that it is to run on if that is from outside."""
     named = (("system", system), ("state backend", plan.state_backend), ("workload", plan.workload.name))
     yield from (NamedCode(what, target) for what, target in named if is_target(target))
 

@@ -108,11 +108,11 @@ def trial_plans(
 
 
 COMPLETE_AT_LEAST = 0.25
-"""Of checkpoints whose asynchronous parts may outlast the timeout, at least so many should complete."""
+"""If asynchronous parts may outlast the timeout, at least this number of checkpoints should complete."""
 
 
 def _that_completes(plan: TrialPlan) -> TrialPlan:
-    """Return a plan with shorter asynchronous parts where they are so late that hardly a checkpoint would complete.
+    """Return a plan with shorter asynchronous parts if hardly any checkpoint would complete with those of the plan.
 
     A checkpoint completes if all its parts are in time, after the barriers and before the acknowledgements travelled:
     in a wide and deep job that is rare. Nothing goes on in such a trial, and nothing is wrong with the system.
