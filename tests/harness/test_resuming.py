@@ -129,7 +129,7 @@ def test_the_command_resumes_what_it_was_told_to(
 ) -> None:
     use(monkeypatch, FakeSystem(interrupting(after=2)))
     assert cli.run(["campaign", "--trials", "5", "--out", str(tmp_path)]) == 2
-    (command,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("go on: ")]
+    (command,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("to continue: ")]
     use(monkeypatch, FakeSystem())
     words = command.removeprefix("to continue: barrier-tck ").split()
     for option in (["--seed", "1"], ["--trials", "9"], ["--fail-fast"], ["--system", "reference-spark"]):
