@@ -138,6 +138,7 @@ def run_campaign(
     Plans and the output directory are checked first; UsageProblem or EnvironmentProblem is raised before a trial
     runs. On Ctrl-C or SIGTERM the running trials are abandoned and the record says ``interrupted``.
     """
+    _check_jobs(jobs, system, checkers)
     plans = campaign_plans(configuration, system)
     run = _Campaign(configuration, system, RunDirectory.create(out), checkers)
     return run.to_the_end(plans, jobs, console)
@@ -154,12 +155,20 @@ def resume_campaign(
     Its plans are drawn again, and only missing trials run. Raises UsageProblem, before any trial runs, if nothing is
     missing or this machine would draw other plans.
     """
+    _check_jobs(jobs, system, checkers)
     stored = require_resumable(path)
     configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
     plans = campaign_plans(configuration, system)
     run = _Campaign(configuration, system, RunDirectory.reopen(path), checkers)
     run.take_over(stored, plans)
     return run.to_the_end(plans, jobs, console)
+
+
+def _check_jobs(jobs: int, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> None:
+    """Raise an error, before anything is written, if trials cannot run in this number of processes."""
+    require_parallel(system, jobs)
+    if jobs > 1 and checkers is not None:
+        raise InternalError("your own checkers cannot be used in other processes; run with one job")
 
 
 DROPPED_ONE_IN = 100
@@ -207,9 +216,6 @@ class _Campaign:
 
     def to_the_end(self, plans: Iterator[TrialPlan], jobs: int, console: Console | None) -> CampaignRecord:
         """Run the remaining trials, and return the record."""
-        require_parallel(self._system, jobs)
-        if jobs > 1 and self._checkers is not None:
-            raise InternalError("your own checkers cannot be used in other processes; run with one job")
         self.save(interrupted=True)  # what a reader finds if this process is killed
         interrupts = Interrupts()
         with caught(interrupts):

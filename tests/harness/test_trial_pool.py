@@ -91,9 +91,10 @@ def test_a_refused_plan_ends_the_campaign_as_it_does_in_one_process(tmp_path: Pa
     assert not psutil.Process().children(recursive=True)
 
 
-def test_systems_that_are_not_simulated_run_one_trial_at_a_time() -> None:
+def test_systems_that_are_not_simulated_run_one_trial_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="--jobs 2: reference-spark runs its trials one by one"):
-        run_campaign(drawn(), open_system("reference-spark"), Path("nowhere"), jobs=2)
+        run_campaign(drawn(), open_system("reference-spark"), tmp_path / "run", jobs=2)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
