@@ -15,7 +15,8 @@ DEFAULT_SEED = 20_260_101
 def trials(
     request: pytest.FixtureRequest, system: SystemUnderTest, tmp_path_factory: pytest.TempPathFactory
 ) -> Trials:
-    """Run plans on the chosen system, each in the scale of its world, once for the session."""
+    """Run plans on the chosen system, each in the scale of its world, once for the session; on the chosen backend."""
     given = request.config.getoption("--hypothesis-seed", default=None)
     seed = int(given) if given not in (None, "random") else DEFAULT_SEED
-    return Trials(system, tmp_path_factory.mktemp("trials"), seed)
+    backend = request.config.getoption("--state-backend")
+    return Trials(system, tmp_path_factory.mktemp("trials"), seed, backend)

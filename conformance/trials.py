@@ -20,6 +20,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json, write
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.outside import is_target
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.plan_fields import unused_by, without
@@ -68,7 +69,10 @@ def explain(trial: Trial) -> str:
         f"  fault   {fault.label}, {fault.trigger}: {fault.outcome} {fault.reason}" for fault in record.faults
     ]
     lines += ["plan:", to_json(record.plan).rstrip()]
-    lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.opened_as}")
+    backend = record.plan.state_backend
+    # Code that only a plan names is not run.
+    named = f" --state-backend {backend}" if is_target(backend) else ""
+    lines.append(f"replay: barrier-tck replay {trial.plan_file} --system {record.opened_as}{named}")
     return "\n".join(lines)
 
 
@@ -87,9 +91,15 @@ def require(condition: object, claim: str, trial: Trial) -> None:
 class Trials:
     """The trials of a session on one system. A plan that several tests look at is run once."""
 
-    def __init__(self, system: SystemUnderTest, directory: Path, seed: int = 0) -> None:
-        """Keep plans and logs below ``directory``; ``seed`` is that of generated plans."""
+    def __init__(
+        self, system: SystemUnderTest, directory: Path, seed: int = 0, state_backend: str | None = None
+    ) -> None:
+        """Keep plans and logs below ``directory``; ``seed`` is that of generated plans.
+
+        ``state_backend`` keeps the state of every trial, where the system uses this field; None: as the plans say.
+        """
         self.system = system
+        self._state_backend = None if "state_backend" in unused_by(system) else state_backend
         self._directory = directory
         self._seed = seed
         self._scale = scale_of(system)
@@ -170,6 +180,8 @@ class Trials:
         holds()
 
     def _run(self, plan: TrialPlan) -> Trial:
+        if self._state_backend is not None:
+            plan = msgspec.structs.replace(plan, state_backend=self._state_backend)
         check_plan(plan, self.system)
         directory = self._directory / hashlib.sha256(to_json(plan).encode()).hexdigest()[:12]
         directory.mkdir(exist_ok=True)

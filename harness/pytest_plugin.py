@@ -46,7 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--state-backend",
         default=None,
         metavar="MODULE:NAME",
-        help="state backend to certify in its own process (default: heap, with few examples)",
+        help="state backend to certify in its own process, and for the state of all trials (default: heap, with "
+        "few examples)",
     )
 
 

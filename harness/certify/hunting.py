@@ -20,6 +20,8 @@ from barrier_tck.harness.certify.store_models import Violation
 
 DELETION_FACTOR = 4.0
 """After Hypothesis, needless steps are removed for this many times as long."""
+_KNOWN_SHARE = 0.1
+"""A sequence that breaks a clause that another property broke before is made smaller for this share of the time."""
 NOT_DRAWN = "the drawn examples had no step of kind"
 NOT_SHOWN = "the examples were too few to show"
 """The beginning of the reason if there were too few examples to show anything."""
@@ -42,12 +44,13 @@ def check(
     scale: float = 1.0,
     shrink_s: float = SHRINK_S_MAX,
     declared: tuple[str, ...] = (),
+    broken: frozenset[str] = frozenset(),
 ) -> tuple[PropertyOutcome, Failure | None]:
     """Test one property.
 
     ``scale`` multiplies the number of examples. A failing sequence is made smaller for at most a few times ``shrink_s``
     seconds; not at all if this is 0. ``declared`` has the names of the capabilities that the backend declares; what it
-    does not declare is not tested.
+    does not declare is not tested. ``broken`` has the clauses that other properties broke before.
     """
     if one.capability and one.capability not in declared:
         return skipped(one, f"the backend does not declare {one.capability}", optional=True), None
@@ -64,7 +67,8 @@ def check(
         )
     failure, violated = None, ""
     if hunt.failure is not None:
-        sequence, violation = _smallest(hunt, shrink_s)
+        known = hunt.failure[1].clause in broken
+        sequence, violation = _smallest(hunt, shrink_s * (_KNOWN_SHARE if known else 1.0))
         failure = Failure(pool.target, one.name, str(violation), sequence)
         status, reason = "failed", str(violation)
         violated = violation.clause or one.clauses[0]

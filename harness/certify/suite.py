@@ -206,7 +206,10 @@ def _run_levels(
                 reason = "no store could be opened, see above"
                 add(skipped(one, reason))
                 continue
-            outcome, failure = check(one, pool, seed_of(seed, one.name), scale, declared=capabilities)
+            broken = frozenset(outcome.violated for outcome in outcomes)
+            outcome, failure = check(
+                one, pool, seed_of(seed, one.name), scale, declared=capabilities, broken=broken
+            )
             add(_saved(outcome, failure, directory))
         if level == "chaos":
             _run_chaos(seed, pool, directory, spark, scale, capabilities, add)

@@ -108,7 +108,7 @@ def certify(
     require_level(level)
     if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
         raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
-    path = new_run_path(out, "certify", datetime.now())
+    path = _short(new_run_path(out, "certify", datetime.now()))
     make_output_directory(path)
     console.print(f"certifying {target} up to {level}, seed {seed}, in {path}", markup=False)
     certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
@@ -117,6 +117,12 @@ def certify(
     _print_result(console, certificate, path)
     emit(as_json, _summary(certificate, path))
     raise typer.Exit(_EXIT_CODES[certificate.verdict])
+
+
+def _short(path: Path) -> Path:
+    """Return a path below the current directory as people would type it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
 
 
 def _certified(
@@ -230,8 +236,9 @@ def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path
         said.append(f"{outcome.seconds:.1f} s")
     elif outcome.status == "skipped":
         said.append(outcome.reason)
-    clauses = " ".join(outcome.clauses)
-    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{outcome.name} ({clauses}): {', '.join(said)}"
+    clauses = outcome.violated or " ".join(outcome.clauses)
+    named = f"{outcome.name} ({clauses})" if clauses else outcome.name
+    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{named}: {', '.join(said)}"
     console.print(printable(line), markup=False)
     if outcome.status in ("failed", "unknown"):
         console.print(printable(f"    {outcome.reason}"), markup=False)

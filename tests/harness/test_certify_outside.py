@@ -89,6 +89,7 @@ def test_the_naive_backend_fails_with_clause_sequence_and_replay_line(
     )
     assert repeated.returncode == 1, repeated.stdout + repeated.stderr
     assert found["reason"] in repeated.stdout
+    assert all(f"{number}. {step}" in repeated.stdout for number, step in enumerate(found["sequence"], 1))
 
 
 def test_pytest_conformance_certifies_a_third_partys_backend(tmp_path: Path) -> None:
@@ -104,11 +105,29 @@ def test_pytest_conformance_certifies_a_third_partys_backend(tmp_path: Path) -> 
         "-k",
         "snapshots_are_isolated",
     ]
-    command += ["--state-backend", "barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables"]
+    target = "barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables"
+    command += ["--state-backend", target]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert finished.returncode == pytest.ExitCode.TESTS_FAILED, finished.stdout + finished.stderr
-    assert "backend_bugs:SnapshotsLiveTables --replay" in finished.stdout
+    assert f"repeat: barrier-tck certify {target} --replay" in finished.stdout
     assert "snapshots-are-isolated (SNP-1) failed" in finished.stdout
+
+
+def test_trials_of_the_suite_run_on_a_third_partys_backend(tmp_path: Path) -> None:
+    """A trial that is invalid only on this backend shows that it was the one that ran."""
+    target = "barrier_tck.harness.reference.mutants.backend_bugs:SnapshotsLiveTables"
+    suite = ROOT / "conformance" / "test_snapshot_formula.py"
+    command = [sys.executable, "-m", "pytest", str(suite), "-q", "-x", "-p", "no:cacheprovider"]
+    finished = subprocess.run(
+        [*command, "--state-backend", target],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert finished.returncode == pytest.ExitCode.TESTS_FAILED, finished.stdout + finished.stderr
+    assert f"--state-backend {target}" in finished.stdout
 
 
 def test_pytest_refuses_a_target_that_is_no_backend() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from barrier_tck.harness.certify import candidate_wire as wire
 from barrier_tck.harness.certify import session_steps as steps
 from barrier_tck.harness.certify.hunting import Failure
 from barrier_tck.harness.certify.step_words import words
 from barrier_tck.harness.certify.store_models import NAMES
+from barrier_tck.harness.cli.main import run
 
 
 def test_every_step_has_words_and_survives_json() -> None:
@@ -46,3 +50,18 @@ def test_every_step_has_words_and_survives_json() -> None:
     failure = Failure("heap", "all-at-once", "?", every)
     assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure
     assert len({words(step) for step in every}) == len(every)
+
+
+def test_a_replay_file_does_not_choose_what_is_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = "barrier_tck.harness.certify.candidate.misbehaving:RaisesWhenMade"
+    file = tmp_path / "failure.json"
+    file.write_bytes(
+        msgspec.json.encode(Failure(target, "all-at-once", "?", (steps.Get(0, NAMES[0], 1, b""),)))
+    )
+    assert run(["certify", "--replay", str(file)]) == 3
+    assert f"name it too: barrier-tck certify {target} --replay {file}" in capsys.readouterr().err
+    assert run(["certify", "heap", "--replay", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "1. store0.get('totals', 1, b'')" in said
