@@ -140,7 +140,10 @@ class _Judge:
     exact: bool
     compared: int = 0
     duplicates: int = 0
-    """Number of copies beyond those that the whole input gives if it is read once."""
+    """Number of copies beyond those that a cut gives if its records count once: taken early, or read again.
+
+    Both show that at-least-once mode differs from exactly-once. In the output the cut is the whole input.
+    """
     _earlier: dict[int | None, _Cut] = field(default_factory=dict)
     """Attempt -> its newest checkpoint so far."""
 
@@ -193,10 +196,11 @@ class _Judge:
             return
         cut = self._cut_of(view)
         places = self._exactly(cut) if self.exact else self._at_least_once(view, cut)
+        once = self._content(cut.positions)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
             yield from self._compare(place, seen)
-            self._count_duplicates(name, seen)
+            self._count_duplicates(once, name, seen)
         self._earlier[view.attempt] = cut
         yield from (
             f"{name} holds state, but no such operator keeps any"
@@ -311,7 +315,7 @@ class _Judge:
             whole = bag if begun is None else begun.reached(name) + bag
             place = self._sink_place(name, "committed", whole, whole)
             yield from self._compare(place, seen.get(name, {}), history.end is not End.FINISHED)
-            self._count_duplicates(name, seen.get(name, {}))
+            self._count_duplicates(self._whole, name, seen.get(name, {}))
         yield from self._strange_sinks(seen)
 
     # --- comparing ------------------------------------------------------------------------------------------
@@ -335,9 +339,10 @@ class _Judge:
                 surplus = _surplus(len(paths), leave, place.name, leave == place.least.get(record, 0))
                 yield f"{self._told(record, paths)} {surplus}"
 
-    def _count_duplicates(self, name: str, seen: Ways) -> None:
-        once = self._by_sink(self._whole, {name: seen}).get(name) or self._whole.get(name) or Bag()
-        self.duplicates += sum(max(0, len(paths) - once.get(record, 0)) for record, paths in seen.items())
+    def _count_duplicates(self, once: Mapping[str, Bag], name: str, seen: Ways) -> None:
+        """Count the copies beyond those that the records before a cut give if each counts once."""
+        due = self._by_sink(once, {name: seen}).get(name) or once.get(name) or Bag()
+        self.duplicates += sum(max(0, len(paths) - due.get(record, 0)) for record, paths in seen.items())
 
     def _strange_sinks(self, seen: Mapping[str, Ways]) -> Iterator[str]:
         """Yield the rows that were written by something that is no sink of the job."""
