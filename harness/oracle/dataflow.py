@@ -196,11 +196,11 @@ class _Judge:
             return
         cut = self._cut_of(view)
         places = self._exactly(cut) if self.exact else self._at_least_once(view, cut)
-        once = self._content(cut.positions)
+        due = self._content(cut.positions)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
             yield from self._compare(place, seen)
-            self._count_duplicates(once, name, seen)
+            self._count_duplicates(due, name, seen)
         self._earlier[view.attempt] = cut
         yield from (
             f"{name} holds state, but no such operator keeps any"
