@@ -93,7 +93,8 @@ def trial_plans(
     plan = msgspec.structs.replace(
         plan,
         network=_draw_network(draw, profile, plan),
-        deployment=_with_key_groups(draw, profile, plan),
+        # A system that does not use the job runs the workload's own, which may be wider.
+        deployment=_with_key_groups(draw, profile, plan, filled(around.fitted(plan))),
     )
     if of_copies:
         plan = long_enough(plan, profile.settle_ms)
@@ -158,9 +159,10 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
     )
 
 
-def _with_key_groups(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> DeploymentPlan:
-    """Return the deployment with a drawn number of key groups; no vertex is wider (RSC-1)."""
-    widest = max((vertex.parallelism for vertex in plan.job.vertices), default=1)
+def _with_key_groups(draw: st.DrawFn, profile: Profile, *plans: TrialPlan) -> DeploymentPlan:
+    """Return the deployment with a drawn number of key groups; no vertex of any of the plans is wider (RSC-1)."""
+    plan = plans[0]
+    widest = max((vertex.parallelism for one in plans for vertex in one.job.vertices), default=1)
     groups = max(widest, draw(st.sampled_from(profile.max_parallelism)))
     return msgspec.structs.replace(plan.deployment, max_parallelism=groups)
 
