@@ -193,12 +193,12 @@ class TransactionalFileSink:
         with contextlib.suppress(StorageError):
             self._files.delete(path)
 
-    def abandon_prepared(self, is_restorable: Callable[[CheckpointId], bool]) -> None:
+    def abandon_prepared(self, is_needed: Callable[[TransactionHandle], bool]) -> None:
         """Delete the prepared files that no restore will ever commit, now that a newer attempt has taken over.
 
         That attempt looked for leftovers when it opened, and once more; these may be younger. Raises StorageError.
         """
-        kept = [transaction for transaction in self._prepared if is_restorable(transaction.checkpoint)]
+        kept = [transaction for transaction in self._prepared if is_needed(transaction)]
         for transaction in self._prepared:
             if transaction not in kept:
                 for file in transaction.files:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
-from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.messages import SubtaskSnapshot, TransactionHandle
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 PROMISES_MAX = 64
@@ -67,17 +67,25 @@ class Promises:
             return
         completed = self._storage.completed()
         for operator in abandoning:
-            operator.abandon_prepared(self._is_restorable(completed))
+            operator.abandon_prepared(self._is_needed(completed))
         for checkpoint, snapshot in self._open.items():
             if checkpoint not in completed:
                 self._storage.discard(snapshot.handles())
         self._open.clear()
 
-    def _is_restorable(self, completed: Sequence[CheckpointId]) -> Callable[[CheckpointId], bool]:
-        """Return what tells whether a restore may still finish what was prepared for a checkpoint.
+    def _is_needed(self, completed: Sequence[CheckpointId]) -> Callable[[TransactionHandle], bool]:
+        """Return what tells whether a restore may still finish a prepared transaction.
 
-        That is so as long as a checkpoint of this attempt, or of one before, covers it and is retained. Afterwards
-        the newer attempt has long finished it.
+        That is so as long as a checkpoint of this attempt, or of one before, covers it and is retained. Afterwards the
+        newer attempt has finished it, or has put off its commit: then its own checkpoints list it.
         """
-        own = [one for one in completed if self._storage.load(one).attempt <= self._attempt]
-        return lambda checkpoint: any(one >= checkpoint for one in own)
+        retained = [self._storage.load(one) for one in completed]
+        own = [one.checkpoint for one in retained if one.attempt <= self._attempt]
+        listed = {
+            transaction
+            for one in retained
+            for snapshot in one.snapshots
+            for operator in snapshot.operators
+            for transaction in operator.transactions
+        }
+        return lambda prepared: prepared in listed or any(one >= prepared.checkpoint for one in own)

@@ -424,6 +424,6 @@ def test_a_sink_that_was_replaced_abandons_what_no_restore_will_ever_commit(file
         sink.process([checkpoint])
         take(sink, checkpoint)
     assert len(pending(files)) == 2
-    sink.abandon_prepared(lambda checkpoint: checkpoint <= 1)
+    sink.abandon_prepared(lambda transaction: transaction.checkpoint <= 1)
     assert pending(files) == ["out/_pending/count-0-a1-0.txt"]
     assert [transaction.checkpoint for transaction in sink.prepared] == [1]

@@ -11,6 +11,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     OperatorSnapshot,
     SubtaskSnapshot,
+    TransactionHandle,
 )
 from barrier_tck.reference_impl.runtime.kept_promises import PROMISES_MAX, Promises
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -133,8 +134,13 @@ class FakeSink:
     def __init__(self) -> None:
         self.restorable: list[int] | None = None
 
-    def abandon_prepared(self, is_restorable: Callable[[CheckpointId], bool]) -> None:
-        self.restorable = [number for number in range(1, 9) if is_restorable(CheckpointId(number))]
+    def abandon_prepared(self, is_needed: Callable[[TransactionHandle], bool]) -> None:
+        self.restorable = [number for number in range(1, 9) if is_needed(prepared_for(number))]
+
+
+def prepared_for(number: int) -> TransactionHandle:
+    """Return a transaction without files that was prepared for a checkpoint."""
+    return TransactionHandle(f"sink-0-a1-{number}", CheckpointId(number), ())
 
 
 def test_prepared_output_is_restorable_as_long_as_a_checkpoint_of_its_attempt_covers_it(
@@ -147,6 +153,16 @@ def test_prepared_output_is_restorable_as_long_as_a_checkpoint_of_its_attempt_co
         sink = FakeSink()
         Promises(storage_on(files), attempt).break_if_superseded((sink, object()))
         assert sink.restorable == restorable
+
+
+def test_prepared_output_that_a_newer_attempt_has_yet_to_commit_is_needed(files: MemoryFileSystem) -> None:
+    """An attempt that puts off its restored commits lists them in its own checkpoint, and the restored one goes."""
+    restored = OperatorSnapshot("sink", transactions=(prepared_for(2),))
+    publish(files, 6, SubtaskSnapshot(SubtaskId("sink", 0), SECOND, (restored,)))
+    storage_on(files).reserve(CheckpointId(6), SECOND)
+    sink = FakeSink()
+    Promises(storage_on(files), FIRST).break_if_superseded((sink,))
+    assert sink.restorable == [2]
 
 
 def test_prepared_output_is_left_alone_while_its_own_attempt_is_the_newest(files: MemoryFileSystem) -> None:
