@@ -91,13 +91,21 @@ def test_a_system_that_is_not_ours_and_wrong_fails(tmp_path: Path) -> None:
 
 
 def test_what_is_drawn_for_a_system_that_is_not_ours_strikes(tmp_path: Path) -> None:
-    """Nothing is said of points that it does not pass, nor of what it has not."""
+    """Nothing is said of points that it does not pass, nor of what it has not.
+
+    All that may stop a drawn fault is another one that killed its target at the same moment.
+    """
     system = MicroBatches()
     around = Circumstances(system.job, system.capabilities, fit=lambda plan: without(plan, unused_by(system)))
+    too_late = 0
     for plan in draw_plans(3, 100, profile_named("heavy"), around):
         record = run_trial(plan, system, tmp_path)
-        assert record.verdict is Verdict.VALID
-        assert record.faults_fired == len(plan.faults) >= 2
+        assert len(plan.faults) >= 2
+        missed = [fault.reason for fault in record.faults if fault.outcome != "fired"]
+        assert all("already dead" in reason for reason in missed)
+        assert record.verdict is (Verdict.UNKNOWN if missed else Verdict.VALID)
+        too_late += bool(missed)
+    assert too_late <= 5
 
 
 def test_a_system_that_does_nothing_is_never_valid(tmp_path: Path) -> None:
