@@ -35,6 +35,7 @@ from barrier_tck.harness import (
     Recorded,
     Role,
     Row,
+    Scale,
     SubtaskView,
     TargetGone,
     TrialOutcome,
@@ -163,6 +164,8 @@ class MicroBatches:
 
     name = "micro-batches"
     world = "played"
+    scale = Scale(examples_max=60)
+    """A trial takes milliseconds, so many are drawn."""
     capabilities = frozenset(
         {
             Capability.WORKER_KILL,
