@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -29,6 +30,8 @@ from barrier_tck.harness.cluster.settings import driver_conf, java_options, writ
 from barrier_tck.harness.support.errors import UsageError
 
 _JVM_END_TIMEOUT_S = 10.0
+_ENDING_S = 2.0
+"""A JVM that cannot be reached has ended, or ends within this time."""
 
 _LOG4J2 = """\
 rootLogger.level = {level}
@@ -147,6 +150,10 @@ def _end_driver(timeout_s: float) -> None:
             active.stop()
         elif context is not None:
             context.stop()
+    except (Py4JError, OSError):
+        # A signal to the whole process group, as Ctrl-C sends, may have ended the JVM first. Nothing is left to stop.
+        if gateway is None or not _ends(gateway.proc):
+            raise
     finally:
         SparkSession._instantiatedSession = None
         SparkContext._active_spark_context = None
@@ -154,6 +161,15 @@ def _end_driver(timeout_s: float) -> None:
         SparkContext._jvm = None
         if gateway is not None:
             _end_jvm(gateway, timeout_s)
+
+
+def _ends(jvm: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a JVM has ended, or is about to."""
+    try:
+        jvm.wait(_ENDING_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _end_jvm(gateway: Any, timeout_s: float) -> None:
