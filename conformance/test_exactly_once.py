@@ -11,10 +11,13 @@ from barrier_tck.conformance.plans import (
     SOURCE,
     kill_executor,
     kill_worker,
+    varied,
     with_faults,
 )
 from barrier_tck.conformance.trials import Trials, require
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import WorkloadPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = pytest.mark.clause("SNK-1")
@@ -48,6 +51,18 @@ def test_a_source_that_dies_reads_on_at_the_restored_position(trials: Trials) ->
     for trial in trials.all_valid(with_faults(kill_worker(SOURCE, completed))):
         restored = [attempt.restored_checkpoint for attempt in trial.record.attempts[1:]]
         require(restored and None not in restored, "a checkpoint was restored", trial)
+
+
+@pytest.mark.clause("ALN-1", "ALN-2", "BAR-2", "REC-1")
+@pytest.mark.parametrize("shape", ["mixed", "apart"])
+def test_records_come_by_every_kind_of_edge_to_every_sink(trials: Trials, shape: str) -> None:
+    """A broadcast, two edges between the same vertices, a chain with two states, two sinks; and two jobs in one."""
+    plan = varied(
+        workload=WorkloadPlan("lineage", batches=12, batch_records=5, keys=3, records_per_second=300),
+        job=JobPlan(shape=shape),
+    )
+    for trial in trials.all_valid(plan):
+        require(trial.finding("dataflow").clauses, "the graph was judged", trial)
 
 
 @pytest.mark.clause("REC-1", "REC-2", "REC-6", "SRC-1", "ALN-1", "ALN-2", "COO-1", "CAM-3")

@@ -1,8 +1,7 @@
 """The harness: runs plans in a world, records what happened and judges it.
 
-These are the names for third parties who test a system, bring a workload, a checker or a state backend, or run a
-plan. Import them from here, because the modules that define them may change. Other faults are in
-``barrier_tck.faults.kinds``.
+These are the names for third parties who test a system, bring a workload, a checker or a backend, or run a plan. Import
+them from here, because the modules that define them may change. Other faults are in ``barrier_tck.faults.kinds``.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Lineage:
     )
     spec = None
     record_form = LINEAGE
-    shapes = ("line", "union", "diamond", "shuffles", "joined", "fan-in")
+    shapes = ("line", "union", "diamond", "shuffles", "joined", "fan-in", "mixed", "apart")
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
         """Return one of the named shapes; raises ValueError for an unknown one."""
@@ -200,6 +200,39 @@ def _fan_in() -> _Parts:
     )
 
 
+def _mixed() -> _Parts:
+    """A broadcast, two edges between the same vertices, a chain with two states, two sinks with one sender."""
+    vertices = (
+        source("read"),
+        VertexPlan("spread", "rekey", 2, {"by": 2}),
+        VertexPlan("twice", "keep", 2, then=(OperatorPlan("twice.keep", "keep"),)),
+        VertexPlan("out0", SINK, 2),
+        VertexPlan("out1", SINK, 1),
+    )
+    return vertices, (
+        _hashed("read", "spread"),
+        _hashed("read", "twice"),
+        _hashed("read", "twice", 1),
+        EdgePlan("spread", "out0", Spread.BROADCAST),
+        EdgePlan("spread", "out1", Spread.REBALANCE),
+        EdgePlan("twice", "out1", Spread.REBALANCE),
+    )
+
+
+def _apart() -> _Parts:
+    """Two pipelines side by side."""
+    vertices = (
+        source("long", 1),
+        source("short", 1),
+        VertexPlan("out0", SINK, 1),
+        VertexPlan("out1", SINK, 1),
+    )
+    return vertices, (
+        EdgePlan("long", "out0", Spread.FORWARD),
+        EdgePlan("short", "out1", Spread.FORWARD),
+    )
+
+
 _SHAPES: dict[str, Callable[[], _Parts]] = {
     "line": _line,
     "union": _union,
@@ -207,4 +240,6 @@ _SHAPES: dict[str, Callable[[], _Parts]] = {
     "shuffles": _shuffles,
     "joined": _joined,
     "fan-in": _fan_in,
+    "mixed": _mixed,
+    "apart": _apart,
 }

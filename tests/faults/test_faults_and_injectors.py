@@ -18,7 +18,7 @@ from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.cut_channel import Closure, CutChannel
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
-from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
@@ -31,6 +31,7 @@ from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import RateLimit, ThrottleChannel
+from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import (
     COORDINATOR,
     Damage,

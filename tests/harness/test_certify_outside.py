@@ -81,6 +81,7 @@ def test_the_naive_backend_fails_with_clause_sequence_and_replay_line(
     assert command == "barrier-tck"
     repeated = subprocess.run(
         [sys.executable, "-m", "barrier_tck.harness.cli.main", *words],
+        cwd=tmp_path,
         env=installed,
         capture_output=True,
         text=True,

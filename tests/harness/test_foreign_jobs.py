@@ -117,7 +117,7 @@ def test_a_system_that_passes_no_point_is_hit_at_times_of_the_whole_range() -> N
     [
         ("delay", ["points of sources only", "points of the coordinator only", "no roles"]),
         ("zombie-partitioned", ["points of the coordinator only", "no roles"]),
-        ("damage-primary", ["no points"]),
+        ("damage-primary", []),
         ("worker", [name for name in VIEWS if name not in ("nothing", "a coordinator and nobody else")]),
         ("coordinator", list(VIEWS)),
     ],

@@ -110,8 +110,7 @@ def test_the_line_that_repeats_a_trial_names_all_code_that_it_needs(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = msgspec.structs.replace(PLANS["--state-backend"][0], mutant="SO-02")
-    text = msgspec.toml.encode({"name": "bad", "state_backend": plan.state_backend}).decode()
-    (here / "bad.toml").write_text(text)
+    (here / "bad.toml").write_text(f'name = "bad"\nstate_backend = "{plan.state_backend}"\n')
     system = "barrier_tck.conformance.meta_tests.do_nothing:DoNothing"
     assert cli.run(["campaign", "bad.toml", "--system", system, "--trials", "1", "--json"]) == 1
     command = shlex.split(last_json(capsys)["findings"][0]["replay"])

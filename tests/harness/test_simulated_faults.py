@@ -15,7 +15,7 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.injectors.connections import BlackHole
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.cut_channel import CutChannel
-from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
@@ -23,6 +23,7 @@ from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.throttle_channel import RateLimit
+from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, Targets
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan

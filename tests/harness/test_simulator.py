@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
-from barrier_tck.faults.kinds.delay_channel import Latency
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan, to_json

@@ -8,9 +8,10 @@ import pytest
 
 from barrier_tck.faults.injectors.connections import BlackHole
 from barrier_tck.faults.kinds.cut_channel import Closure, CutChannel
-from barrier_tck.faults.kinds.delay_channel import DelayChannel, Latency
+from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.throttle_channel import RateLimit
+from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction, LinkTarget, Peers, TargetGone
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient
 from barrier_tck.faults.toxiproxy.embedded import EmbeddedServer

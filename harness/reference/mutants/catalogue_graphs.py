@@ -1,4 +1,4 @@
-"""The planted bugs of job graphs, and the graphs that show them."""
+"""The planted bugs of job graphs."""
 
 from __future__ import annotations
 
@@ -8,46 +8,17 @@ from dataclasses import replace
 import msgspec
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, WorkloadPlan
 from barrier_tck.harness.reference.mutants import graph_bugs as graphs
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
-from barrier_tck.harness.workloads.lineage import source
+from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reference_impl.runtime.components import Components
 
-_KEY = ("key",)
-_SPREAD = JobPlan(
-    vertices=(
-        source("read"),
-        VertexPlan("spread", "rekey", 2, {"by": 2}),
-        VertexPlan("twice", "keep", 2, then=(OperatorPlan("twice.keep", "keep"),)),
-        VertexPlan("out0", SINK, 2),
-        VertexPlan("out1", SINK, 1),
-    ),
-    edges=(
-        EdgePlan("read", "spread", Spread.HASH, _KEY),
-        EdgePlan("read", "twice", Spread.HASH, _KEY),
-        EdgePlan("read", "twice", Spread.HASH, _KEY, 1),
-        EdgePlan("spread", "out0", Spread.BROADCAST),
-        EdgePlan("spread", "out1", Spread.REBALANCE),
-        EdgePlan("twice", "out1", Spread.REBALANCE),
-    ),
-)
-"""A broadcast, two edges between the same vertices, a chain of stateful operators, two sinks that share a sender."""
-
-_APART = JobPlan(
-    vertices=(
-        source("long", 1),
-        source("short", 1),
-        VertexPlan("out0", SINK, 1),
-        VertexPlan("out1", SINK, 1),
-    ),
-    edges=(EdgePlan("long", "out0", Spread.FORWARD), EdgePlan("short", "out1", Spread.FORWARD)),
-)
-"""Two pipelines side by side."""
-
 _PLAN = msgspec.structs.replace(
-    SIMULATED, workload=WorkloadPlan("lineage", batches=12, records_per_second=300), job=_SPREAD
+    SIMULATED,
+    workload=WorkloadPlan("lineage", batches=12, records_per_second=300),
+    job=job_of("lineage", JobPlan(shape="mixed")),
 )
 
 
@@ -108,7 +79,7 @@ def graph_mutants(product: Components) -> Iterator[Mutant]:
         "The job ends when its last sink vertex has read everything; the other sinks may not have.",
         here,
         replace(product, coordinator_machine=graphs.WaitsForOneSinkVertex),
-        msgspec.structs.replace(_PLAN, job=_APART),
+        msgspec.structs.replace(_PLAN, job=job_of("lineage", JobPlan(shape="apart"))),
     )
     yield Mutant(
         "AO-04",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from barrier_tck.faults.kinds.delay_channel import Latency
+from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
