@@ -104,6 +104,10 @@ class Session(LiveStores):
                 f"the asynchronous part of snapshot {step.checkpoint} was cancelled before it began, but ran",
                 clauses.CANCELLED,
             )
+        if model.cancelled and model.done:
+            self.show(
+                clauses.CANCELLED
+            )  # nothing was left to stop: the only way for a purely synchronous backend
         self._completed(step.store, step.checkpoint, ran.handles)
 
     def _completed(self, store: int, checkpoint: int, handles: tuple[wire.Handle, ...]) -> None:
