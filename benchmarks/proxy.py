@@ -9,6 +9,7 @@ numbers are left out.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import socket
 import statistics
@@ -24,8 +25,11 @@ import pyarrow as pa
 
 from barrier_tck.faults.toxiproxy.server import PROGRAM, ServerChoice, ServerKind, proxy_server
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, SubtaskId
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.handshake import SECRET_BYTES
 from barrier_tck.reference_impl.spark.mailbox import Mailbox
+from barrier_tck.reference_impl.spark.output_buffers import BufferedOutput
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.transport import ChannelServer, connect_channel
 
 BATCH_ROWS = 32_768
@@ -105,7 +109,7 @@ def _through(stack: contextlib.ExitStack, choice: ServerChoice) -> Way:
 
 
 def _megabytes_per_second(way: Way, batches: int) -> float:
-    mailbox = Mailbox(1, 8, 32 << 20)
+    mailbox = Mailbox(1, SparkOptions().channel_batches)
     server = ChannelServer("127.0.0.1")
     server.start([_CHANNEL], _ATTEMPT, _SECRET, mailbox)
     try:
@@ -164,12 +168,31 @@ def _batch() -> pa.RecordBatch:
 def main(arguments: Sequence[str]) -> None:
     """Act as the sending process; the arguments are ``HOST PORT BATCHES``."""
     host, port, batches = arguments[0], int(arguments[1]), int(arguments[2])
+    options, room = SparkOptions(), threading.Event()
     channel = connect_channel(_CHANNEL, host, port, _ATTEMPT, _SECRET, _TIMEOUT_S)
+    output = BufferedOutput(
+        [channel],
+        options.channel_batches,
+        options.channel_bytes,
+        options.fragment_bytes,
+        on_room=room.set,
+        on_sent=lambda _channel, _checkpoint: None,
+        on_failure=_give_up,
+    )
     batch = _batch()
     for _ in range(batches):
-        channel.send_batch(batch)
-    channel.finish()
-    channel.shut()
+        while output.full:
+            room.wait()
+            room.clear()
+        output.send_data(0, batch)
+    output.finish()
+    output.close()
+
+
+def _give_up(error: RuntimeFailure) -> None:
+    """End the process: its receiver notices."""
+    print(error, file=sys.stderr)
+    os._exit(1)
 
 
 if __name__ == "__main__":

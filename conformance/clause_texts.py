@@ -68,6 +68,17 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
             "Alignment delay of a checkpoint under backpressure does not grow with the queued data in "
             "unaligned mode; snapshot size does. Both are measured."
         ),
+        ("UNA-4", "(+)"): (
+            "A checkpoint can be taken while recovered in-flight records are still being replayed: what is"
+            " not yet replayed is part of it, once; a checkpoint never waits for the replay to end, and "
+            "none is taken that misses a recovered record. It works in every mode, after a change of "
+            "parallelism too."
+        ),
+        ("UNA-5", "(+)"): (
+            "Records that were broadcast are applied by all receivers or by none of them at every restored"
+            " cut: broadcast edges stay aligned in unaligned mode, or give the same guarantee in another "
+            "way."
+        ),
         ("CHL-1", "C"): (
             "Chandy-Lamport on a general directed graph, cycles included: any process may initiate; it "
             "records its state, sends a marker on every outgoing channel at once, and records each "
@@ -333,6 +344,13 @@ SHORT: dict[str, str] = {
     "UNA-1": (
         "In unaligned mode a barrier overtakes buffered records, which become part of the snapshot. "
         "On restore they are processed before newer input, and the result is exactly-once."
+    ),
+    "UNA-4": (
+        "A checkpoint can be taken while recovered in-flight records are still being replayed: what is "
+        "left of them is part of it, once, in every mode and after a change of parallelism too."
+    ),
+    "UNA-5": (
+        "Records that were broadcast are applied by all receivers or by none of them at every restored cut."
     ),
     "CHL-1": (
         "Chandy-Lamport works on any directed graph, cycles included, whoever initiates. A collector "

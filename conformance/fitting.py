@@ -78,6 +78,12 @@ def _with_own_kills(plan: TrialPlan, system: SystemUnderTest) -> TrialPlan:
 def _lacking(plan: TrialPlan, view: JobView, system: SystemUnderTest) -> Iterator[str]:
     """Say what the system has not that the plan's faults need."""
     exposed = targets_of(system)
+    if plan.checkpoints.overtakes and Capability.UNALIGNED_CHECKPOINTS not in system.capabilities:
+        yield f"{system.name} does not declare: UNALIGNED_CHECKPOINTS ({Capability.UNALIGNED_CHECKPOINTS.value})"
+    if plan.job.loops and Capability.LOOPS not in system.capabilities:
+        yield f"{system.name} does not declare: LOOPS ({Capability.LOOPS.value})"
+    if plan.checkpoints.records_all and Capability.CHANDY_LAMPORT not in system.capabilities:
+        yield f"{system.name} does not declare: CHANDY_LAMPORT ({Capability.CHANDY_LAMPORT.value})"
     for scheduled in plan.faults:
         fault, trigger = scheduled.fault, scheduled.trigger
         if fault.needs not in exposed:

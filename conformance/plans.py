@@ -23,6 +23,7 @@ from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
     NetworkPlan,
+    RestartPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -58,7 +59,9 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
         plan,
         workload=_scaled_workload(plan.workload, scale),
         deployment=msgspec.structs.replace(
-            deployment, executors=max(deployment.executors, scale.executors_min)
+            deployment,
+            executors=max(deployment.executors, scale.executors_min),
+            slow_batch_ms=deployment.slow_batch_ms * factor,
         ),
         checkpoints=msgspec.structs.replace(
             checkpoints,
@@ -66,11 +69,21 @@ def scaled(plan: TrialPlan, scale: Scale) -> TrialPlan:
             min_pause_ms=checkpoints.min_pause_ms * factor,
             timeout_ms=max(checkpoints.timeout_ms, scale.timeout_ms_min),
             async_ms_max=checkpoints.async_ms_max * (1 if slow_by_default else factor),
+            alignment_timeout_ms=checkpoints.alignment_timeout_ms * factor,
         ),
-        restart=msgspec.structs.replace(plan.restart, delay_ms=plan.restart.delay_ms * factor),
+        restart=_scaled_restart(plan.restart, factor),
         limits=msgspec.structs.replace(plan.limits, wall_s=min(plan.limits.wall_s, scale.wall_s)),
+        savepoints=tuple(
+            msgspec.structs.replace(planned, delay_ms=planned.delay_ms * factor)
+            for planned in plan.savepoints
+        ),
         faults=tuple(_scaled_fault(scheduled, scale) for scheduled in plan.faults),
     )
+
+
+def _scaled_restart(restart: RestartPlan, factor: int) -> RestartPlan:
+    times = ("delay_ms", "delay_ms_max", "interval_ms", "reset_after_ms")
+    return msgspec.structs.replace(restart, **{name: getattr(restart, name) * factor for name in times})
 
 
 def _scaled_workload(workload: WorkloadPlan, scale: Scale) -> WorkloadPlan:

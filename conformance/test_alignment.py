@@ -20,6 +20,7 @@ from barrier_tck.conformance.plans import (
 )
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
@@ -51,6 +52,11 @@ LATE: TrialPlan = with_faults(
     plan=varied(checkpoints=CheckpointPlan(interval_ms=18)),
 )
 """One of two channels into a keyed subtask is delayed by almost a checkpoint interval."""
+
+STANDS: TrialPlan = with_faults(
+    ScheduledFault(PauseWorker(STATEFUL, duration_ms=60), After(ProtocolPoint.ALIGNMENT_COMPLETED, STATEFUL))
+)
+"""The first process that has aligned stands still in the synchronous part of its snapshot, for two intervals."""
 
 ROUNDING_MS = 0.5
 """What measuring and scheduling may add to or take from a length."""
@@ -88,6 +94,28 @@ def test_every_part_of_a_completed_checkpoint_says_how_many_bytes_it_wrote(trial
             require(part.bytes_written == size, f"{part} wrote the {size} bytes of its files", trial)
             written += size
     require(written, "some part has state files", trial)
+
+
+@inspects
+@pytest.mark.needs(Capability.PAUSE)
+@pytest.mark.clause("SNP-7")
+def test_the_length_of_the_synchronous_part_is_measured(trials: Trials) -> None:
+    """A process stands still between the end of its alignment and its snapshot; others do not."""
+    stood, longest_ms = 0.0, 0.0
+    for trial in trials.all_valid(STANDS):
+        fault = trial.record.plan.faults[0].fault
+        assert isinstance(fault, PauseWorker)
+        (fired,) = trial.record.faults
+        require(fired.outcome == "fired" and trial.record.recoveries == 0, "it goes on by itself", trial)
+        for part in trial.record.snapshots:
+            if part.subtask == trial.subtask(STATEFUL):
+                stood = max(stood, part.sync_ms / fault.duration_ms)
+            else:
+                longest_ms = max(longest_ms, part.sync_ms / fault.duration_ms)
+    assert stood >= 0.8, (
+        f"the longest synchronous part took {stood:.2f} of the time that its process stood still"
+    )
+    assert longest_ms < 0.5, f"a process that did not stand still took {longest_ms:.2f} of that time"
 
 
 @slow

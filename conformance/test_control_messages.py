@@ -1,4 +1,4 @@
-"""Messages that arrive twice are recognised, and failed checkpoints are tolerated up to the configured number."""
+"""Messages that arrive twice, or that nobody sent, are recognised. Failed checkpoints are tolerated up to a number."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ import pytest
 from barrier_tck.conformance.plans import STATEFUL, varied, with_faults
 from barrier_tck.conformance.trials import Trials, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
+from barrier_tck.faults.targets import Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
-from barrier_tck.harness.record.operations import Acknowledged, AttemptEnded, CheckpointAborted
+from barrier_tck.harness.record.operations import (
+    Acknowledged,
+    AttemptEnded,
+    CheckpointAborted,
+    CheckpointTriggered,
+)
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -21,6 +28,13 @@ pytestmark = pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS, Capa
 
 FAILING = 2
 """The number of checkpoints in a row that cannot be written."""
+
+FORGED = tuple(
+    (forgery, point)
+    for forgery in Forgery
+    for point in (ProtocolPoint.CHECKPOINT_TRIGGERED, ProtocolPoint.CHECKPOINT_COMPLETED)
+)
+"""What is wrong with an acknowledgement that nobody gave, and whether the newest checkpoint is pending or complete."""
 
 
 @pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)
@@ -39,6 +53,33 @@ def test_messages_that_come_twice_complete_nothing_and_delete_nothing(trials: Tr
         twice = [subtask for (_, subtask), times in came.items() if times > 1]
         require(twice, "acknowledgements came twice", trial)
         require(set(twice) == {trial.subtask(STATEFUL)}, "only acknowledgements of one subtask did", trial)
+
+
+@pytest.mark.needs(Capability.MESSAGE_FAULTS, Capability.BARRIERS)
+@pytest.mark.clause("COO-3", "COO-1")
+@pytest.mark.parametrize(
+    "forged", list(FORGED), ids=[f"{forgery.value}-{point.value}" for forgery, point in FORGED]
+)
+def test_an_acknowledgement_that_nobody_gave_completes_nothing_and_its_file_is_removed(
+    trials: Trials, forged: tuple[Forgery, ProtocolPoint]
+) -> None:
+    forgery, point = forged
+    plan = with_faults(ScheduledFault(ForgeAcknowledgement(STATEFUL, forgery), After(point, nth=2)))
+    for trial in trials.all_valid(plan):
+        triggered = {
+            line.operation.checkpoint: line.operation.attempt
+            for line in trial.history.of(CheckpointTriggered)
+        }
+        wrong = [
+            line.operation
+            for line in trial.history.of(Acknowledged)
+            if triggered.get(line.operation.checkpoint) != line.operation.attempt
+            or line.operation.subtask not in trial.record.subtasks
+        ]
+        require(len(wrong) == 1, f"one acknowledgement is wrong: {wrong}", trial)
+        require(not any(trial.history.of(CheckpointAborted)), "no checkpoint fails", trial)
+        storage = trial.history.storage
+        require(storage is not None and not storage.orphans, "nothing that it wrote is left", trial)
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)

@@ -9,6 +9,7 @@ import pytest
 
 from barrier_tck.conformance.plans import (
     AFTER_THE_FIRST_CHECKPOINT,
+    CALM,
     OTHER_STATEFUL,
     SINK,
     SIX_AIMS,
@@ -21,8 +22,9 @@ from barrier_tck.conformance.plans import (
 )
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import RestartPlan
+from barrier_tck.harness.plan.trial_plan import LimitsPlan, RestartPlan
 from barrier_tck.harness.record.operations import Committed
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -33,6 +35,9 @@ TWICE = with_faults(
     kill_worker(SOURCE, After(ProtocolPoint.RESTORED, SOURCE)),
 )
 """The second kill hits the second attempt: only a later attempt restores anything."""
+
+LONG = msgspec.structs.replace(CALM, workload=msgspec.structs.replace(CALM.workload, batches=40))
+"""The standard job with enough input for checkpoints after several recoveries."""
 
 
 def _assert_restored_what_was_complete(trial: Trial) -> None:
@@ -156,6 +161,59 @@ def test_when_its_restarts_are_used_up_the_job_fails_and_invents_no_output(trial
 
 
 @recovers
+@pytest.mark.clause("REC-3")
+def test_a_job_that_fails_too_often_within_the_interval_is_given_up(trials: Trials) -> None:
+    plan = msgspec.structs.replace(
+        with_faults(
+            kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK)),
+            kill_worker(STATEFUL, After(ProtocolPoint.RESTORE_STARTED, STATEFUL)),
+        ),
+        restart=RestartPlan("failure_rate", attempts_max=1, interval_ms=5_000),
+    )
+    for trial in trials.all_valid(plan):
+        require(trial.record.end == "failed", "the job gives up", trial)
+        require(len(trial.record.attempts) == 2, "after one restart", trial)
+
+
+@recovers
+@pytest.mark.clause("REC-3")
+def test_failures_that_lie_longer_ago_than_the_interval_do_not_count(trials: Trials) -> None:
+    plan = msgspec.structs.replace(
+        LONG,
+        faults=(
+            kill_worker(STATEFUL, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=1)),
+            kill_worker(STATEFUL, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=4)),
+        ),
+        restart=RestartPlan("failure_rate", attempts_max=1, interval_ms=25),
+    )
+    for trial in trials.all_valid(plan):
+        require(trial.record.end == "finished", "the job is never given up", trial)
+        require(len(trial.record.attempts) == 3, "after two restarts", trial)
+
+
+@recovers
+@pytest.mark.clause("REC-3")
+def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(trials: Trials) -> None:
+    plan = msgspec.structs.replace(
+        LONG,
+        faults=(
+            AFTER_THE_FIRST_CHECKPOINT,
+            kill_worker(SOURCE, After(ProtocolPoint.RESTORED, SOURCE)),
+            kill_worker(STATEFUL, After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=4)),
+        ),
+        restart=RestartPlan("exponential_delay", delay_ms=10, factor=10, delay_ms_max=90, reset_after_ms=25),
+    )
+    for trial in trials.all_valid(plan):
+        first, longest = trial.record.plan.restart.delay_ms, trial.record.plan.restart.delay_ms_max
+        attempts = trial.record.attempts
+        waited = [later.started_at_ms - earlier.ended_at_ms for earlier, later in pairwise(attempts)]
+        require(len(waited) == 3, "each kill costs an attempt", trial)
+        require(first * 0.99 <= waited[0] < longest, f"the first delay is {first} ms, not {waited}", trial)
+        require(waited[1] >= longest * 0.99, f"the second delay is {longest} ms, not {waited}", trial)
+        require(first * 0.99 <= waited[2] < longest, f"the third is the first again, not {waited}", trial)
+
+
+@recovers
 @pytest.mark.clause("COO-6", "COO-1", "REC-1", "REC-2")
 @pytest.mark.parametrize(
     "point",
@@ -172,6 +230,24 @@ def test_a_coordinator_that_crashes_is_resumed_from_durable_storage(
 ) -> None:
     for trial in trials.all_valid(with_faults(crash_coordinator(After(point)))):
         require(trial.record.end == "finished", "the job finishes", trial)
+
+
+@recovers
+@pytest.mark.clause("COO-6", "REC-2", "COO-3")
+def test_a_zombie_of_a_dead_coordinator_gets_nothing_in(trials: Trials) -> None:
+    """It is frozen between its snapshot and the acknowledgement, and wakes up when another coordinator has its job."""
+    at = After(ProtocolPoint.SNAPSHOT_STORED, SINK, 2)
+    plan = msgspec.structs.replace(
+        with_faults(ScheduledFault(PauseWorker(SINK, 200), at), crash_coordinator(at), plan=LONG),
+        limits=LimitsPlan(
+            progress_ms=60_000
+        ),  # on a real cluster, another driver needs other executors first
+    )
+    for trial in trials.all_valid(plan):
+        require(trial.record.end == "finished", "the job finishes", trial)
+        numbers = [attempt.attempt for attempt in trial.record.attempts]
+        require(numbers == sorted(set(numbers)) and len(numbers) >= 2, "each attempt has a new number", trial)
+        _assert_restored_what_was_complete(trial)
 
 
 @recovers

@@ -15,6 +15,7 @@ from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import LimitChannel
@@ -45,6 +46,7 @@ FAULTS: tuple[type[Fault], ...] = (
     FailPrimaryWrites,
     LimitChannel,
     RepeatMessages,
+    ForgeAcknowledgement,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

@@ -74,6 +74,27 @@ class Damage(StrEnum):
         return _PHRASES[self]
 
 
+class Forgery(StrEnum):
+    """What is wrong with an acknowledgement that nobody gave."""
+
+    UNTRIGGERED = "untriggered"
+    """Its checkpoint was never triggered."""
+    NOBODY = "nobody"
+    """Its subtask does not exist."""
+    OTHER_ATTEMPT = "other_attempt"
+    """Its attempt is not the one that runs."""
+
+    @property
+    def phrase(self) -> str:
+        """Return a phrase, with ``{}`` for the subtask, for instance ``of {} for another attempt``."""
+        return _FORGED[self]
+
+
+_FORGED = {
+    Forgery.UNTRIGGERED: "of {} for a checkpoint that was never triggered",
+    Forgery.NOBODY: "of a subtask beside {} that does not exist",
+    Forgery.OTHER_ATTEMPT: "of {} in another attempt",
+}
 _PHRASES = {
     Damage.MISSING: "missing",
     Damage.TRUNCATED: "truncated",
@@ -213,7 +234,7 @@ class CopiesTarget(Protocol):
 
 @runtime_checkable
 class MessagesTarget(Protocol):
-    """The messages about checkpoints between one subtask and the coordinator; they can be made to arrive twice."""
+    """The messages about checkpoints between one subtask and the coordinator; they can arrive twice, or be forged."""
 
     @property
     def description(self) -> str:
@@ -227,6 +248,12 @@ class MessagesTarget(Protocol):
 
     def stop(self) -> None:
         """Stop repeating messages. Stopping twice is harmless."""
+
+    def forge(self, forgery: Forgery) -> None:
+        """Write a state file, and hand the coordinator an acknowledgement that names it and cannot be right."""
+
+    def is_forged(self) -> bool:
+        """Tell whether the coordinator has been handed a forged acknowledgement: the proof that the fault fired."""
 
 
 class Targets(Protocol):

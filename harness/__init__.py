@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 # fmt: off
 if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.plan.trial_plan import CheckpointPlan, DeploymentPlan, LimitsPlan, NetworkPlan, RestartPlan
-    from barrier_tck.harness.plan.trial_plan import TrialPlan, WorkloadPlan
+    from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan, WorkloadPlan
     from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
     from barrier_tck.harness.plan.reading import read_plan
     from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
@@ -25,17 +25,17 @@ if TYPE_CHECKING:  # isort: off
     # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
     from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
     from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
-    from barrier_tck.harness.system.additions import CanBeBroken, UsesFieldsOfPlans
+    from barrier_tck.harness.system.additions import CanBeBroken, NotesPassages, UsesFieldsOfPlans
     from barrier_tck.harness.system.broken_recovery import BrokenRecovery
     from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
     from barrier_tck.harness.system.scale import HasScale, Scale
     from barrier_tck.faults.targets import CopiesTarget, Damage, Impairment, LinkTarget, NoTargets, PausableTarget
     from barrier_tck.faults.targets import ProcessTarget, StorageUser, TargetGone, Targets
-    from barrier_tck.harness.record.history import CheckpointProblem, End, History, NamedFile, Recorded, Row
+    from barrier_tck.harness.record.history import CheckpointProblem, End, History, InFlight, NamedFile, Recorded, Row
     from barrier_tck.harness.record.history import SnapshotView, StateView, StorageView, Transaction
     from barrier_tck.harness.record.operations import AttemptEnded, AttemptRunning, AttemptStarted, CheckpointAborted
     from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, Committed, Operation
-    from barrier_tck.harness.record.operations import JobCut, JobFailed, JobFinished, Restored
+    from barrier_tck.harness.record.operations import JobCut, JobFailed, JobFinished, JobStopped, Restored
     from barrier_tck.harness.record.reasons import Reason
     from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord, TrialRecord
     # A workload, and what it or a system may bring to a campaign.
@@ -57,8 +57,8 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.reference.backend_kit import KeyedStateStore, KeyGroupRange, LinkingStateWriter
     from barrier_tck.harness.reference.backend_kit import LocalStateReader, SnapshotCancelled, SnapshotFuture
     from barrier_tck.harness.reference.backend_kit import StateBackend, StateCapability, StateHandle, StateReader
-    from barrier_tck.harness.reference.backend_kit import StateScope, StateWriter, StorageError
-    from barrier_tck.harness.reference.backend_kit import refuse_overlaps, require_in_range, require_same_length
+    from barrier_tck.harness.reference.backend_kit import StateScope, StateWriter, StorageError, refuse_overlaps
+    from barrier_tck.harness.reference.backend_kit import require_in_range, require_same_length
 
 __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
@@ -66,18 +66,19 @@ __all__ = [
     "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan",
     "CheckpointProblem", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
     "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End",
-    "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "JobCut",
-    "JobFailed", "JobFinished", "JobPlan", "JobUsageError", "JobView", "KeepsLogs", "KeyGroupRange", "KeyedStateStore",
-    "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter", "LocalStateReader", "NamedFile",
-    "NemesisHooks", "NetworkPlan", "NoTargets", "OperatingError", "Operation", "OperatorPlan", "PausableTarget",
-    "ProcessTarget", "Profile", "ProtocolPoint", "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row",
-    "Scale", "ScheduledFault", "SequentialSpec", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
-    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
-    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView",
-    "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "Transaction", "TrialContext",
-    "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan",
-    "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps", "register_workload",
-    "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
+    "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "InFlight",
+    "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobStopped", "JobUsageError", "JobView", "KeepsLogs",
+    "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
+    "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NoTargets", "NotesPassages", "OperatingError",
+    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "Reason", "Recorded",
+    "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale", "ScheduledFault", "SequentialSpec",
+    "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly",
+    "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter",
+    "StorageError", "StorageUser", "StorageView", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone",
+    "Targets", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem",
+    "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan",
+    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
+    "workload_names",
 ]
 # fmt: on
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
+from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -20,6 +23,17 @@ class CheckpointMode(StrEnum):
     """Aligned barriers (ALN-1)."""
     AT_LEAST_ONCE = "at_least_once"
     """Barriers hold nothing back (ALO-1): no waiting, and records may be counted twice after a recovery."""
+    UNALIGNED = "unaligned"
+    """Exactly once, without waiting: barriers overtake records, which become part of the checkpoint (UNA-1)."""
+    ALIGNED_TIMEOUT = "aligned_timeout"
+    """Aligned at first; a checkpoint whose alignment lasts too long goes on as an unaligned one (UNA-2)."""
+    CHANDY_LAMPORT = "chandy_lamport"
+    """Exactly once: a subtask takes its snapshot at the first barrier, the marker, and records its channels (CHL-1)."""
+
+    @property
+    def overtakes(self) -> bool:
+        """Tell whether barriers may overtake records."""
+        return self in (CheckpointMode.UNALIGNED, CheckpointMode.ALIGNED_TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +53,26 @@ class CheckpointConfig:
     """Completed checkpoints that are kept (COO-4)."""
     tolerated_failures: int = 0
     """Consecutive failed checkpoints that do not fail the job (COO-2)."""
+    alignment_timeout_ms: int = 0
+    """Mode ALIGNED_TIMEOUT: how long a subtask waits for barriers, from the first one on, and how long a barrier waits
+    in an output buffer, before it overtakes what is before it (UNA-2).
+    """
+
+    initiators: tuple[tuple[SubtaskId, ...], ...] = ()
+    """Mode CHANDY_LAMPORT: who initiates each snapshot, in turn; the sources that read no channel always do too.
+    Without an entry, all sources initiate each.
+    """
+
+    def initiators_of(self, checkpoint: int) -> tuple[SubtaskId, ...]:
+        """Return who initiates a checkpoint, as far as this is configured."""
+        return self.initiators[(checkpoint - 1) % len(self.initiators)] if self.initiators else ()
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
+        _require(
+            self.mode is CheckpointMode.CHANDY_LAMPORT or not self.initiators,
+            f"in mode {self.mode} the sources initiate each checkpoint; leave initiators out",
+        )
         _require(self.interval_ms > 0, f"the checkpoint interval must be positive, not {self.interval_ms} ms")
         _require(self.timeout_ms > 0, f"the checkpoint timeout must be positive, not {self.timeout_ms} ms")
         _require(
@@ -49,11 +80,14 @@ class CheckpointConfig:
         )
         _require(self.max_concurrent >= 1, f"{self.max_concurrent} concurrent checkpoints; use 1 or more")
         _require(self.retained >= 1, f"{self.retained} retained checkpoints; use 1 or more")
+        _require(
+            self.alignment_timeout_ms >= 0,
+            f"an alignment timeout of {self.alignment_timeout_ms} ms; use 0 or more",
+        )
         _require(self.tolerated_failures >= 0, f"{self.tolerated_failures} tolerated failures; use 0 or more")
 
 
-@dataclass(frozen=True, slots=True)
-class RestartConfig:
+class RestartConfig(msgspec.Struct, frozen=True, tag="fixed_delay"):
     """What follows a failure (REC-3): nothing (``attempts_max`` 0), or a restart after a fixed delay."""
 
     attempts_max: int = 0
@@ -65,6 +99,60 @@ class RestartConfig:
         """Refuse negative values."""
         _require(self.attempts_max >= 0, f"{self.attempts_max} restarts; use 0 for none")
         _require(self.delay_ms >= 0, f"a restart delay of {self.delay_ms} ms; use 0 or more")
+
+
+class FailureRateRestart(msgspec.Struct, frozen=True, tag="failure_rate"):
+    """Restarts after a delay, unless the job fails too often (REC-3)."""
+
+    failures_max: int
+    """Failures within ``interval_ms`` after which the job is still restarted; one more gives it up."""
+    interval_ms: int
+    """The time in which failures are counted, looking back from the latest."""
+    delay_ms: int = 0
+    """Time between the end of an attempt and the next deployment."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        _require(self.failures_max >= 0, f"{self.failures_max} failures; use 0 or more")
+        _require(self.interval_ms > 0, f"failures are counted in {self.interval_ms} ms; use 1 or more")
+        _require(self.delay_ms >= 0, f"a restart delay of {self.delay_ms} ms; use 0 or more")
+
+
+class ExponentialDelayRestart(msgspec.Struct, frozen=True, tag="exponential_delay"):
+    """Restarts after a delay that grows with each failure in a row (REC-3).
+
+    A failure ends the row if every subtask had run for ``reset_after_ms`` when it came; it begins the next one.
+    """
+
+    initial_ms: int
+    """The delay after the first failure of a row."""
+    max_ms: int
+    """The longest delay."""
+    factor: float = 2.0
+    """Each delay is this many times as long as the one before."""
+    reset_after_ms: int = 60_000
+    attempts_max: int = 1_000_000
+    """Restarts in a row before the job is given up."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        _require(self.initial_ms >= 0, f"a first restart delay of {self.initial_ms} ms; use 0 or more")
+        _require(
+            self.max_ms >= self.initial_ms,
+            f"the longest restart delay is {self.max_ms} ms, below the first one, {self.initial_ms} ms",
+        )
+        _require(self.factor >= 1, f"the delay grows by a factor of {self.factor}; use 1 or more")
+        _require(
+            self.reset_after_ms >= 0, f"the delay is reset after {self.reset_after_ms} ms; use 0 or more"
+        )
+        _require(self.attempts_max >= 0, f"{self.attempts_max} restarts in a row; use 0 for none")
+
+
+AnyRestart = RestartConfig | FailureRateRestart | ExponentialDelayRestart
+"""A restart strategy. A coordinator that starts anew has seen no failure yet."""
+
+NO_RESTART = RestartConfig()
+"""The strategy none."""
 
 
 class OnUnreadable(StrEnum):
@@ -84,7 +172,7 @@ class JobConfig:
 
     checkpoints: CheckpointConfig | None = None
     """None: no checkpoints; output is committed when the input ends, and a failure starts from the beginning."""
-    restart: RestartConfig = RestartConfig()
+    restart: AnyRestart = NO_RESTART
     write_through: bool = False
     """Keyed operators write every change to the state backend at once, not only at barriers."""
     storage_root: str = "checkpoints"
@@ -92,3 +180,15 @@ class JobConfig:
     local_recovery: bool = False
     """Subtasks keep a second copy of their newest state files on their own host, and restore from it (LOC-1)."""
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
+    start_from: str | None = None
+    """Directory of the savepoint that the job starts from, relative to the root of its files (COO-5); None: what is
+    stored of the job itself. Give the same directory again when the job is resumed after a crash: it then goes on from
+    its own newer checkpoints. To start a second time from one savepoint, give the job another name.
+    """
+
+    @property
+    def alignment(self) -> tuple[CheckpointMode, int]:
+        """Return the mode of checkpoints and the alignment timeout (ms); without checkpoints neither matters."""
+        if self.checkpoints is None:
+            return CheckpointMode.EXACTLY_ONCE, 0
+        return self.checkpoints.mode, self.checkpoints.alignment_timeout_ms

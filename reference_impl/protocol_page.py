@@ -14,6 +14,8 @@ from typing import Any
 
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
+from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.table import IGNORED, Entry, Leads, Table, TableMachine
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
@@ -23,6 +25,8 @@ MACHINES: dict[type[TableMachine[Any, Any]], str] = {
     SubtaskMachine: "A subtask",
     BarrierAligner: "Alignment of a subtask, exactly-once",
     BarrierTracker: "One checkpoint at a subtask, at-least-once",
+    BarrierRecorder: "One checkpoint at a subtask whose channels are recorded: unaligned, Chandy-Lamport",
+    LoopTermination: "The end of a loop",
 }
 """Every machine, and what its states describe. The first state of a table is the initial one."""
 

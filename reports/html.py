@@ -11,6 +11,7 @@ import base64
 import gzip
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -25,6 +26,7 @@ from barrier_tck.harness.record.records import FaultRecord, TrialRecord, TrialSu
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
+from barrier_tck.reports.cuts import CutView, by_trial
 from barrier_tck.reports.intervals import Recovery, recoveries, series_of
 from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
 from barrier_tck.reports.matrix import (
@@ -42,6 +44,9 @@ VALID_ROWS_MAX = 200
 """How many valid trials the table lists; all others are always listed."""
 VALID_ROWS_OPEN = 25
 """The number of them that are not folded."""
+
+LINES_INLINED_MAX = 800
+"""How many lines of pictures of cuts, and of their tables, the page holds."""
 
 PLOTLY = "plotly-basic.min.js.gz"
 """The library's file: the npm package ``plotly.js-basic-dist-min``, unchanged (reports/README.md)."""
@@ -111,8 +116,8 @@ class Distribution:
     """None if all values are equal, so that there is nothing to draw."""
 
 
-def render(run: ReportedRun) -> str:
-    """Return the page."""
+def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
+    """Return the page; ``cuts`` are the pictures that it shows or, once there is no room, names."""
     sections = tuple(_section(run, record) for record in timeline_trials(run))
     distributions = _distributions(run)
     linked = {section.record.trial for section in sections}
@@ -120,7 +125,7 @@ def render(run: ReportedRun) -> str:
     clauses = clause_matrix(run.trials, run.could_fail)
     controls = run.campaign.controls
     rows, unlisted = _rows(run, linked)
-    plotly, script = _plotly() if sections or distributions else b"", page_source("page.js")
+    plotly, script = plotly_bundle() if sections or distributions else b"", page_source("page.js")
     scripts = (script, gzip.decompress(plotly).decode()) if plotly else (script,)
     page = templates().get_template("page.html.j2")
     return page.render(
@@ -146,11 +151,24 @@ def render(run: ReportedRun) -> str:
         distributions=distributions,
         facts=_facts(run),
         verdicts=tuple(reversed(Verdict)),
-        style=Markup(page_source("page.css")),  # our own file
+        cuts=cuts,
+        cuts_of=by_trial(cuts),
+        inlined=_inlined(cuts),
+        style=Markup(page_source("page.css") + (page_source("cut.css") if cuts else "")),  # our own files
         script=Markup(script),  # our own file
         plotly=base64.b64encode(plotly).decode(),
-        script_hashes=[_hash(text) for text in scripts],
+        script_hashes=[script_hash(text) for text in scripts],
     )
+
+
+def _inlined(cuts: Sequence[CutView]) -> frozenset[str]:
+    """Return the anchors of the pictures that the page holds; each has a page of its own too."""
+    chosen, room = [], LINES_INLINED_MAX
+    for view in cuts:
+        room -= len(view.picture.lines) + len(view.cut.channels)
+        if room >= 0:
+            chosen.append(view.anchor)
+    return frozenset(chosen)
 
 
 def headline(run: ReportedRun) -> Headline:
@@ -308,11 +326,11 @@ def page_source(name: str) -> str:
 
 
 @cache
-def _plotly() -> bytes:
+def plotly_bundle() -> bytes:
     """Return the compressed basic bundle of plotly.js, so that the page is small and needs no network."""
     return (resources.files("barrier_tck.reports") / "templates" / PLOTLY).read_bytes()
 
 
-def _hash(script: str) -> str:
+def script_hash(script: str) -> str:
     """Return the source expression by which the page's policy admits a script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

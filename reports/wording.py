@@ -83,9 +83,9 @@ def size(count: float) -> str:
     raise AssertionError("the loop returns at its last unit")
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 trial``, ``1,204 trials``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, several: str | None = None) -> str:
+    """Return a count with its noun: ``1 trial``, ``1,204 trials``; ``several`` is a plural without the plain ``s``."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
 
 
 def measurement(name: str, value: float) -> str:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from barrier_tck.harness.record.run_directory import open_directory
 from barrier_tck.harness.support.atomic_files import write_atomically
+from barrier_tck.reports.cut_page import render_cut
+from barrier_tck.reports.cuts import (
+    DIRECTORY,
+    Wanted,
+    asked_before,
+    cut_views,
+    require_cuts,
+    shown_by_default,
+)
 from barrier_tck.reports.html import render
 from barrier_tck.reports.loading import load_run
 from barrier_tck.reports.machine_readable import as_junit, as_object
@@ -19,23 +30,36 @@ class ReportPaths:
     html: Path
     json: Path
     junit: Path
+    cuts: tuple[Path, ...] = ()
+    """The pages of cuts, worst trial first."""
 
 
-def write_reports(run_directory: Path) -> ReportPaths:
+def write_reports(run_directory: Path, cuts: Iterable[Wanted] = ()) -> ReportPaths:
     """Write ``report.html``, ``report.json`` and ``junit.xml`` into a run directory, each in one atomic step.
 
-    All are rendered before the first is written. Raises the errors of `barrier_tck.reports.loading.load_run`, and
+    ``cuts`` are shown besides those that a report shows anyway, as far as their passages were noted, each on a page of
+    its own in ``cuts/`` too. All is rendered before the first file is written. Raises the errors of
+    `barrier_tck.reports.loading.load_run`, UsageProblem for a checkpoint in ``cuts`` of which there is no cut, and
     EnvironmentProblem if a file cannot be written.
     """
-    run = load_run(run_directory)
+    run, asked = load_run(run_directory), tuple(cuts)
+    require_cuts(run, asked)
+    views = cut_views(run, (*asked, *shown_by_default(run), *asked_before(run_directory)))
     paths = ReportPaths(
-        run_directory / "report.html", run_directory / "report.json", run_directory / "junit.xml"
+        run_directory / "report.html",
+        run_directory / "report.json",
+        run_directory / "junit.xml",
+        tuple(run_directory / view.wanted.page for view in views),
     )
+    pages = zip(paths.cuts, [render_cut(run, view) for view in views], strict=True)
     texts = (
         (paths.json, json.dumps(as_object(run), indent=2, ensure_ascii=False) + "\n"),
         (paths.junit, as_junit(run)),
-        (paths.html, render(run)),
+        *pages,
+        (paths.html, render(run, views)),
     )
+    if views:
+        open_directory(run_directory / DIRECTORY)
     for path, text in texts:
         write_atomically(path, text.encode("utf-8", "backslashreplace"))
     return paths

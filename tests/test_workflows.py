@@ -67,7 +67,12 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
     named = [match.groups() for match in run if match]
     assert {environment for environment, _ in named} == {"tests", "explore", "campaign"}
     files = {file for _, file in named if file}
-    assert files == {"campaigns/flights.toml", "campaigns/ci.toml", "campaigns/graphs.toml"}
+    assert files == {
+        "campaigns/flights.toml",
+        "campaigns/unaligned_spark.toml",
+        "campaigns/ci.toml",
+        "campaigns/graphs.toml",
+    }
     for environment, file in named:
         assert tox.has_section(f"testenv:{environment}")
         if file:
@@ -116,9 +121,9 @@ def test_reports_are_kept_even_if_the_campaign_failed() -> None:
     assert uploads
     for step in uploads:
         assert step["if"] == "always()"
-        kept = {Path(line).name for line in step["with"]["path"].split()}
-        assert {"report.html", "report.json", "junit.xml"} <= kept
-        assert len(ReportPaths.__dataclass_fields__) == 3
+        kept = {line.split("/", 2)[2] for line in step["with"]["path"].split()}
+        assert {"report.html", "report.json", "junit.xml", "cuts/*.html"} <= kept
+        assert len(ReportPaths.__dataclass_fields__) == 4
 
 
 def test_githubs_variables_reach_the_campaign_inside_tox() -> None:

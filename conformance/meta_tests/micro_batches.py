@@ -175,7 +175,7 @@ class MicroBatches:
             Capability.FIFO_CHANNELS,
         }
     )
-    uses = ("workload.start_offset", "restart")
+    uses = ("workload.start_offset", "restart.attempts_max", "restart.delay_ms")
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the three subtasks."""
@@ -200,8 +200,7 @@ class MicroBatches:
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run attempts until one comes to the end of the input, or no further one is allowed."""
         run, attempt = Playing(plan, nemesis), 1
-        restarts = 0 if plan.restart.strategy == "none" else plan.restart.attempts_max
-        while not self._attempt(run, attempt) and attempt <= restarts:
+        while not self._attempt(run, attempt) and attempt <= plan.restart.attempts_max:
             run.pass_time(plan.restart.delay_ms)
             attempt += 1
             run.processes.start(attempt)

@@ -16,10 +16,10 @@ from barrier_tck.faults.targets import StorageUser, TargetKind, Targets
 class CrashCoordinator(Fault, frozen=True, tag="crash_coordinator"):
     """Kill the coordinator and start a new one from durable storage.
 
-    Contract (COO-6): the job resumes from the last completed checkpoint. ``lose_unsynced`` (simulator only): its host
-    dies, and with it what it wrote and did not sync. ``unreadable_ms`` (simulator only): for this long after it
-    starts again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it could not be read
-    then.
+    Contract (COO-6): the job resumes from the last completed checkpoint. On Spark the driver's process dies, with its
+    session. ``lose_unsynced``: its host dies, and with it what it wrote and did not sync. ``unreadable_ms``: for this
+    long after it starts again, its reads of durable storage fail. Contract (REC-4): nothing is deleted because it
+    could not be read then.
     """
 
     lose_unsynced: bool = False

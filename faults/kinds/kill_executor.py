@@ -17,7 +17,7 @@ class KillExecutor(Fault, frozen=True, tag="kill_executor"):
     """Kill the executor that hosts a subtask, with SIGKILL: every subtask on it dies, its memory is gone.
 
     Contract: the job recovers from the last completed checkpoint and the output stays as promised.
-    ``lose_unsynced`` (simulator only): the whole host dies, and with it what it wrote and did not sync.
+    ``lose_unsynced``: the whole host dies, and with it what it wrote and did not sync.
     """
 
     subtask: Subtask

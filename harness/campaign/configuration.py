@@ -19,7 +19,7 @@ from barrier_tck.harness.campaign.budget import TRIALS_MAX, Budget, parse_durati
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
 from barrier_tck.harness.draw.brought_profiles import chosen_profile
 from barrier_tck.harness.draw.profiles import Profile
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 from barrier_tck.harness.support.bounds import Bounded
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.json_values import problem_of_json
@@ -81,6 +81,8 @@ class AimedTrial(Bounded, frozen=True, forbid_unknown_fields=True):
     """None: the campaign's."""
     on_unreadable: Literal["", "fail", "older"] = ""
     """Empty: the campaign's."""
+    savepoints: tuple[SavepointPlan, ...] | None = None
+    """None: the campaign's."""
     system: Section = msgspec.field(default_factory=dict)
     """Settings of the system that differ from the campaign's."""
     workload: Section = msgspec.field(default_factory=dict)
@@ -142,6 +144,8 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
 
     Empty: listed trials fail, and drawn ones do either.
     """
+    savepoints: tuple[SavepointPlan, ...] | None = None
+    """Savepoints that every trial asks for (COO-5). None: listed trials ask for none, drawn ones as profiles say."""
     workload: Section = msgspec.field(default_factory=dict)
     job: Section = msgspec.field(default_factory=dict)
     deployment: Section = msgspec.field(default_factory=dict)
@@ -198,6 +202,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
             state_backend=self.state_backend,
             local_recovery=changed.local_recovery if self.local_recovery is None else self.local_recovery,
             on_unreadable=self.on_unreadable or changed.on_unreadable,
+            savepoints=changed.savepoints if self.savepoints is None else self.savepoints,
         )
 
     def aimed_plan(self, trial: AimedTrial, seed: int) -> TrialPlan:
@@ -212,6 +217,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
             state_backend=trial.state_backend or plan.state_backend,
             local_recovery=plan.local_recovery if trial.local_recovery is None else trial.local_recovery,
             on_unreadable=trial.on_unreadable or plan.on_unreadable,
+            savepoints=plan.savepoints if trial.savepoints is None else trial.savepoints,
         )
 
 

@@ -94,6 +94,8 @@ class Controls:
     recovered_min: int = RECOVERED_MIN_DRAWN
     """If this many trials recovered and none of them could have failed, the campaign is UNKNOWN."""
     trials: int = 0
+    invalid: int = 0
+    """Invalid trials. The campaign runs no control after one: its verdict is settled."""
     ran: list[ControlRecord] = field(default_factory=list)
     _no_chance: dict[BrokenRecovery, Counter[str]] = field(init=False)
     _could_have_failed: Counter[str] = field(default_factory=Counter)
@@ -107,6 +109,7 @@ class Controls:
     def add(self, trial: TrialSummary, plan: TrialPlan) -> None:
         """Take a finished trial: what it could have shown, and its plan if it is VALID and fit for a control."""
         self.trials += 1
+        self.invalid += trial.verdict is Verdict.INVALID
         could = []
         for how in BrokenRecovery:
             reason = trial.could_show.get(how.value, NoChance.NOT_COMPARED.value)
@@ -209,6 +212,8 @@ class Controls:
             return "controls were switched off"
         if not self.number:
             return "the campaign is too short for a control; ask for some with --controls"
+        if self.invalid and not self.ran:
+            return "a trial is INVALID, which settles the verdict, so no control was run"
         if len(self.ran) < self.number and not self.ran:
             return "no valid trial would have shown a broken recovery, so there was none to control"
         return ""

@@ -17,7 +17,7 @@ import msgspec
 
 from barrier_tck.faults.catalogue import KINDS, PACKAGES, FaultKind
 from barrier_tck.harness.draw.profiles import Profile
-from barrier_tck.harness.plan.trial_plan import CheckpointingMode, TrialPlan
+from barrier_tck.harness.plan.trial_plan import OVERTAKING, CheckpointingMode, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload_names import workload_names
@@ -33,7 +33,7 @@ _Faults = Annotated[int, msgspec.Meta(ge=0, le=FAULTS_MAX)]
 _Card = TypeVar("_Card")
 
 LOCAL_RECOVERY = {"on": True, "off": False}
-MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "at_least_once")
+MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "at_least_once", *OVERTAKING)
 
 
 class MixSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,12 +81,17 @@ class Hand:
         """Return the profile from which this trial is drawn.
 
         A trial in at-least-once mode has several sources, one slow channel and many recoveries, as in the profile
-        ``at-least-once``. Without these no record would count twice, and the mode would not be tested.
+        ``at-least-once``. Without these no record would count twice, and the mode would not be tested. A trial whose
+        barriers overtake has a slow channel, and every second one a slow vertex, so that there are records to overtake.
         """
         if self.mode is None:
             return profile
         if self.mode == "exactly_once":
             return replace(profile, modes=(self.mode,))
+        if self.mode in OVERTAKING:
+            return replace(
+                profile, modes=(self.mode,), slow_channel_per_mille=1_000, slow_vertex_per_mille=500
+            )
         return replace(
             profile,
             modes=(self.mode,),

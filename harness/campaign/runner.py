@@ -24,7 +24,7 @@ from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
-from barrier_tck.harness.campaign.sometimes import SometimesDuplicates
+from barrier_tck.harness.campaign.sometimes import SometimesDuplicates, SometimesInFlight
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
@@ -37,7 +37,7 @@ from barrier_tck.harness.record.records import (
     TrialSummary,
     summary_of,
 )
-from barrier_tck.harness.record.run_directory import RunDirectory
+from barrier_tck.harness.record.run_directory import RunDirectory, held
 from barrier_tck.harness.record.run_reader import StoredRun, read_record
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
@@ -66,6 +66,7 @@ class Tally:
     checkpoints_completed: int = 0
     refused_connections: Counter[str] = field(default_factory=Counter)
     sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
+    sometimes_in_flight: SometimesInFlight = field(default_factory=SometimesInFlight)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -92,6 +93,7 @@ class Tally:
         self.checkpoints_completed += trial.checkpoints_completed
         self.refused_connections.update(trial.refused_connections)
         self.sometimes_duplicates.add(trial)
+        self.sometimes_in_flight.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -101,7 +103,11 @@ class Tally:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Return what only all trials together can show."""
-        found = (self.sometimes_duplicates.finding(), self.judged_clauses.finding())
+        found = (
+            self.sometimes_duplicates.finding(),
+            self.sometimes_in_flight.finding(),
+            self.judged_clauses.finding(),
+        )
         return tuple(finding for finding in found if finding is not None)
 
     def verdict(self) -> Verdict:
@@ -140,8 +146,9 @@ def run_campaign(
     """
     _check_jobs(jobs, system, checkers)
     plans = campaign_plans(configuration, system)
-    run = _Campaign(configuration, system, RunDirectory.create(out), checkers)
-    return run.to_the_end(plans, jobs, console)
+    directory = RunDirectory.create(out)
+    with held(out):
+        return _Campaign(configuration, system, directory, checkers).to_the_end(plans, jobs, console)
 
 
 def resume_campaign(
@@ -153,15 +160,16 @@ def resume_campaign(
 ) -> CampaignRecord:
     """Continue an interrupted campaign and return its record, which is that of a campaign without an interruption.
     Its plans are drawn again, and only missing trials run. Raises UsageProblem, before any trial runs, if nothing is
-    missing or this machine would draw other plans.
+    missing, if this machine would draw other plans, or if the campaign still runs.
     """
     _check_jobs(jobs, system, checkers)
-    stored = require_resumable(path)
-    configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
-    plans = campaign_plans(configuration, system)
-    run = _Campaign(configuration, system, RunDirectory.reopen(path), checkers)
-    run.take_over(stored, plans)
-    return run.to_the_end(plans, jobs, console)
+    with held(path):
+        stored = require_resumable(path)
+        configuration = stored_configuration(stored.campaign.configuration, str(path / "campaign.json"))
+        plans = campaign_plans(configuration, system)
+        run = _Campaign(configuration, system, RunDirectory.reopen(path), checkers)
+        run.take_over(stored, plans)
+        return run.to_the_end(plans, jobs, console)
 
 
 def _check_jobs(jobs: int, system: SystemUnderTest, checkers: Sequence[Checker] | None) -> None:

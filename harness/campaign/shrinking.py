@@ -23,6 +23,7 @@ from barrier_tck.harness.campaign.smaller_jobs import (
     without_an_edge,
     without_an_operator,
 )
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, RestartPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.job_view import JobView, ViewOf
@@ -69,6 +70,7 @@ def sort_key(plan: TrialPlan) -> SortKey:
     records = workload.batches * workload.batch_records * sum(vertex.parallelism for vertex in job.sources)
     return (
         len(plan.faults),
+        len(plan.savepoints),
         sum(len(vertex.operators) for vertex in job.vertices),
         sum(vertex.parallelism for vertex in job.vertices),
         len(job.edges),
@@ -77,6 +79,7 @@ def sort_key(plan: TrialPlan) -> SortKey:
         plan.deployment.executors,
         _restless(plan),
         tuple(sorted(_fault_key(scheduled) for scheduled in plan.faults)),
+        tuple((asked.stop, asked.after_checkpoints, asked.delay_ms) for asked in plan.savepoints),
         (workload.keys, workload.start_offset, workload.records_per_second is not None),
         _settings_values(plan),
         plan.seed,
@@ -121,6 +124,18 @@ def _settings_values(plan: TrialPlan) -> int:
 # --- passes: each proposes plans -------------------------------------------------------------------------
 
 
+def _with_job(plan: TrialPlan, job: JobPlan) -> TrialPlan:
+    """Return the plan with another job, and without initiators that could not reach all of it."""
+    groups = plan.checkpoints.initiators
+    fitting = tuple(
+        group
+        for group in groups
+        if all(name in job.subtasks for name in group) and not job.unreached_by(group)
+    )
+    checkpoints = msgspec.structs.replace(plan.checkpoints, initiators=fitting)
+    return msgspec.structs.replace(plan, job=job, checkpoints=checkpoints)
+
+
 def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose each fault alone, then all but each one."""
     if len(plan.faults) > 2:
@@ -130,11 +145,24 @@ def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
         yield msgspec.structs.replace(plan, faults=plan.faults[:index] + plan.faults[index + 1 :])
 
 
+def drop_savepoints(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose all but each savepoint, then each one earlier and at once, and without its stop."""
+    asked = plan.savepoints
+    for index in range(len(asked)):
+        yield msgspec.structs.replace(plan, savepoints=asked[:index] + asked[index + 1 :])
+    for index, one in enumerate(asked):
+        calm = [msgspec.structs.replace(one, stop=False), msgspec.structs.replace(one, delay_ms=0)]
+        earlier = down_from(one.after_checkpoints, 0)
+        calm += [msgspec.structs.replace(one, after_checkpoints=number) for number in earlier]
+        for simpler in calm:
+            yield msgspec.structs.replace(plan, savepoints=(*asked[:index], simpler, *asked[index + 1 :]))
+
+
 def reduce_parallelism(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose narrower vertices and fewer executors."""
     widths = {vertex.parallelism: tuple(down_from(vertex.parallelism, 1)) for vertex in plan.job.vertices}
     for job in narrower(plan.job, widths):
-        yield msgspec.structs.replace(plan, job=job)
+        yield _with_job(plan, job)
     for fewer in down_from(plan.deployment.executors, 1):
         yield _with(plan, "deployment", executors=fewer)
 
@@ -143,7 +171,7 @@ def simplify_job(plan: TrialPlan) -> Iterator[TrialPlan]:
     """Propose the job without a vertex, without a chained operator, without an edge."""
     for propose in (without_a_vertex, without_an_operator, without_an_edge):
         for job in propose(plan.job):
-            yield msgspec.structs.replace(plan, job=job)
+            yield _with_job(plan, job)
 
 
 def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -169,7 +197,11 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
     for name, actual, calm in pairs:
         for field in calm.__struct_fields__:
             if getattr(actual, field) != getattr(calm, field):
-                yield _with(plan, name, **{field: getattr(calm, field)})
+                try:
+                    calmer = _with(plan, name, **{field: getattr(calm, field)})
+                except ValueError:
+                    continue  # the field goes together with another one
+                yield calmer
     yield _with(plan, "deployment", write_through=True)
     yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
 
@@ -234,7 +266,8 @@ def _whatever_the_job(propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> Pr
 
 
 PASSES: tuple[Propose, ...] = (
-    *map(_whatever_the_job, (drop_faults, simplify_job, reduce_parallelism, reduce_records, calm_down)),
+    *map(_whatever_the_job, (drop_faults, drop_savepoints, simplify_job)),
+    *map(_whatever_the_job, (reduce_parallelism, reduce_records, calm_down)),
     simplify_faults,
     *map(_whatever_the_job, (smaller_with_other_seeds, smaller_settings, other_seeds)),
 )

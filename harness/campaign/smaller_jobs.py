@@ -15,9 +15,10 @@ def without_a_vertex(job: JobPlan) -> Iterator[JobPlan]:
     for vertex in job.vertices:
         kept = tuple(other for other in job.vertices if other is not vertex)
         bridges = [
-            msgspec.structs.replace(after, source=before.source)
+            msgspec.structs.replace(after, source=before.source, feedback=before.feedback or after.feedback)
             for before in job.inputs_of(vertex.name)
             for after in job.outputs_of(vertex.name)
+            if vertex.name not in (before.source, after.target)
         ]
         others = [edge for edge in job.edges if vertex.name not in (edge.source, edge.target)]
         yield from _valid(job, kept, _distinct([*others, *bridges]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.dataflow import Dataflow
+from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -51,3 +52,42 @@ class SometimesDuplicates:
                 "channels, and kill after a completed checkpoint"
             )
         return Finding("sometimes-duplicates", ("ALO-2",), verdict, summary, counts)
+
+
+@dataclass(slots=True)
+class SometimesInFlight:
+    """If barriers may overtake, some must; a campaign that saw no record in flight has not tested the mode (UNA-1)."""
+
+    trials: int = 0
+    """Trials whose barriers may overtake records."""
+    with_records: int = 0
+    records: int = 0
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count the records in flight in the checkpoints of a finished trial, if its barriers may overtake."""
+        for finding in trial.findings:
+            if IN_FLIGHT in finding.counts:
+                seen = finding.counts[IN_FLIGHT]
+                self.trials += 1
+                self.with_records += seen > 0
+                self.records += seen
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if no barrier of any trial could overtake."""
+        if not self.trials:
+            return None
+        counts = {"trials": self.trials, "with_records": self.with_records, "records": self.records}
+        if self.records:
+            verdict = Verdict.VALID
+            summary = (
+                f"{self.with_records} of {self.trials} trials whose barriers may overtake had records in flight in "
+                f"their checkpoints, {self.records} in all"
+            )
+        else:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"no record was in flight in any checkpoint of the {self.trials} trials whose barriers may overtake: "
+                "it was not shown that the mode differs from aligned barriers; run more trials, and make a channel "
+                "or a sink slow"
+            )
+        return Finding("sometimes-in-flight", ("UNA-1",), verdict, summary, counts)

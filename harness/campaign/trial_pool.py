@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -37,6 +38,8 @@ from barrier_tck.harness.trial.trial_run import lost_trial
 
 AHEAD = 4
 """For each process, how many trials may run or wait to be counted: enough that no process waits for another."""
+GRACE_S = 30.0
+"""A process that has not ended a trial this long after the trial's limit is ended: it stands still in a library."""
 _END_TIMEOUT_S = 5.0
 
 
@@ -89,9 +92,10 @@ class TrialPool:
         if process is None or process.gone:
             process = self._own.process = self._started()
         started_at, started = datetime.now(UTC), time.monotonic()
-        answer = process.ask(RunTrial(trial))
+        # A drawn plan may run a second time, without the faults whose moment never came.
+        answer = process.ask(RunTrial(trial), 2 * trial.plan.limits.wall_s + GRACE_S)
         if answer is None:
-            why = f"the process that ran it ended: {process.ending()}"
+            why = process.overran or f"the process that ran it ended: {process.ending()}"
             seconds = time.monotonic() - started
             return TriedPlan(lost_trial(trial.number, trial.plan, self._system, why, started_at, seconds))
         assert isinstance(answer, TrialRan), "a trial is answered by its result"
@@ -130,15 +134,23 @@ class _TrialProcess:
         assert self._popen.stdin is not None and self._popen.stdout is not None
         self._requests, self._answers = self._popen.stdin, self._popen.stdout
         self.gone = False
+        self.overran = ""
+        """Why it was ended, if it did not answer in time."""
 
-    def ask(self, request: Request) -> Answer | None:
-        """Return the answer; None if the process ended without one. Raises the error that the process reports."""
+    def ask(self, request: Request, within_s: float | None = None) -> Answer | None:
+        """Return the answer; None if the process ended without one. Raises the error that the process reports.
+
+        A process that does not answer ``within_s`` seconds is ended, and ``overran`` says so.
+        """
         line = b""
         with contextlib.suppress(
             BrokenPipeError, ValueError
         ):  # ValueError: it was closed here in the meantime
             self._requests.write(line_of(request))
             self._requests.flush()
+            if not select.select([self._answers], [], [], within_s)[0]:
+                self.overran = f"the process that ran it gave no answer within {within_s:g} s and was ended"
+                self.close(at_once=True)
             line = self._answers.readline()
         if not line.endswith(b"\n"):
             self.gone = True

@@ -16,6 +16,7 @@ from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.campaign.chosen_clauses import judges_of
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialRecord, TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
@@ -82,7 +83,8 @@ def try_plan(
         checkers = judges_of(trial.plan, system, trial.only)
     points = system.job(trial.plan).shows
     result = execute(trial.plan, system, trial.directory, checkers, trial.number)
-    if not trial.drawn or Capability.DETERMINISTIC_REPLAY not in system.capabilities:
+    repeats = Capability.DETERMINISTIC_REPLAY in system.capabilities
+    if not trial.drawn or not repeats or result.record.end == End.ERROR.value:
         return TriedPlan(result, points)
     fitted = without_unreachable_faults(trial.plan, result.record)
     if fitted is None:

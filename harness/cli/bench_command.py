@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ BENCHMARKS = {
     "state": "state_access",
     "recovery": "recovery_times",
     "proxy": "proxy",
+    "backpressure": "backpressure",
 }
 """Name on the command line -> module below ``benchmarks``."""
 
@@ -30,8 +32,17 @@ Progress = Callable[[str], None]
 def bench(
     name: Annotated[
         str,
-        typer.Argument(metavar="throughput|simulation|state|recovery|proxy", help="The benchmark to run."),
+        typer.Argument(
+            metavar="throughput|simulation|state|recovery|proxy|backpressure", help="The benchmark to run."
+        ),
     ],
+    system: Annotated[
+        str, typer.Option(metavar="NAME", help="The world to measure, for benchmarks that know several.")
+    ] = "",
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the curves as a page, for benchmarks that have any."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark and print its numbers.
@@ -45,26 +56,46 @@ def bench(
       barrier-tck bench state           snapshots of a million keys, on the heap and in RocksDB
       barrier-tck bench recovery        restoring 500 MB from the local copy and over a link of 100 MB/s
       barrier-tck bench proxy           a channel without a proxy, through Toxiproxy, and through the embedded one
+      barrier-tck bench backpressure    delay and size of checkpoints, aligned and unaligned, as the sink gets slower
+      barrier-tck bench backpressure --system reference-spark --plot backpressure.html
       barrier-tck bench simulation --json
     """
     if name not in BENCHMARKS:
         raise UsageProblem(f"there is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
     console = console_for(as_json)
-    numbers = run_benchmark(name, lambda text: console.print(text, markup=False))
+    module = _module_of(name)
+    if plot is not None and not hasattr(module, "page"):
+        raise UsageProblem(f"the benchmark {name!r} has no curves to plot")
+    numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system)
     for key, value in numbers.items():
         console.print(f"  {key}: {value}", markup=False)
+    if plot is not None:
+        plot.write_text(module.page(numbers))
+        console.print(f"  plot: {plot}", markup=False)
     emit(as_json, numbers)
 
 
-def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
-    """Run a benchmark by its name and return its numbers, units in the names.
+def run_benchmark(name: str, progress: Progress, system: str = "") -> dict[str, Any]:
+    """Run a benchmark by its name, in a world if it knows several, and return its numbers, units in the names.
 
-    Raises EnvironmentProblem if the benchmarks cannot be imported, for instance outside a checkout.
+    Raises EnvironmentProblem if the benchmarks cannot be imported, for instance outside a checkout, and UsageProblem if
+    the benchmark does not know the world.
     """
+    module = _module_of(name)
+    known: Sequence[str] = getattr(module, "SYSTEMS", ())
+    if system and system not in known:
+        what = f"one of: {', '.join(known)}" if known else "none: it measures one world only"
+        raise UsageProblem(f"the benchmark {name!r} was given the system {system!r}; it takes {what}")
+    run: Callable[..., dict[str, Any]] = module.run
+    told = [system] if system else []
+    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), *told)
+
+
+def _module_of(name: str) -> Any:
     module_name = f"benchmarks.{BENCHMARKS[name]}"
     look_where_run()
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name not in ("benchmarks", module_name):
             raise
@@ -72,5 +103,3 @@ def run_benchmark(name: str, progress: Progress) -> dict[str, Any]:
             f"{module_name} cannot be imported: benchmarks live in the repository, not in the installed "
             "package; run the command at the top of a checkout of barrier-tck"
         ) from error
-    run: Callable[[Callable[[str, float], None]], dict[str, Any]] = module.run
-    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"))

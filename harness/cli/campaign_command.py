@@ -23,6 +23,7 @@ from barrier_tck.harness.cli.options import (
     SystemOption,
     listed,
 )
+from barrier_tck.harness.cli.pictures import note_what_is_shown
 from barrier_tck.harness.cli.printing import VerdictConsole, console_for, emit
 from barrier_tck.harness.cli.shipped import found_campaign
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -319,6 +320,7 @@ def _print_campaign(console: Console, record: CampaignRecord, path: Path, file: 
     from barrier_tck.reports.write import write_reports
 
     if record.trials:
+        note_what_is_shown(path, console, trust=True)
         paths = write_reports(path)
         print_summary(path, console)
         console.print(f"report: {paths.html}", markup=False)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from barrier_tck.harness.cli.exit_codes import exit_code_of
+from barrier_tck.harness.cli.named_code import TrustOption
 from barrier_tck.harness.cli.options import JsonOption
 from barrier_tck.harness.cli.printing import console_for, emit
 
@@ -19,17 +20,31 @@ def report(
             metavar="RUN_DIR", help="A run directory, or a directory of several, of which the newest is used."
         ),
     ],
+    cut: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cut",
+            metavar="TRIAL:CHECKPOINT",
+            help="Also draw the cut of this checkpoint, as a space-time diagram in the report and in cuts/; may be "
+            "given several times. A simulated trial runs again for it.",
+        ),
+    ] = None,
+    trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write report.html, report.json and junit.xml into a run directory and print the summary.
 
-    Exit code: the verdict's, as of the campaign; 2 at best if that was interrupted.
+    The report shows the cut of the failing checkpoint of each invalid trial with a timeline, and that of the first
+    checkpoint of the first trial. Exit code: the verdict's, as of the campaign; 2 at best if that was interrupted.
 
     \b
-    Example:
+    Examples:
       barrier-tck report runs/standard-20260101-120000
+      barrier-tck report runs/standard-20260101-120000 --cut 0:2 --cut 3:1
     """
+    from barrier_tck.harness.cli.pictures import note_what_is_asked, note_what_is_shown
     from barrier_tck.harness.record.run_directory import latest_run
+    from barrier_tck.reports.cuts import Wanted
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import finding_objects
     from barrier_tck.reports.summary import print_run
@@ -37,10 +52,15 @@ def report(
 
     console = console_for(as_json)
     path = latest_run(run_directory)
-    paths = write_reports(path)
+    wanted = tuple(map(Wanted.parse, cut or ()))
+    note_what_is_asked(path, wanted, trust)
+    note_what_is_shown(path, console, trust)
+    paths = write_reports(path, wanted)
     run = load_run(path)
     print_run(run, console)
     console.print(f"report: {paths.html}")
+    for one in wanted:
+        console.print(f"cut: {path / one.page}")
     emit(
         as_json,
         {
@@ -51,6 +71,7 @@ def report(
             "html": str(paths.html),
             "report_json": str(paths.json),
             "junit": str(paths.junit),
+            "cuts": [str(page) for page in paths.cuts],
         },
     )
     raise typer.Exit(exit_code_of(run.verdict, run.campaign.interrupted))

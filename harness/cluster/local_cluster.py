@@ -36,6 +36,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -77,7 +78,7 @@ from barrier_tck.harness.support.errors import (
     UsageError,
 )
 
-__all__ = ["ExecutorProcess", "LocalCluster", "LocalClusterConfig"]
+__all__ = ["ExecutorProcess", "LocalCluster", "LocalClusterConfig", "SessionPlace"]
 
 _DIRECTORY_PREFIX = "barrier-tck-cluster-"
 _STATE_FILE = "cluster.json"
@@ -85,6 +86,18 @@ _POLL_S = 0.05
 _STOP_GRACE_S = 3.0
 _STOP_TIMEOUT_S = 20.0
 _LOG_TAIL_LINES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlace:
+    """All that a process needs to open a session on a cluster that another process started."""
+
+    directory: str
+    """The cluster's directory."""
+    conf: Mapping[str, str]
+    """Holds the cluster's secret."""
+    quick_start: bool
+    log_level: str
 
 
 class LocalCluster:
@@ -128,10 +141,8 @@ class LocalCluster:
             self._link = GuardLink(self._directory, temporary=self.config.directory is None)
             self._write_state()
             deadline = time.monotonic() + self.config.startup_timeout_s
-            owner = this_process()
-            marker = f"{self._id}:{owner.pid}:{owner.created!r}"
             environment = daemon_environment(java.executable, self._directory, self.classes) | {
-                MARKER: marker
+                MARKER: self._marker()
             }
             self._start_master(environment)
             self._master_url = self._await_line(
@@ -238,6 +249,17 @@ class LocalCluster:
         """
         return application_conf(self.config, self.directory, self.master_url, self._secret, self.classes)
 
+    def session_place(self) -> SessionPlace:
+        """What another process needs to open a session here. It holds the secret, as `spark_conf` does."""
+        conf = self.spark_conf()
+        return SessionPlace(str(self.directory), conf, self.config.quick_start, self.config.log_level)
+
+    def driver_environment(self) -> dict[str, str]:
+        """The variables with which a driver's process is found again as a part of this cluster, and leaves nothing
+        outside its directory.
+        """
+        return {MARKER: self._marker(), "TMPDIR": str(self.directory / "tmp")}
+
     def executors(self) -> tuple[ExecutorProcess, ...]:
         """The executor JVMs that run now, in order of worker and pid.
 
@@ -311,6 +333,10 @@ class LocalCluster:
         """The logs of master, workers and executors so far, for a run directory to copy."""
         directory = self.directory
         return tuple(sorted([*directory.glob("*.log"), *directory.glob("worker-*/work/*/*/std*")]))
+
+    def _marker(self) -> str:
+        owner = this_process()
+        return f"{self._id}:{owner.pid}:{owner.created!r}"
 
     def _running_directory(self) -> Path:
         if self._directory is None:

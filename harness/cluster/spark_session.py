@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from barrier_tck.harness.cluster.class_archive import existing_classes
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import find_java
-from barrier_tck.harness.cluster.local_cluster import LocalCluster
+from barrier_tck.harness.cluster.local_cluster import LocalCluster, SessionPlace
 from barrier_tck.harness.cluster.settings import driver_conf, java_options, write_properties
 from barrier_tck.harness.support.errors import UsageError
 
@@ -46,7 +46,19 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 
 @contextlib.contextmanager
 def spark_session(
-    cluster: LocalCluster | None,
+    cluster: LocalCluster | SessionPlace | None,
+    app_name: str,
+    extra: Mapping[str, str] | None = None,
+    **how: Any,
+) -> Iterator[SparkSession]:
+    """A session, with all that belongs to it, ended at exit. Takes and raises what `session_later` does."""
+    with session_later(cluster, app_name, extra, **how) as opened:
+        yield opened()
+
+
+@contextlib.contextmanager
+def session_later(
+    cluster: LocalCluster | SessionPlace | None,
     app_name: str,
     extra: Mapping[str, str] | None = None,
     *,
@@ -54,8 +66,10 @@ def spark_session(
     quick_start: bool = False,
     share_classes: bool = True,
     end_timeout_s: float = _JVM_END_TIMEOUT_S,
-) -> Iterator[SparkSession]:
-    """A session against `cluster`, or in local mode on all cores if there is none; ended at exit.
+) -> Iterator[Callable[[], SparkSession]]:
+    """A driver's JVM, and the function that opens its session against `cluster`, or in local mode on all cores.
+
+    Until that function is called, nothing of the cluster is used. Session and JVM are ended at exit.
 
     `extra` is added to the cluster's settings and wins over them. The driver's log goes to `log_file`, by
     default `driver.log` in the cluster's directory (in local mode it is dropped with the session).
@@ -67,29 +81,30 @@ def spark_session(
         UsageError: this process has a Spark session already.
         JavaMissing, JavaTooOld: no Java that Spark can use.
     """
+    place = cluster.session_place() if isinstance(cluster, LocalCluster) else cluster
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         raise UsageError("This process has a Spark session already; stop it (and its JVM) first.")
     java = find_java()
     # In the cluster's directory, which its guard removes even if this process is killed.
-    parent = None if cluster is None else cluster.directory
+    parent = None if place is None else place.directory
     scratch = Path(tempfile.mkdtemp(prefix="barrier-tck-driver-", dir=parent))
     try:
-        base = _local_mode_conf(scratch) if cluster is None else cluster.spark_conf()
+        base = _local_mode_conf(scratch) if place is None else dict(place.conf)
         classes = existing_classes(java) if share_classes else None
-        quick = quick_start or (cluster is not None and cluster.config.quick_start)
+        quick = quick_start or (place is not None and place.quick_start)
         options = java_options(scratch / "tmp", quick, classes)
         shared = classes.settings if classes is not None else {}
         own = {"spark.app.name": app_name, "spark.driver.defaultJavaOptions": options, **shared}
         write_properties(scratch / "spark-defaults.conf", {**base, **own, **(extra or {})})
         if log_file is None:
-            log_file = (scratch if cluster is None else cluster.directory) / "driver.log"
-        level = "warn" if cluster is None else cluster.config.log_level
+            log_file = (scratch if place is None else Path(place.directory)) / "driver.log"
+        level = "warn" if place is None else place.log_level
         (scratch / "log4j2.properties").write_text(_LOG4J2.format(level=level, log=log_file.absolute()))
         (scratch / "tmp").mkdir()
         with _environment(scratch, java.executable):
             try:
                 _start_jvm(log_file)
-                yield SparkSession.builder.getOrCreate()
+                yield SparkSession.builder.getOrCreate
             finally:
                 _end_driver(end_timeout_s)
     finally:

@@ -156,7 +156,7 @@ def _aim(profile: Profile, job: DrawnJob, kind: FaultKind, target: str) -> Aim:
     return Aim(
         target,
         receivers=job.view.ends_of(target),
-        peers=job.peers,
+        peers=job.peers_of(target),
         outlasts_heartbeat=outlasts,
         duration_ms=profile.zombie_ms if outlasts else profile.duration_ms,
         latency_ms=profile.latency_ms,

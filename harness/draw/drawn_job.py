@@ -43,12 +43,14 @@ class DrawnJob:
             return None
         return batches * workload.batch_records * 1_000 // workload.records_per_second
 
-    @property
-    def peers(self) -> tuple[Peers, ...]:
-        """Return from whom an executor can be cut off; other executors count only if data passes between them."""
-        receivers = [receiver for _, receiver in self.view.links]
-        shuffles = len(dict.fromkeys(receivers)) < len(receivers)
-        apart = shuffles and self.plan.deployment.executors > 1
+    def peers_of(self, subtask: str) -> tuple[Peers, ...]:
+        """Return from whom the executor of a subtask can be cut off.
+
+        Other executors count only if data is sure to pass between them. An executor hosts at most its share of the
+        subtasks, so this is sure if more of them are connected with this subtask than that.
+        """
+        share = -(-len(self.view.subtasks) // self.plan.deployment.executors)
+        apart = len(self.view.connected_with(subtask)) > share
         controlled = bool(self.view.control_links)
         return tuple(
             peers
@@ -69,9 +71,10 @@ class DrawnJob:
             case TargetKind.CHANNEL:
                 return tuple(name for name in view.names if view.ends_of(name))
             case TargetKind.PARTITION:
-                # To be replaced, a subtask must be cut off from the coordinator.
-                needed = view.control_links if kind.drawn_as.outlasts_heartbeat else self.peers
-                return view.names if needed else ()
+                if kind.drawn_as.outlasts_heartbeat:
+                    # To be replaced, a subtask must be cut off from the coordinator.
+                    return view.names if view.control_links else ()
+                return tuple(name for name in view.names if self.peers_of(name))
             case TargetKind.MESSAGES:
                 return view.control_links
             case TargetKind.STORAGE:

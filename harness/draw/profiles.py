@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from barrier_tck.faults.catalogue import KINDS
-from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import ProtocolPoint
-from barrier_tck.harness.plan.trial_plan import CheckpointingMode, WhenUnreadable
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
+    CheckpointProtocol,
+    RestartStrategyName,
+    WhenUnreadable,
+)
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 
@@ -65,6 +69,16 @@ class Profile:
     """Roughly the most subtasks that a drawn job graph has."""
     modes: tuple[CheckpointingMode, ...] = ("exactly_once",)
     """Checkpointing modes."""
+    protocol: CheckpointProtocol = "barriers"
+    """How checkpoints are taken; with ``chandy_lamport``, initiators are drawn, too."""
+    alignment_timeouts_ms: tuple[int, ...] = (0, 5, 20, 60)
+    """Mode ``aligned_timeout``: how long barriers wait before they overtake (UNA-2)."""
+    buffer_bytes: tuple[int | None, ...] = (None, None, 400, 90, 23)
+    """Sizes of the buffers into which batches are cut, in modes whose barriers overtake."""
+    slow_vertex_per_mille: int = 0
+    """How many plans in 1,000 have a vertex that is slower than the others, most often a sink."""
+    slow_batch_ms: tuple[int, ...] = (3, 10, 30)
+    """How much longer it takes there for each batch."""
     max_concurrent: Range = (1, 3)
     """Most checkpoints in flight at once (BAR-4)."""
     interval_ms: Range = (6, 60)
@@ -92,7 +106,11 @@ class Profile:
     """Whether the slow channel is always one of those between sources and keyed subtasks."""
     slow_factors: tuple[int, ...] = (5, 20)
     channel_capacities: tuple[int, ...] = (1, 2, 8, 32)
+    restarts: tuple[RestartStrategyName, ...] = ("fixed_delay", "failure_rate", "exponential_delay")
+    """Restart strategies (REC-3)."""
     restart_delay_ms: Range = (0, 40)
+    failures_counted_ms: Range = (5, 200)
+    """The time in which failures are counted, or after which a row of failures is over."""
     faults: Range = (0, 4)
     kinds: tuple[tuple[str, int], ...] = _ALL_KINDS
     """Kinds of ``barrier_tck.faults.catalogue`` with their weights."""
@@ -114,6 +132,16 @@ class Profile:
     """
     settle_ms: int = 5
     """The longest time that a checkpoint takes for reasons outside the plan; it determines the length of such plans."""
+    savepoints_per_mille: int = 0
+    """How many plans in 1,000 ask for savepoints, if the system takes any (COO-5)."""
+    savepoints: Range = (1, 3)
+    """How many such a plan asks for."""
+    savepoint_after: Range = (0, 5)
+    """After how many completed checkpoints each is asked for."""
+    savepoint_delay_ms: Range = (0, 20)
+    """How much later."""
+    stop_per_mille: int = 400
+    """With how many savepoints in 1,000 the job is stopped, and another one is started from it."""
     lose_unsynced_per_mille: int = 250
     """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
     unreadable_per_mille: int = 200
@@ -130,6 +158,67 @@ class Profile:
     progress_ms: int = 10_000
     """Within this time after the last healing, a checkpoint must complete or the job must end (REC-6)."""
 
+
+_LOOPS = Profile(
+    name="loops",
+    description="Generated job graphs with loops, in the exact modes, with every kind of fault: 0 to 4 faults.",
+    workloads=("rounds",),
+    modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
+    drawn_jobs_per_mille=600,
+    interval_ms=(8, 40),
+    sources=(1, 2),
+    sinks=(1, 2),
+    late_async_per_mille=0,
+    batches=(2, 6),
+    records_per_second=(None, 300, 600),
+    subtasks_max=10,
+    timeouts_ms=(2_000,),
+    tolerated_failures=(1_000,),
+    restore_per_mille=600,
+    storage_per_mille=30,
+)
+
+_SPARK_GRAPHS = Profile(
+    name="spark-graphs",
+    description="For a real cluster: generated job graphs; kills, lost hosts, pauses, disturbed connections.",
+    workloads=("lineage",),
+    sources=(1, 2),
+    keyed=(1, 2),
+    sinks=(1, 2),
+    subtasks_max=10,
+    executors=(3, 3),
+    batches=(40, 60),
+    batch_records=(20, 20),
+    keys=(5, 50),
+    start_offset=(0, 0),
+    tiny_inputs_per_mille=0,
+    records_per_second=(400,),
+    modes=("exactly_once", "exactly_once", "at_least_once"),
+    max_concurrent=(1, 2),
+    interval_ms=(300, 600),
+    timeouts_ms=(10_000,),
+    min_pause_ms=(0,),
+    retained=(2, 2),
+    async_ms_max=(0, 0),
+    late_async_per_mille=0,
+    latency_ms_max=(0, 0),
+    slow_channel_per_mille=0,
+    channel_capacities=(8,),
+    restart_delay_ms=(10, 10),
+    faults=(1, 2),
+    kinds=(
+        *(("executor", 4), ("worker", 3), ("host", 1)),
+        *(("pause-worker", 1), ("pause-executor", 1)),
+        *(("delay", 1), ("throttle", 1), ("cut", 1), ("black-hole", 1)),
+    ),
+    timed_per_mille=150,
+    timed_ms=(100, 800),
+    lose_unsynced_per_mille=0,
+    duration_ms=(200, 1_500),
+    latency_ms=(10, 200),
+    bytes_per_second=(20_000, 100_000),
+    progress_ms=30_000,
+)
 
 PROFILES: tuple[Profile, ...] = (
     Profile(
@@ -200,6 +289,109 @@ PROFILES: tuple[Profile, ...] = (
         storage_per_mille=30,
     ),
     Profile(
+        name="modes",
+        description="Generated job graphs in every mode, with full queues: slow channels and vertices, 0 to 4 faults.",
+        workloads=("lineage", "lineage", "lineage", "keyed-totals"),
+        sources=(1, 2),
+        keyed=(1, 3),
+        sinks=(1, 2),
+        executors=(1, 4),
+        batches=(2, 8),
+        batch_records=(1, 4),
+        records_per_second=(None, 600, 2_000),
+        modes=(
+            "unaligned",
+            "unaligned",
+            "aligned_timeout",
+            "aligned_timeout",
+            "exactly_once",
+            "at_least_once",
+        ),
+        drawn_jobs_per_mille=800,
+        subtasks_max=14,
+        interval_ms=(10, 60),
+        min_pause_ms=(0, 0, 10),
+        timeouts_ms=(2_000,),
+        tolerated_failures=(1_000,),
+        late_async_per_mille=0,
+        latency_ms_max=(0, 6),
+        slow_channel_per_mille=400,
+        slow_vertex_per_mille=500,
+        slow_batch_ms=(2, 5, 12),
+        channel_capacities=(1, 2, 2, 4, 8),
+        restore_per_mille=600,
+        storage_per_mille=50,
+    ),
+    _LOOPS,
+    replace(
+        _LOOPS,
+        name="chandy-lamport",
+        description="Any graph under Chandy-Lamport, with drawn initiators and overlapping snapshots: 0 to 4 faults.",
+        workloads=("rounds", "rounds", "lineage"),
+        modes=("exactly_once",),
+        protocol="chandy_lamport",
+        interval_ms=(6, 30),
+    ),
+    Profile(
+        name="savepoints",
+        description="Savepoints amid checkpoints, stops and second jobs, in both modes, with 0 to 3 faults.",
+        workloads=("lineage", "keyed-totals"),
+        sources=(1, 2),
+        sinks=(1, 2),
+        subtasks_max=16,
+        batches=(6, 24),
+        tiny_inputs_per_mille=30,
+        records_per_second=(300, 300, 600),
+        modes=("exactly_once", "exactly_once", "at_least_once"),
+        drawn_jobs_per_mille=600,
+        interval_ms=(6, 40),
+        faults=(0, 3),
+        late_async_part=40,
+        savepoints_per_mille=1_000,
+    ),
+    Profile(
+        name="spark-savepoints",
+        description="For a real cluster: savepoints, stops and second jobs, with kills.",
+        workloads=("lineage", "keyed-totals"),
+        sources=(1, 2),
+        keyed=(1, 2),
+        sinks=(1, 2),
+        subtasks_max=8,
+        executors=(3, 3),
+        batches=(40, 60),
+        batch_records=(20, 20),
+        keys=(5, 50),
+        start_offset=(0, 0),
+        tiny_inputs_per_mille=0,
+        records_per_second=(400,),
+        modes=("exactly_once", "exactly_once", "at_least_once"),
+        max_concurrent=(1, 2),
+        interval_ms=(200, 500),
+        timeouts_ms=(10_000,),
+        min_pause_ms=(0,),
+        retained=(1, 2),
+        tolerated_failures=(1_000,),
+        local_recovery_per_mille=250,
+        on_unreadable=("fail",),
+        async_ms_max=(0, 0),
+        late_async_per_mille=0,
+        latency_ms_max=(0, 0),
+        slow_channel_per_mille=0,
+        channel_capacities=(8,),
+        restart_delay_ms=(10, 10),
+        faults=(0, 1),
+        kinds=(("executor", 2), ("worker", 2)),
+        timed_per_mille=150,
+        timed_ms=(100, 800),
+        storage_per_mille=0,
+        savepoints_per_mille=1_000,
+        savepoint_after=(0, 3),
+        savepoint_delay_ms=(0, 200),
+        stop_per_mille=600,
+        lose_unsynced_per_mille=0,
+        progress_ms=30_000,
+    ),
+    Profile(
         name="spark-kill",
         description="For a real cluster: executors and workers killed at protocol points, seconds a trial.",
         sources=(2, 2),
@@ -234,50 +426,20 @@ PROFILES: tuple[Profile, ...] = (
         lose_unsynced_per_mille=0,
         progress_ms=30_000,
     ),
-    Profile(
-        name="spark-graphs",
-        description="For a real cluster: generated job graphs; kills, lost hosts, pauses, disturbed connections.",
-        workloads=("lineage",),
-        sources=(1, 2),
-        keyed=(1, 2),
-        sinks=(1, 2),
-        subtasks_max=10,
-        executors=(3, 3),
-        batches=(40, 60),
-        batch_records=(20, 20),
-        keys=(5, 50),
-        start_offset=(0, 0),
-        tiny_inputs_per_mille=0,
-        records_per_second=(400,),
-        modes=("exactly_once", "exactly_once", "at_least_once"),
-        max_concurrent=(1, 2),
-        interval_ms=(300, 600),
-        timeouts_ms=(10_000,),
-        min_pause_ms=(0,),
-        retained=(2, 2),
-        async_ms_max=(0, 0),
-        late_async_per_mille=0,
-        latency_ms_max=(0, 0),
-        slow_channel_per_mille=0,
-        channel_capacities=(8,),
-        restart_delay_ms=(10, 10),
-        faults=(1, 2),
-        kinds=(
-            *(("executor", 4), ("worker", 3), ("host", 1)),
-            *(("pause-worker", 1), ("pause-executor", 1)),
-            *(("delay", 1), ("throttle", 1), ("cut", 1), ("black-hole", 1)),
-        ),
-        timed_per_mille=150,
-        timed_ms=(100, 800),
-        lose_unsynced_per_mille=0,
-        duration_ms=(200, 1_500),
-        latency_ms=(10, 200),
-        bytes_per_second=(20_000, 100_000),
-        progress_ms=30_000,
+    _SPARK_GRAPHS,
+    replace(
+        _SPARK_GRAPHS,
+        name="spark-driver",
+        description="For a real cluster: the driver's process killed at protocol points, seconds a trial.",
+        workloads=("lineage", "keyed-totals"),
+        faults=(1, 1),
+        kinds=(("coordinator", 1),),
+        lose_unsynced_per_mille=250,
+        progress_ms=60_000,
     ),
     Profile(
         name="spark-explore",
-        description="For a real cluster: any job, both modes, every kind of fault that Spark can suffer.",
+        description="For a real cluster: any job, every mode, every kind of fault that Spark can suffer.",
         workloads=("lineage", "lineage", "keyed-totals"),
         sources=(1, 2),
         keyed=(1, 2),
@@ -290,7 +452,14 @@ PROFILES: tuple[Profile, ...] = (
         start_offset=(0, 40),
         tiny_inputs_per_mille=30,
         records_per_second=(400,),
-        modes=("exactly_once", "exactly_once", "at_least_once"),
+        modes=(
+            *("exactly_once", "exactly_once", "at_least_once", "at_least_once"),
+            *("unaligned", "unaligned", "aligned_timeout"),
+        ),
+        alignment_timeouts_ms=(0, 50, 200),
+        buffer_bytes=(None, None, 2_000, 400),
+        slow_vertex_per_mille=300,
+        slow_batch_ms=(5, 20),
         max_concurrent=(1, 2),
         interval_ms=(200, 500),
         timeouts_ms=(10_000, 10_000, 2_000),
@@ -308,59 +477,19 @@ PROFILES: tuple[Profile, ...] = (
         slow_factors=(5, 8),
         channel_capacities=(8,),
         restart_delay_ms=(10, 50),
+        failures_counted_ms=(500, 5_000),
         faults=(1, 3),
-        kinds=tuple(
-            (kind.name, 4 if kind.drawn_as.package == "kill" else 1)
-            for kind in KINDS.values()
-            if kind.fault.ends is not Ends.COORDINATOR
-        ),
+        kinds=tuple((kind.name, 4 if kind.drawn_as.package == "kill" else 1) for kind in KINDS.values()),
         timed_per_mille=150,
         timed_ms=(100, 800),
-        lose_unsynced_per_mille=0,
         duration_ms=(200, 1_500),
         zombie_ms=(4_500, 6_000),
         latency_ms=(10, 300),
         bytes_per_second=(2_000, 20_000, 100_000),
-        progress_ms=30_000,
+        progress_ms=60_000,
     ),
 )
 """Every profile there is."""
-
-
-_RETAINED_MIN = 2
-"""The smallest number of checkpoints that a plan for faults of copies retains, so that an older one can be restored."""
-_MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
-
-
-def for_storage_faults(profile: Profile) -> Profile:
-    """Return the profile of plans in which copies of state are hit. Checkpoints come one by one, often and reliably,
-    and each subtask has state, in several files if it keeps copies.
-    """
-    earliest, latest = profile.interval_ms
-    quickest, slowest = profile.async_ms_max
-    return replace(
-        profile,
-        tiny_inputs_per_mille=0,
-        keys=_MANY_KEYS,
-        max_parallelism=tuple(groups for groups in profile.max_parallelism if groups >= _MANY_GROUPS)
-        or (_MANY_GROUPS,),
-        subtasks_max=min(_FEW_SUBTASKS, profile.subtasks_max),
-        max_concurrent=(1, 1),
-        slow_factors=(min(profile.slow_factors),),
-        records_per_second=(min((rate for rate in profile.records_per_second if rate), default=None),),
-        latency_ms_max=(
-            profile.latency_ms_max[0],
-            max(profile.latency_ms_max[0], profile.latency_ms_max[1] // 4),
-        ),
-        interval_ms=(earliest, (earliest + latest) // 2),
-        min_pause_ms=(0,),
-        timeouts_ms=(max(profile.timeouts_ms),),
-        async_ms_max=(quickest, (quickest + slowest) // 2),
-        late_async_per_mille=0,
-        slow_channel_per_mille=profile.slow_channel_per_mille if profile.slow_channel_into_keyed else 0,
-        retained=(max(_RETAINED_MIN, profile.retained[0]), max(_RETAINED_MIN, profile.retained[1])),
-        local_recovery_per_mille=max(750, profile.local_recovery_per_mille),
-    )
 
 
 def profile_named(name: str) -> Profile:

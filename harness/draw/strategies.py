@@ -15,10 +15,13 @@ from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
-from barrier_tck.harness.draw.profiles import Profile, Range, for_storage_faults
+from barrier_tck.harness.draw.drawn_savepoints import with_savepoints
+from barrier_tck.harness.draw.profiles import Profile, Range
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
+from barrier_tck.harness.draw.storage_profiles import for_storage_faults
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
+    OVERTAKING,
     CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
@@ -96,10 +99,13 @@ def trial_plans(
         # A system that does not use the job runs the workload's own, which may be wider.
         deployment=_with_key_groups(draw, profile, plan, filled(around.fitted(plan))),
     )
+    plan = _with_initiators(draw, profile, _with_slow_vertex(draw, profile, plan))
     if of_copies:
         plan = long_enough(plan, profile.settle_ms)
     # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
     plan = filled(around.fitted(_that_completes(plan)))
+    if Capability.SAVEPOINTS in around.capabilities:
+        plan = filled(around.fitted(with_savepoints(draw, profile, plan)))
     drawn = draw_faults(draw, profile, plan, around.view(plan), around.capabilities, kinds, of_copies)
     if drawn.left_out:
         note = f"{plan.note}; nothing to hit: {', '.join(drawn.left_out)}"
@@ -118,6 +124,7 @@ def _that_completes(plan: TrialPlan) -> TrialPlan:
     A checkpoint completes if all its parts are in time, after the barriers and before the acknowledgements travelled:
     in a wide and deep job that is rare. Nothing goes on in such a trial, and nothing is wrong with the system.
     """
+    plan = _in_time(plan)
     checkpoints, job = plan.checkpoints, plan.job
     if checkpoints.async_ms_max < checkpoints.timeout_ms:
         return plan
@@ -137,6 +144,26 @@ def _that_completes(plan: TrialPlan) -> TrialPlan:
     )
 
 
+def _in_time(plan: TrialPlan) -> TrialPlan:
+    """Return a plan whose checkpoints are in time if its job may be started again for ever.
+
+    A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
+    close to each other starts it again and again, from the same checkpoint.
+    """
+    network, checkpoints = plan.network, plan.checkpoints
+    if plan.restart.strategy not in ("failure_rate", "exponential_delay"):
+        return plan
+    timeout_ms = checkpoints.timeout_ms
+    if network.slow_channel is not None:
+        # A barrier waits for what fills the channel before it and for what fills its sender's other outputs.
+        queued_ms = network.latency_ms_max * network.slow_factor * (1 + network.channel_capacity)
+        timeout_ms = max(timeout_ms, 2 * queued_ms)
+    in_time = msgspec.structs.replace(
+        checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
+    )
+    return msgspec.structs.replace(plan, checkpoints=in_time)
+
+
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:
     """Return a restart budget that the faults cannot use up: while a fault lasts, many attempts may fail in a row."""
     lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in schedule)
@@ -150,9 +177,12 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
     """Return the profile without the parts that a system with these capabilities lacks."""
     copies = Capability.LOCAL_RECOVERY in capabilities
     damaged = Capability.STORAGE_FAULTS in capabilities and profile.faults[1] > 0
+    overtaking = Capability.UNALIGNED_CHECKPOINTS in capabilities
     of_copies = any(hits_copies(KINDS[name]) for name, _ in profile.kinds)
     return replace(
         profile,
+        modes=tuple(mode for mode in profile.modes if overtaking or mode not in OVERTAKING)
+        or ("exactly_once",),
         local_recovery_per_mille=profile.local_recovery_per_mille if copies else 0,
         on_unreadable=profile.on_unreadable if damaged else (TrialPlan().on_unreadable,),
         storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
@@ -195,11 +225,43 @@ def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
             executors=between(draw, profile.executors), write_through=draw(st.booleans())
         ),
         checkpoints=_draw_checkpoints(draw, profile),
-        restart=RestartPlan(delay_ms=between(draw, profile.restart_delay_ms)),
+        restart=_draw_restart(draw, profile),
         limits=LimitsPlan(wall_s=profile.wall_s, progress_ms=profile.progress_ms),
         local_recovery=chance(draw, profile.local_recovery_per_mille),
         on_unreadable=draw(st.sampled_from(profile.on_unreadable)),
     )
+
+
+def _draw_restart(draw: st.DrawFn, profile: Profile) -> RestartPlan:
+    delay_ms, counted_ms = between(draw, profile.restart_delay_ms), between(draw, profile.failures_counted_ms)
+    match draw(st.sampled_from(profile.restarts)):
+        case "failure_rate":
+            return RestartPlan("failure_rate", delay_ms=delay_ms, interval_ms=counted_ms)
+        case "exponential_delay":
+            longest_ms, factor = delay_ms * draw(st.sampled_from((2, 8))), draw(st.sampled_from((2, 3, 1)))
+            return RestartPlan(
+                "exponential_delay",
+                delay_ms=delay_ms,
+                delay_ms_max=longest_ms,
+                factor=factor,
+                reset_after_ms=counted_ms,
+            )
+        case other:
+            return RestartPlan(other, delay_ms=delay_ms)
+
+
+def _with_slow_vertex(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with a vertex that is slower than the others, if it is to have one: every second time a sink."""
+    if not chance(draw, profile.slow_vertex_per_mille):
+        return plan
+    receivers = [vertex.name for vertex in plan.job.vertices if vertex.kind != SOURCE]
+    sinks = [vertex.name for vertex in plan.job.sinks]
+    deployment = msgspec.structs.replace(
+        plan.deployment,
+        slow_vertex=draw(st.sampled_from(sinks if draw(st.booleans()) else receivers)),
+        slow_batch_ms=draw(st.sampled_from(profile.slow_batch_ms)),
+    )
+    return msgspec.structs.replace(plan, deployment=deployment)
 
 
 def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:
@@ -229,8 +291,14 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         timeout_ms = min(profile.timeouts_ms)
         async_ms_max = timeout_ms + timeout_ms // profile.late_async_part
         tolerated = max(tolerated, TOLERATED_MIN)
+    mode = draw(st.sampled_from(profile.modes))
+    timeout = CheckpointPlan().alignment_timeout_ms
+    if mode == "aligned_timeout":
+        timeout = draw(st.sampled_from(profile.alignment_timeouts_ms))
     return CheckpointPlan(
-        mode=draw(st.sampled_from(profile.modes)),
+        protocol=profile.protocol,
+        mode=mode,
+        alignment_timeout_ms=timeout,
         max_concurrent=between(draw, profile.max_concurrent),
         interval_ms=between(draw, profile.interval_ms),
         timeout_ms=timeout_ms,
@@ -240,6 +308,17 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         tolerated_failures=tolerated,
         async_ms_max=async_ms_max,
     )
+
+
+def _with_initiators(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with drawn initiators of up to three snapshots in turn, or with none: then all sources begin."""
+    if profile.protocol == "barriers" or not chance(draw, 700):
+        return plan
+    subtasks = st.sampled_from(plan.job.subtasks)
+    groups = [tuple(draw(subtasks) for _ in range(draw(numbers(1, 2)))) for _ in range(draw(numbers(1, 3)))]
+    initiators = tuple(tuple(dict.fromkeys(group)) for group in groups if not plan.job.unreached_by(group))
+    checkpoints = msgspec.structs.replace(plan.checkpoints, initiators=initiators)
+    return msgspec.structs.replace(plan, checkpoints=checkpoints)
 
 
 def _slow_per_mille(profile: Profile, mode: CheckpointingMode) -> int:
@@ -261,6 +340,7 @@ def _draw_network(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Network
         slow_channel=draw(st.sampled_from(eligible)) if slow and eligible else None,
         slow_factor=draw(st.sampled_from(profile.slow_factors)),
         channel_capacity=draw(st.sampled_from(profile.channel_capacities)),
+        buffer_bytes=draw(st.sampled_from(profile.buffer_bytes)) if plan.checkpoints.overtakes else None,
     )
 
 

@@ -13,18 +13,23 @@ from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.oracle.consistent_cut import ConsistentCut
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.failures_explained import FailuresExplained
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.input_reads import InputReads
+from barrier_tck.harness.oracle.kept_savepoints import Savepoints
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
+from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.oracle.reachability import Reachability
+from barrier_tck.harness.oracle.restart_strategy import RestartStrategyKept
 from barrier_tck.harness.oracle.restorability import Restorability
 from barrier_tck.harness.oracle.restored_latest import RestoredLatest
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
+from barrier_tck.harness.oracle.stopping import StopWithSavepoint
 from barrier_tck.harness.oracle.stored_checkpoints import StoredCheckpoints
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.oracle.trial_input import TrialInput
@@ -63,7 +68,9 @@ def checkers_for(
         if Capability.BARRIERS in capabilities:
             chosen.append(CheckpointLifeCycle())
             chosen += [AdmittedTriggers(), CheckpointExpiry(), ToleratedFailures()]
-            chosen += [AbortsObeyed(), FailuresExplained()]
+            chosen += [AbortsObeyed(), FailuresExplained(plan.checkpoints.overtakes)]
+            if plan.checkpoints.mode == AT_LEAST_ONCE:
+                chosen.append(NothingHeldBack())
         else:
             chosen.append(RestoredLatest())
     if inspects:
@@ -75,8 +82,20 @@ def checkers_for(
             CommittedTransactions(),
             InputReads(),
         ]
+    if plan.savepoints and plan.checkpoints.enabled and Capability.SAVEPOINTS in capabilities:
+        chosen.append(StopWithSavepoint())
+        if inspects:
+            chosen.append(Savepoints())
+    if (
+        inspects
+        and (plan.checkpoints.records_all or plan.job.loops)
+        and Capability.MESSAGE_LOG in capabilities
+    ):
+        chosen.append(ConsistentCut())
     if plan.local_recovery and plan.checkpoints.enabled and Capability.LOCAL_RECOVERY in capabilities:
         chosen.append(LocalRecovery())
+    if {Capability.ATTEMPTS, Capability.BARRIERS} <= set(capabilities):
+        chosen.append(RestartStrategyKept())
     chosen += [Progress(trial_input), FaultsFired()]
     return tuple(chosen)
 

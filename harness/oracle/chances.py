@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
@@ -82,6 +83,15 @@ def _aborted(context: TrialContext) -> bool:
     return any(context.history.of(CheckpointAborted))
 
 
+def _had_wrong_acknowledgements(context: TrialContext) -> bool:
+    """Tell whether an acknowledgement may have come late, again, or from nobody."""
+    messages = any(
+        record.outcome == "fired" and context.planned_faults[record.index].fault.needs is TargetKind.MESSAGES
+        for record in context.faults
+    )
+    return messages or _aborted(context)
+
+
 def _completed(context: TrialContext) -> bool:
     return any(context.history.of(CheckpointCompleted))
 
@@ -109,7 +119,7 @@ _CHANCES: dict[str, Callable[[TrialContext], bool]] = {
     "SRC-1": _recovered,
     "SNP-1": _completed,
     "COO-2": _aborted,
-    "COO-3": _aborted,
+    "COO-3": _had_wrong_acknowledgements,
     "SNP-2": _aborted,
     "ALN-1": _completed,
     "ALN-2": _completed,

@@ -65,10 +65,13 @@ def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float
 def _triggers(
     attempt: AttemptLife,
 ) -> Iterator[tuple[CheckpointLife, list[CheckpointLife], list[CheckpointLife]]]:
-    """Yield each checkpoint with those in flight when it was triggered, including itself, and those that had ended."""
+    """Yield each checkpoint with those in flight when it was triggered, including itself, and those that had ended.
+
+    Savepoints are taken when a user asks for them; they wait for nothing, and no checkpoint waits for them.
+    """
     in_flight: list[CheckpointLife] = []
     ended: list[CheckpointLife] = []
-    for life in attempt.checkpoints:
+    for life in [one for one in attempt.checkpoints if one.savepoint is None]:
         ended += [one for one in in_flight if one.ended_before(life)]
         in_flight = [*(one for one in in_flight if not one.ended_before(life)), life]
         yield life, in_flight, ended

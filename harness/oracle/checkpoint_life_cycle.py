@@ -73,6 +73,8 @@ class _Checkpoint:
     number: int
     attempt: int
     triggered_ms: float
+    savepoint: bool = False
+    """Whether it is a savepoint, which no newer checkpoint ends (COO-5)."""
     state: str = OPEN
     acknowledged: set[str] = field(default_factory=set)
     last_acknowledged: int = -1
@@ -151,7 +153,9 @@ class _Story:
                 "is the newest (REC-2)",
             )
         if number not in self.checkpoints:
-            self.checkpoints[number] = _Checkpoint(number, attempt, line.time_ms)
+            self.checkpoints[number] = _Checkpoint(
+                number, attempt, line.time_ms, line.operation.savepoint is not None
+            )
 
     def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
         told = line.operation
@@ -169,7 +173,7 @@ class _Story:
             self._problem(line, f"checkpoint {number} completed without ever being triggered (COO-1)")
             newest = self.attempts[-1] if self.attempts else 0
             taken_by = newest if attempt is None else attempt
-            self.checkpoints[number] = _Checkpoint(number, taken_by, line.time_ms, COMPLETED)
+            self.checkpoints[number] = _Checkpoint(number, taken_by, line.time_ms, state=COMPLETED)
             return
         if checkpoint.state != OPEN:
             self._problem(line, f"checkpoint {number} completed after it had been {checkpoint.state} (COO-2)")
@@ -191,7 +195,7 @@ class _Story:
                 f"checkpoint {number} of attempt {checkpoint.attempt} completed after attempt "
                 f"{self.attempts[-1]} had started (REC-2)",
             )
-        for newer in self.checkpoints.values():
+        for newer in self.checkpoints.values() if not checkpoint.savepoint else ():
             late = newer.completed is not None and newer.completed < checkpoint.last_acknowledged
             if late and newer.number > number and newer.attempt == checkpoint.attempt:
                 self._problem(

@@ -34,6 +34,8 @@ class CheckpointLife:
     """Position of the operation in the history; the same for the fields below."""
     final: bool
     """Whether it was triggered after all input had been consumed."""
+    savepoint: str | None = None
+    """Where the savepoint is kept, if it is one."""
     ended_ms: float | None = None
     ended_at: int | None = None
     failed: Reason | None = None
@@ -75,19 +77,21 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
     """Return the attempts of a trial in order, with the checkpoints that each of them triggered."""
     attempts: dict[int, AttemptLife] = {}
     checkpoints: dict[int, CheckpointLife] = {}
+    subtasks = frozenset(context.subtasks)
     for line in context.history.operations:
         match line.operation:
             case AttemptStarted(attempt=number):
                 attempts.setdefault(number, AttemptLife(number, line.time_ms))
             case AttemptEnded(attempt=number, reason=reason) if number in attempts:
                 attempts[number].ended_ms, attempts[number].reason = line.time_ms, reason
-            case CheckpointTriggered(checkpoint=number, attempt=attempt, final=final):
-                begun = CheckpointLife(number, attempt, line.time_ms, line.index, final)
+            case CheckpointTriggered(checkpoint=number, attempt=attempt, final=final, savepoint=savepoint):
+                begun = CheckpointLife(number, attempt, line.time_ms, line.index, final, savepoint)
                 checkpoints[number] = begun
                 attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms)).checkpoints.append(begun)
             case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask):
                 told = checkpoints.get(number)
-                if told is not None and told.attempt == attempt:
+                # An acknowledgement of a subtask that the job does not have counts for nobody (COO-3).
+                if told is not None and told.attempt == attempt and subtask in subtasks:
                     told.acknowledged.setdefault(subtask, line.time_ms)
             case CheckpointCompleted(checkpoint=number) if number in checkpoints:
                 checkpoints[number].end(line.time_ms, line.index, None)

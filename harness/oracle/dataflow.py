@@ -4,7 +4,8 @@ This is for workloads whose operators have a meaning as functions of bags (``har
 acyclic graph. For every completed checkpoint the records before its positions are sent through the model of the
 graph. Its stateful operators, and the transactions that each of its sinks committed or prepared, must hold exactly
 the result (ALN-2, STA-1, SNK-1). In at-least-once mode a checkpoint is compared with the one from which its attempt
-started (ALO-2, ``at_least_once_flow``). A finding shows the path that a record took, subtask by subtask.
+started (ALO-2, ``at_least_once_flow``). Records in flight were sent and have not arrived: with them left out of what
+reaches a vertex, its state must be exact too (UNA-1). A finding shows the path that a record took, subtask by subtask.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from barrier_tck.harness.oracle.at_least_once_flow import Stretch, added_by_atte
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.in_flight import IN_FLIGHT, by_edge, in_flight_problems
 from barrier_tck.harness.oracle.opened_checkpoints import (
     going_back,
     misplaced,
@@ -32,7 +34,7 @@ from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.workloads.meaning import Bag, DataflowModel, Record, union
+from barrier_tck.harness.workloads.meaning import Bag, DataflowModel, OnEdges, Record, union
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of
 
 Positions = Mapping[str, int]
@@ -51,13 +53,25 @@ class Dataflow:
         """Take the input, and whether every record must be there exactly once."""
         self._input = trial_input
         self._exact = exact
-        checkpoints = ("ALN-2", "BAR-1", "BAR-3", "STA-1", "SNP-1") if exact else ("ALO-1", "BAR-1", "STA-1")
-        order = ("ALN-1", "BAR-2", "STA-3") if exact else ("BAR-2", "STA-3")
-        self.clauses: tuple[str, ...] = (*checkpoints, *order, *self._of_output)
+        self.clauses: tuple[str, ...] = (*self._of_checkpoints, *self._of_output)
+
+    @property
+    def _of_checkpoints(self) -> tuple[str, ...]:
+        if not self._exact:
+            return ("ALO-1", "BAR-1", "STA-1", "BAR-2", "STA-3")
+        if self._input.plan.checkpoints.records_all:
+            return ("CHL-1", "STA-1", "SNP-1", "STA-3", *self._of_loops)
+        if self._input.plan.checkpoints.overtakes:
+            return ("UNA-1", "BAR-1", "BAR-3", "STA-1", "SNP-1", "UNA-4", "UNA-5", "STA-3")
+        return ("ALN-2", "BAR-1", "BAR-3", "STA-1", "SNP-1", "ALN-1", "BAR-2", "STA-3", *self._of_loops)
+
+    @property
+    def _of_loops(self) -> tuple[str, ...]:
+        return ("CHL-5",) if self._input.plan.job.loops else ()
 
     @property
     def _of_output(self) -> tuple[str, ...]:
-        return ("SNK-1", "REC-1", "SRC-1") if self._exact else ("ALO-2", "REC-1", "SRC-1")
+        return ("SNK-1", "REC-1", "SRC-1", *self._of_loops) if self._exact else ("ALO-2", "REC-1", "SRC-1")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge every completed checkpoint, and the committed output."""
@@ -77,6 +91,12 @@ class Dataflow:
             "not_opened": len(opened.unopened),
             "harmed": len(opened.harmed),
         }
+        if (
+            context.plan.checkpoints.overtakes
+            or context.plan.checkpoints.records_all
+            or context.plan.job.loops
+        ):
+            counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
         if not self._exact:
             counts[DUPLICATED] = judge.duplicates
         if problems:
@@ -117,6 +137,8 @@ class _Cut:
     """Stateful operator -> what it holds."""
     at_sinks: Mapping[str, Ways] | None
     """Sink -> what it committed or prepared; None if this was not read."""
+    in_flight: Mapping[tuple[str, str, int], Bag] = field(default_factory=dict)
+    """Edge -> the records on its channels."""
 
     def holds(self, operator: str) -> Bag:
         """Return what an operator holds."""
@@ -202,6 +224,8 @@ class _Judge:
             yield from self._compare(place, seen)
             self._count_duplicates(due, name, seen)
         self._earlier[view.attempt] = cut
+        if self.exact:
+            yield from self._unsent(cut)
         yield from (
             f"{name} holds state, but no such operator keeps any"
             for name in cut.held
@@ -210,13 +234,14 @@ class _Judge:
         if cut.at_sinks is not None:
             yield from self._strange_sinks(cut.at_sinks)
         yield from placement_problems(self.context.job, view)
+        yield from in_flight_problems(self.context.plan, view)
         if self._form is LINEAGE:
             once = self.exact or not any(self._restored.values())
             yield from route_problems(self.context.plan.job, self.context.job, view, once)
 
     def _exactly(self, cut: _Cut) -> dict[str, _Place]:
-        """Return what must be in each place if every record counts once (ALN-2)."""
-        content = self._content(cut.positions)
+        """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
+        content = self._content(cut.positions, cut.in_flight)
         places = {name: _Place.of(f"the state of {name}", content[name]) for name in self._stateful}
         if cut.at_sinks is not None:
             places |= {
@@ -365,10 +390,17 @@ class _Judge:
     def _stateful(self) -> tuple[str, ...]:
         return tuple(self._model.at(self._read(self._ends, self._ends)).kept)
 
-    def _content(self, positions: Positions) -> dict[str, Bag]:
+    def _content(self, positions: Positions, in_flight: OnEdges | None = None) -> dict[str, Bag]:
         """Return operator or sink -> what it holds if each record before a cut counts once."""
-        content = self._model.at(self._read({}, positions))
+        content = self._model.at(self._read({}, positions), in_flight)
         return {**content.kept, **content.reached_sinks}
+
+    def _unsent(self, cut: _Cut) -> Iterator[str]:
+        """Yield the records that are in flight although nothing before the cut was sent there as often."""
+        if cut.in_flight:
+            for vertex, bag in self._model.at(self._read({}, cut.positions), cut.in_flight).unsent.items():
+                for record, times in bag.items():
+                    yield f"{self._told(record)} is in flight to {vertex} {_times(times)} more than it was sent there"
 
     def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
         """Return what each source vertex reads between two cuts."""
@@ -389,7 +421,7 @@ class _Judge:
         at_sinks = (
             None if view.reached_sinks is None else self._by_writer(view.reached_sinks, view.reached_by)
         )
-        return _Cut(positions_of(view), self._held(view), at_sinks)
+        return _Cut(positions_of(view), self._held(view), at_sinks, by_edge(view, self._form))
 
     def _held(self, view: SnapshotView) -> dict[str, dict[Record, list[str]]]:
         """Return stateful operator -> record (with the number of its input) -> the full paths on which it came."""

@@ -13,6 +13,7 @@ from barrier_tck.harness.oracle.chances import spoken_for
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.plan.trial_plan import to_builtins
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.support.wall_clock import TooLate
 
 
 def compose(checkers: Iterable[Checker], context: TrialContext) -> tuple[Verdict, tuple[Finding, ...]]:
@@ -27,7 +28,7 @@ def _guarded(checker: Checker, context: TrialContext) -> Finding:
         if not isinstance(found, Finding):
             raise TypeError(f"it returned {found!r}, which is no Finding")
         return spoken_for(found, checker, context)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, TooLate):
         raise
     except BaseException as error:  # noqa: BLE001 - a crash costs only its own verdict, not the record
         last_line = traceback.format_exception_only(error)[-1].strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault
+from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault
 from barrier_tck.faults.targets import Damage
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
@@ -23,6 +23,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointAborted,
     CheckpointCompleted,
     CheckpointTriggered,
+    JobStopped,
     Placed,
     ReadsObserved,
     Restored,
@@ -31,6 +32,7 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.system.system_under_test import Capability
 
 
 class _Due(Enum):
@@ -62,6 +64,11 @@ class _Hit:
     damage: Damage
     certain: bool = True
     """False if copies may or may not have survived."""
+
+    @property
+    def everywhere(self) -> bool:
+        """Tell whether it took copies of everybody on every host."""
+        return self.subtask is None and self.host is None
 
 
 @dataclass
@@ -227,7 +234,7 @@ class LocalRecovery:
         own = key_groups_of(restored.subtask, context.job)
         for file in restored.files:
             start, end = file.key_groups
-            if own is not None and not own.start <= start <= end <= own.stop:
+            if own is not None and start < end and not own.start <= start <= end <= own.stop:
                 outside = f"outside of its own {own.start, own.stop}"
                 books.broken("LOC-4", f"{who} read key groups {start} to {end}, {outside}")
             if file.copy_of is not None and file.copy_of != restored.checkpoint:
@@ -274,7 +281,8 @@ class LocalRecovery:
             # deployed, it may or may not have been read already.
             replace(hit, certain=hit.certain and acknowledged.time_ms <= hit.time_ms <= placement.time_ms)
             for hit in _hits(context)
-            if hit.time_ms <= report.time_ms and (hit.subtask == restored.subtask or hit.host == local.host)
+            if hit.time_ms <= report.time_ms
+            and (hit.everywhere or hit.subtask == restored.subtask or hit.host == local.host)
             if hit.time_ms >= _triggered_ms(history, restored.checkpoint)
         ]
         whole = [h for h in hit if h.certain and h.damage is not Damage.PARTIAL]
@@ -285,7 +293,9 @@ class LocalRecovery:
         if placement.operation.hosts.get(restored.subtask) != local.host:
             return _Expected(_Due.PRIMARY, f"its copy was on {local.host}")
         newest = _newest_completed(history, restored.attempt)
-        if newest != restored.checkpoint or any(not h.certain for h in hit):
+        # A job that stops removes its copies; a subtask that is cut off from it at that moment does not.
+        stopped = any(acknowledged.index < line.index < placement.index for line in history.of(JobStopped))
+        if newest != restored.checkpoint or stopped or any(not h.certain for h in hit):
             return _Expected(_Due.EITHER)
         return _Expected(_Due.BOTH, "the copy was partial") if hit else _Expected(_Due.SECONDARY)
 
@@ -351,7 +361,11 @@ def _fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
 def _hits(context: TrialContext) -> list[_Hit]:
     """Return what was done to copies, in the order of the plan."""
     hits = []
+    real = Capability.DETERMINISTIC_REPLAY.name not in context.capabilities
     for time_ms, fault in _fired(context):
+        if real and fault.ends is Ends.COORDINATOR:
+            # On a cluster, hosts give an application a place for copies, and take it back some time after its driver.
+            hits.append(_Hit(time_ms, None, None, Damage.MISSING, certain=False))
         match fault.copies_hit:
             case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False, certain=certain):
                 hits.append(_Hit(time_ms, subtask, None, damage, certain))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
-from barrier_tck.harness.record.history import End, StorageView
-from barrier_tck.harness.record.operations import CheckpointCompleted
+from barrier_tck.harness.record.history import End, History, StorageView
+from barrier_tck.harness.record.operations import CheckpointCompleted, CheckpointTriggered, JobStopped
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 
@@ -47,11 +47,29 @@ class NoGarbage:
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
 
 
+def _completed_since_the_last_start(history: History) -> list[int]:
+    """Return the checkpoints, savepoints left out, that completed after the last start from a savepoint.
+
+    Those from before it are superseded by the savepoint as soon as one has completed.
+    """
+    completed: list[int] = []
+    savepoints: list[int] = []
+    for line in history.operations:
+        match line.operation:
+            case CheckpointTriggered(checkpoint=checkpoint, savepoint=savepoint) if savepoint is not None:
+                savepoints.append(checkpoint)
+            case CheckpointCompleted(checkpoint=checkpoint) if checkpoint not in savepoints:
+                completed.append(checkpoint)
+            case JobStopped():
+                completed.clear()
+    return completed
+
+
 def _deleted_too_early(context: TrialContext, storage: StorageView, bound: int) -> list[str]:
     """Return which of the newest completed checkpoints are gone; those that were damaged on purpose may be."""
     if primaries_damaged(context):
         return []
-    told = [completed.operation.checkpoint for completed in context.history.of(CheckpointCompleted)]
+    told = _completed_since_the_last_start(context.history)
     # A retained checkpoint is complete, too, even if the coordinator died before it could report it.
     completed = sorted(dict.fromkeys([*told, *storage.retained]))
     return [

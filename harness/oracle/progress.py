@@ -22,6 +22,7 @@ from barrier_tck.harness.record.operations import (
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
+    CheckpointTriggered,
     Committed,
     FaultFired,
     FaultHealed,
@@ -145,7 +146,8 @@ def faults_fired(context: TrialContext) -> int:
 def attempts_failed(context: TrialContext) -> int:
     """Return how many attempts ended without finishing the job, including those that a crash cut off."""
     started = dict.fromkeys(line.operation.attempt for line in context.history.of(AttemptStarted))
-    return len(started) - (1 if context.history.end is End.FINISHED and started else 0)
+    stopped = sum(line.operation.reason is Reason.STOPPED for line in context.history.of(AttemptEnded))
+    return len(started) - stopped - (1 if context.history.end is End.FINISHED and started else 0)
 
 
 def declined_cleanly(context: TrialContext) -> bool:
@@ -196,12 +198,17 @@ def _failures_explained(context: TrialContext) -> int:
 def _ended_by_failed_checkpoints(context: TrialContext) -> int:
     """Return how many attempts ended, as the plan says, because too many checkpoints in a row had failed (COO-2)."""
     tolerated, failed, ended = context.plan.checkpoints.tolerated_failures, 0, 0
+    savepoints = [
+        line.operation.checkpoint
+        for line in context.history.of(CheckpointTriggered)
+        if line.operation.savepoint is not None
+    ]
     for line in context.history.operations:
         match line.operation:
             case AttemptStarted() | CheckpointCompleted():
                 failed = 0
-            case CheckpointAborted(reason=Reason.DECLINED | Reason.EXPIRED):
-                failed += 1
+            case CheckpointAborted(checkpoint=checkpoint, reason=Reason.DECLINED | Reason.EXPIRED):
+                failed += checkpoint not in savepoints
             case AttemptEnded(reason=Reason.CHECKPOINTS_FAILED):
                 ended += failed > tolerated
     return ended

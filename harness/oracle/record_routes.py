@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from barrier_tck.harness.oracle.in_flight import edge_of
 from barrier_tck.harness.oracle.snapshot_formula import key_of_text
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
 from barrier_tck.harness.record.history import SnapshotView
@@ -16,12 +17,15 @@ from barrier_tck.harness.system.job_view import JobView
 _STEP = re.compile(r"(?P<operator>[^\[\]/]+)(?:/[ab])?\[(?P<index>\d+)\]")
 
 
+_Arrival = tuple[int, int, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class _Arrivals:
     """Records that reached one subtask, in the order in which it took them, as far as this is known."""
 
     subtask: str
-    records: tuple[tuple[int, int, str, str], ...]
+    records: tuple[_Arrival, ...]
     """(number of the input, id, full path, key on arrival)."""
 
 
@@ -33,7 +37,8 @@ def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once:
     """
     graph = _Graph(plan)
     places = {one: _place_of(one, job) for one in _subtasks_of(view)}
-    for arrivals in (*_in_states(view), *_at_sinks(view)):
+    coming = _in_flight(plan, view)
+    for arrivals in (*_in_states(plan, view, coming), *_at_sinks(view, coming), *coming):
         end = places[arrivals.subtask]
         for path in dict.fromkeys(path for _, _, path, _ in arrivals.records):
             yield from graph.way_problems(path, end)
@@ -45,25 +50,48 @@ def route_problems(plan: JobPlan, job: JobView | None, view: SnapshotView, once:
 
 
 def _subtasks_of(view: SnapshotView) -> tuple[str, ...]:
-    return (*(part.subtask for part in view.state), *view.reached_by)
+    return (
+        *(part.subtask for part in view.state),
+        *view.reached_by,
+        *(one.receiver for one in view.in_flight),
+    )
 
 
-def _in_states(view: SnapshotView) -> Iterator[_Arrivals]:
-    """Yield what a state holds, key by key, because only the records of one key are in the order of arrival."""
+def _in_flight(plan: JobPlan, view: SnapshotView) -> tuple[_Arrivals, ...]:
+    """Return what is on each channel, which is what its receiver will take next."""
+    found = []
+    for one in view.in_flight:
+        edge = edge_of(plan, one)
+        if edge is not None:
+            rows = tuple((edge.input, row["id"], row["path"], str(row["key"])) for row in one.rows)
+            found.append(_Arrivals(one.receiver, rows))
+    return tuple(found)
+
+
+def _in_states(plan: JobPlan, view: SnapshotView, coming: Sequence[_Arrivals]) -> Iterator[_Arrivals]:
+    """Yield what a state holds, key by key, because only the records of one key are in the order of arrival.
+
+    If the state is that of the first operator of a chain, what is in flight to its subtask follows.
+    """
+    heads = [vertex.operators[0].name for vertex in plan.vertices]
     for part in view.state:
+        following: dict[str, list[_Arrival]] = {}
+        for channel in coming if part.operator in heads else ():
+            for record in channel.records if channel.subtask == part.subtask else ():
+                following.setdefault(record[3], []).append(record)
         for text, kept in part.entries.items():
             key = str(key_of_text(text)[0])
-            yield _Arrivals(
-                part.subtask, tuple((number, identifier, path, key) for number, identifier, path in kept)
-            )
+            records = [(number, identifier, path, key) for number, identifier, path in kept]
+            yield _Arrivals(part.subtask, (*records, *following.get(key, ())))
 
 
-def _at_sinks(view: SnapshotView) -> Iterator[_Arrivals]:
-    """Yield what each sink subtask wrote, if the system says which of them wrote what."""
+def _at_sinks(view: SnapshotView, coming: Sequence[_Arrivals]) -> Iterator[_Arrivals]:
+    """Yield what each sink subtask wrote, if the system says which of them wrote what, and what is in flight to it."""
     written: dict[str, list[tuple[int, int, str, str]]] = {}
     for subtask, row in zip(view.reached_by, view.reached_sinks or (), strict=False):
         written.setdefault(subtask, []).append((0, row["id"], row["path"], row["key"]))
     for subtask, records in written.items():
+        records += [record for one in coming if one.subtask == subtask for record in one.records]
         yield _Arrivals(subtask, tuple(records))
 
 
@@ -110,6 +138,11 @@ class _Graph:
         self._vertex_of = {
             operator.name: vertex.name for vertex in job.vertices for operator in vertex.operators
         }
+        self._places = {
+            operator.name: place for vertex in job.vertices for place, operator in enumerate(vertex.operators)
+        }
+        """Operator -> its place in the chain of its vertex."""
+        self._lengths = {vertex.name: len(vertex.operators) for vertex in job.vertices}
         self._rekeys = [
             operator.name
             for vertex in job.vertices
@@ -131,9 +164,11 @@ class _Graph:
         if way is None:
             yield f"{path!r} is no path of subtasks"
             return
-        for (sender, i), (receiver, j) in pairwise(way):
+        for ((sender, i), (receiver, j)), chained in zip(
+            pairwise(way), self._chained(path, end), strict=True
+        ):
             edges = self._edges.get((sender, receiver), ())
-            if sender == receiver:
+            if chained:
                 if i != j:
                     yield f"a record went from {sender}[{i}] to {receiver}[{j}] within one chain"
             elif not edges:
@@ -169,9 +204,10 @@ class _Graph:
         """Remember to which subtasks hash edges sent each key."""
         for _, _, path, last_key in arrivals.records:
             key, way = last_key, self._steps(path, end)
-            for (sender, _, operator), (receiver, j, _) in reversed(list(pairwise(way))):
+            hops = list(zip(pairwise(way), self._chained(path, end), strict=True))
+            for ((sender, _, operator), (receiver, j, _)), chained in reversed(hops):
                 edges = self._edges.get((sender, receiver), ())
-                if edges and all(edge.by is Spread.HASH for edge in edges):
+                if not chained and edges and all(edge.by is Spread.HASH for edge in edges):
                     self._receivers.setdefault((receiver, key), {}).setdefault(j, path)
                 if operator in self._rekeys:
                     key = key.rpartition(".")[0]
@@ -189,14 +225,24 @@ class _Graph:
     def _edges_along(self, path: str, end: _Place | None, number: int) -> int:
         """Return for how many combinations of edges one path of subtasks stands."""
         way, found = self._way(path, end) or [], 1
-        for position, ((sender, i), (receiver, j)) in enumerate(pairwise(way), 1):
-            if sender != receiver:
+        hops = zip(pairwise(way), self._chained(path, end), strict=True) if way else ()
+        for position, (((sender, i), (receiver, j)), chained) in enumerate(hops, 1):
+            if not chained:
                 last = end is not None and position == len(way) - 1
                 found *= sum(
                     (edge.by is not Spread.FORWARD or i == j) and (not last or edge.input == number)
                     for edge in self._edges.get((sender, receiver), ())
                 )
         return found
+
+    def _chained(self, path: str, end: _Place | None) -> list[bool]:
+        """Return for each hop of a path whether it leads to the next operator of a chain, and not along an edge."""
+        return [
+            sender == receiver
+            and (place := self._places.get(operator, -1)) < self._lengths.get(sender, 0) - 1
+            and self._places.get(next_one, place + 1) == place + 1
+            for (sender, _, operator), (receiver, _, next_one) in pairwise(self._steps(path, end))
+        ]
 
     def _way(self, path: str, end: _Place | None) -> list[_Place] | None:
         """Return the subtasks on a path; None if it is no path."""

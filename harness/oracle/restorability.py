@@ -95,7 +95,7 @@ def _attempts(history: History) -> Sequence[_Attempt]:
                 found[number].ran = True
             case AttemptEnded(attempt=number, reason=reason, detail=detail) if number in found:
                 found[number].ended_ms = line.time_ms
-                found[number].failed = reason is not Reason.FINISHED
+                found[number].failed = reason not in (Reason.FINISHED, Reason.STOPPED)
                 found[number].why = detail or reason.value
     return list(found.values())
 

@@ -16,6 +16,7 @@ import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.in_flight import IN_FLIGHT, in_flight_problems
 from barrier_tck.harness.oracle.opened_checkpoints import (
     going_back,
     misplaced,
@@ -26,6 +27,7 @@ from barrier_tck.harness.oracle.opened_checkpoints import (
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.verdict import Finding, Verdict
+from barrier_tck.harness.workloads.barrier_jobs import is_stateful
 from barrier_tck.harness.workloads.sequential_model import Key, Totals, same_accumulators
 
 
@@ -33,7 +35,7 @@ class SnapshotFormula:
     """Every checkpoint that was opened holds the fold of exactly the records before its barriers."""
 
     name = "snapshot-formula"
-    clauses: tuple[str, ...] = ("ALN-2", "ALN-1", "BAR-1", "BAR-2", "SNP-1", "STA-3")
+    clauses: tuple[str, ...] = ("ALN-2", "ALN-1", "UNA-1", "BAR-1", "BAR-2", "SNP-1", "STA-3")
     promise = "the fold of their prefix"
     """What checkpoints must be, in the words of a summary."""
 
@@ -44,6 +46,7 @@ class SnapshotFormula:
         silent = [
             *(["ALN-1"] if trial_input.plan.checkpoints.mode == "at_least_once" else []),
             *(["SNP-1"] if not trial_input.spec.stateful else []),
+            *(["ALN-2", "ALN-1", "BAR-2"] if trial_input.plan.checkpoints.overtakes else ["UNA-1"]),
         ]
         self.clauses = tuple(clause for clause in self.clauses if clause not in silent)
 
@@ -66,6 +69,8 @@ class SnapshotFormula:
             "not_opened": len(unopened),
             "harmed": len(harmed),
         }
+        if context.plan.checkpoints.overtakes:
+            counts[IN_FLIGHT] = sum(len(one.rows) for view in opened.judged for one in view.in_flight)
         if wrong:
             verdict, summary = (
                 Verdict.INVALID,
@@ -127,7 +132,37 @@ class SnapshotFormula:
     ) -> Iterator[str]:
         """Yield the keys whose state does not match the positions; a job without state must hold none."""
         expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
+        if view.in_flight:
+            yield from in_flight_problems(context.plan, view)
+            yield from self._strangers(view)
+            expected = self._without(expected, view)
         yield from _differences(expected, state)
+
+    def _strangers(self, view: SnapshotView) -> Iterator[str]:
+        identifier = self._input.spec.id_column
+        for one in view.in_flight:
+            for row in one.rows:
+                if row[identifier] not in self._input.records:
+                    yield f"record {row[identifier]} in flight to {one.receiver} is not part of the input"
+
+    def _without(self, expected: Totals, view: SnapshotView) -> Totals:
+        """Return the fold without the records that are in flight and have not reached the state yet (UNA-1)."""
+        job, spec = self._input.plan.job, self._input.spec
+        before = [
+            vertex.name for vertex in job.vertices if any(is_stateful(o.kind) for o in vertex.operators)
+        ]
+        for vertex in reversed(job.vertices):
+            if any(edge.target in before for edge in job.edges if edge.source == vertex.name):
+                before.append(vertex.name)
+        left = {key: list(accumulators) for key, accumulators in expected.items()}
+        for one in view.in_flight:
+            for row in one.rows if one.receiver.rpartition("[")[0] in before else ():
+                record = self._input.records.get(row[spec.id_column])
+                if record is not None:
+                    held = left.setdefault(record.key, [0] * len(record.increments))
+                    for place, increment in enumerate(record.increments):
+                        held[place] -= increment
+        return {key: held for key, held in left.items() if held[spec.count_index]}
 
 
 def _held_twice(view: SnapshotView) -> Iterator[str]:

@@ -9,13 +9,20 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredOperator, StoredPart
+from barrier_tck.harness.record.stored import (
+    StoredCheckpoint,
+    StoredFile,
+    StoredOperator,
+    StoredPart,
+    StoredSavepoint,
+)
 
-FORMAT, VERSIONS = "checkpoint-metadata", (1, 2)
+METADATA = "_metadata"
+FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3)
 _PLACE = re.compile(r"(?P<directory>.*)/chk-(?P<checkpoint>[0-9]+)/_metadata")
 
 
@@ -39,13 +46,43 @@ def read_stored_checkpoints(
     return tuple(_checkpoint(checkpoint, places[checkpoint], read, root) for checkpoint in sorted(places))
 
 
-def _checkpoint(checkpoint: int, path: str, read: Callable[[str], bytes], root: str) -> StoredCheckpoint:
+def read_stored_savepoints(
+    names: Iterable[str], read: Callable[[str], bytes], root: str
+) -> tuple[StoredSavepoint, ...]:
+    """Return every savepoint below a directory that has a metadata file, as that directory alone tells it."""
+    listed = list(names)
+    ends = f"/{METADATA}"
+    places = sorted(
+        name.removesuffix(ends) for name in listed if name.startswith(f"{root}/") and name.endswith(ends)
+    )
+    return tuple(
+        _savepoint(place, [name for name in listed if name.startswith(f"{place}/")], read) for place in places
+    )
+
+
+def _savepoint(place: str, names: Sequence[str], read: Callable[[str], bytes]) -> StoredSavepoint:
+    contents = _checkpoint(None, f"{place}/{METADATA}", read, place)
+    named = [file.path for part in contents.parts for file in part.files]
+    known = dict.fromkeys([f"{place}/{METADATA}", *(f"{place}/{path}" for path in named)])
+    return StoredSavepoint(
+        place,
+        contents,
+        outside=tuple(path for path in named if "/" in path),
+        unnamed=tuple(name for name in names if name not in known),
+    )
+
+
+def _checkpoint(expected: int | None, path: str, read: Callable[[str], bytes], root: str) -> StoredCheckpoint:
+    """Read one metadata file; without an expected id, that of the metadata is taken."""
+    checkpoint = expected or 0
     content = _content(path, read)
     if content is None:
         return StoredCheckpoint(checkpoint, problem=Reason.STORAGE_FAILED, detail=f"{path} cannot be read")
     try:
         body = _body(content)
-        if body["checkpoint"] != checkpoint:
+        if expected is None:
+            checkpoint = int(body["checkpoint"])
+        elif body["checkpoint"] != checkpoint:
             raise _Unfit(Reason.FOREIGN, f"it is the metadata of checkpoint {body['checkpoint']}")
         parts = tuple(_part(part, read, root) for part in body["snapshots"])
         vertices = (body.get("job") or {}).get("vertices", ())
@@ -90,12 +127,17 @@ def _part(part: dict[str, Any], read: Callable[[str], bytes], root: str) -> Stor
         )
         for operator in part["operators"]
     )
-    return StoredPart(subtask, tuple(operators))
+    channels = part.get("channels")
+    return StoredPart(
+        subtask, tuple(operators), None if channels is None else _file(channels["file"], read, root)
+    )
 
 
 def _file(handle: dict[str, Any], read: Callable[[str], bytes], root: str) -> StoredFile:
     path, size, checksum = str(handle["path"]), int(handle["size"]), str(handle["checksum"])
-    content = _content(f"{root}/{path}", read)
+    if handle.get("savepoint"):
+        root, path = "", f"{handle['savepoint']}/{path}"
+    content = _content(f"{root}/{path}".removeprefix("/"), read)
     if content is None:
         return StoredFile(path, size, checksum)
     return StoredFile(path, size, checksum, len(content), _checksum(content))

@@ -1,4 +1,5 @@
-"""An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before (COO-2)."""
+"""An attempt ends as soon as more checkpoints have failed in a row than are tolerated, and not before (COO-2). A failed
+savepoint does not count: it fails whoever asked for it, not the job."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class ToleratedFailures:
 def _ended(attempt: AttemptLife) -> list[CheckpointLife]:
     """Return the checkpoints whose end was reported, in the order of their ends."""
     return sorted(
-        (life for life in attempt.checkpoints if life.ended_at is not None),
+        (life for life in attempt.checkpoints if life.ended_at is not None and life.savepoint is None),
         key=lambda life: life.ended_at or 0,
     )
 

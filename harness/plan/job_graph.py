@@ -101,7 +101,7 @@ class EdgePlan(
     input: Annotated[int, msgspec.Meta(ge=0, le=15)] = 0
     """The number of the target's input that it leads to; edges to the same input form a union."""
     feedback: bool = False
-    """Closes a loop. The reference runtime refuses such an edge for now."""
+    """Closes a loop: the target leads to the source. Without such edges, a job has no cycle."""
 
 
 class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -186,11 +186,37 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         )
 
     @cached_property
+    def loops(self) -> tuple[tuple[str, ...], ...]:
+        """The loops: the vertices of each, upstream first. Vertices that reach each other are in the same loop."""
+        return loops_among([vertex.name for vertex in self.vertices], self.edges)
+
+    def unreached_by(self, initiators: Sequence[str]) -> str | None:
+        """Say which subtask would never hear of a snapshot that some initiate.
+
+        The sources that no channel leads to initiate each one, too. None if every subtask would hear of it (CHL-1), or
+        if the job is not filled in.
+        """
+        into = {receiver for _, receiver in self.channels}
+        reached = dict.fromkeys((*initiators, *(name for name in self.subtasks if name not in into)))
+        waiting = list(reached)
+        for name in waiting:  # grows while it is walked
+            for sender, receiver in self.channels:
+                if sender == name and receiver not in reached:
+                    reached[receiver] = None
+                    waiting.append(receiver)
+        lost = [name for name in self.subtasks if name not in reached]
+        return (
+            f"no channel leads from {', '.join(initiators)} to {lost[0]}: it would never take part"
+            if lost
+            else None
+        )
+
+    @cached_property
     def depth(self) -> int:
-        """The number of vertices on the longest path from a source to a sink."""
+        """The number of vertices on the longest path from a source to a sink that goes round no loop."""
         depths: dict[str, int] = {}
         for vertex in self.vertices:
-            before = [depths.get(edge.source, 0) for edge in self.inputs_of(vertex.name)]
+            before = [depths.get(edge.source, 0) for edge in self.inputs_of(vertex.name) if not edge.feedback]
             depths[vertex.name] = 1 + max(before, default=0)
         return max(depths.values(), default=0)
 
@@ -223,8 +249,8 @@ def _edge_problems(job: JobPlan, edge: EdgePlan, names: Sequence[str]) -> Iterab
     title = f"the edge {edge.source} -> {edge.target}"
     if not edge.feedback and names.index(edge.source) >= names.index(edge.target):
         yield f"{title} goes backwards; list vertices upstream first, or mark the edge as feedback"
-    if edge.feedback and names.index(edge.source) < names.index(edge.target):
-        yield f"{title} is marked as feedback but goes forwards"
+    if edge.feedback and not _leads(job.edges, edge.target, edge.source):
+        yield f"{title} is marked as feedback but closes no loop: nothing leads from {edge.target} to {edge.source}"
     if (edge.by is Spread.HASH) != bool(edge.key):
         yield f"{title} must have key columns if it is a hash edge, and none otherwise"
     widths = job.vertex(edge.source).parallelism, job.vertex(edge.target).parallelism
@@ -234,8 +260,12 @@ def _edge_problems(job: JobPlan, edge: EdgePlan, names: Sequence[str]) -> Iterab
 
 def _vertex_problems(job: JobPlan, vertex: VertexPlan) -> Iterable[str]:
     inputs = sorted({edge.input for edge in job.inputs_of(vertex.name)})
-    if (vertex.kind == SOURCE) == bool(inputs):
-        yield f"the vertex {vertex.name!r} must be a source or have an input edge, but not both"
+    if (vertex.kind == SOURCE) == any(not edge.feedback for edge in job.inputs_of(vertex.name)):
+        yield (
+            f"the vertex {vertex.name!r} must be a source or have an input edge that is no feedback edge, but not both"
+        )
+    if vertex.kind == SOURCE and len(inputs) > 1:
+        yield f"all that comes back to the source {vertex.name!r} must have the input 0"
     if inputs != list(range(len(inputs))):
         yield f"the inputs of {vertex.name!r} are {inputs}; number them from 0 without a gap"
     if (vertex.kind == SINK) == bool(job.outputs_of(vertex.name)):
@@ -243,6 +273,29 @@ def _vertex_problems(job: JobPlan, vertex: VertexPlan) -> Iterable[str]:
     for operator in vertex.then:
         if operator.kind in (SOURCE, SINK):
             yield f"the operator {operator.name!r} is a {operator.kind}, which cannot be chained behind another"
+
+
+def loops_among(names: Sequence[str], edges: Sequence[EdgePlan]) -> tuple[tuple[str, ...], ...]:
+    """Return the loops among vertices, each in the order of ``names``."""
+    found: list[tuple[str, ...]] = []
+    for name in names:
+        if not any(name in loop for loop in found) and _leads(edges, name, name):
+            loop = [other for other in names if _leads(edges, name, other) and _leads(edges, other, name)]
+            found.append(tuple(loop))
+    return tuple(found)
+
+
+def _leads(edges: Sequence[EdgePlan], start: str, end: str) -> bool:
+    """Tell whether edges lead from one vertex to another; a vertex leads to itself only round a loop."""
+    reached = [start]
+    for name in reached:  # grows while it is walked
+        for edge in edges:
+            if edge.source == name:
+                if edge.target == end:
+                    return True
+                if edge.target not in reached:
+                    reached.append(edge.target)
+    return False
 
 
 def _unreachable(job: JobPlan) -> Iterable[str]:

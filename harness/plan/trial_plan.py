@@ -18,11 +18,23 @@ from barrier_tck.harness.support.json_values import problem_of_json
 
 PLAN_VERSION = 2
 
-CheckpointingMode = Literal["exactly_once", "at_least_once"]
+CheckpointingMode = Literal["exactly_once", "at_least_once", "unaligned", "aligned_timeout"]
 """How barriers are treated."""
+
+RestartStrategyName = Literal["none", "fixed_delay", "failure_rate", "exponential_delay"]
+"""What follows a failure (REC-3)."""
+
+OVERTAKING: tuple[CheckpointingMode, ...] = ("unaligned", "aligned_timeout")
+"""The modes whose barriers may overtake records (UNA-1, UNA-2)."""
+
+CheckpointProtocol = Literal["barriers", "chandy_lamport"]
+"""How a checkpoint is taken: by barriers, as the mode says, or by Chandy and Lamport's algorithm (CHL-1)."""
 
 WhenUnreadable = Literal["fail", "older"]
 """What to do when no copy of the latest checkpoint can be read."""
+
+SAVEPOINTS_MAX = 8
+"""The most savepoints that a plan asks for."""
 
 RECORDS_MAX = 10_000_000
 """The most records of a source subtask, whose input is made in memory."""
@@ -68,6 +80,10 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     executors: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
     write_through: bool = True
     """Whether keyed operators write every change to the state backend at once, and not only at barriers."""
+    slow_vertex: str | None = None
+    """A vertex that is slower than the others, so that records queue up before it."""
+    slow_batch_ms: _Duration = 0
+    """How much longer it takes for each batch."""
 
 
 class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -86,18 +102,60 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     tolerated_failures: _Count = 1_000
     async_ms_max: _Duration = 10
     """The asynchronous part takes up to this long in the simulator, and at least this long on Spark."""
+    alignment_timeout_ms: _Duration = 20
+    """Mode ``aligned_timeout``: how long a subtask waits for barriers before they overtake records (UNA-2)."""
+
+    protocol: CheckpointProtocol = "barriers"
+    initiators: tuple[tuple[str, ...], ...] = ()
+    """Chandy-Lamport: the subtasks that initiate each snapshot, in turn; beside them the sources that no channel leads
+    to, which nobody else could tell. Empty: all sources."""
+
+    @property
+    def overtakes(self) -> bool:
+        """Tell whether barriers may overtake records (UNA-1)."""
+        return bool(self.enabled) and self.mode in OVERTAKING
+
+    @property
+    def records_all(self) -> bool:
+        """Tell whether every channel is recorded (CHL-1)."""
+        return bool(self.enabled) and self.protocol == "chandy_lamport"
+
+
+class SavepointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
+    """A savepoint that the trial asks for: an action of the user, and no fault (COO-5).
+
+    It is asked for once. If the job is not running at that moment, the system may refuse it.
+    """
+
+    after_checkpoints: _Count = 1
+    """It is asked for when this many checkpoints and savepoints have completed; 0: when an attempt runs."""
+    delay_ms: _Duration = 0
+    """It is asked for this much later than that."""
+    stop: bool = False
+    """Whether the job is stopped with it. Then a second job is started from it, and both are judged as one."""
 
 
 class RestartPlan(Bounded, frozen=True, forbid_unknown_fields=True):
-    """Restart strategy."""
+    """Restart strategy (REC-3)."""
 
-    strategy: Literal["none", "fixed_delay"] = "fixed_delay"
+    strategy: RestartStrategyName = "fixed_delay"
     attempts_max: _Count = 20
+    """Restarts before the job is given up: in all (``fixed_delay``), for failures within ``interval_ms``
+    (``failure_rate``), or in a row (``exponential_delay``)."""
     delay_ms: _Duration = 10
+    """Time between the end of an attempt and the next one; the first such time of a row of failures."""
+    interval_ms: _SomeTime = 1_000
+    """``failure_rate``: the time in which failures are counted, looking back from the latest."""
+    delay_ms_max: _Duration = 200
+    """``exponential_delay``: the longest delay; never less than ``delay_ms``."""
+    factor: _Some = 2
+    """``exponential_delay``: each delay is this many times as long as the one before."""
+    reset_after_ms: _Duration = 1_000
+    """``exponential_delay``: a row of failures is over once every subtask has run for so long."""
 
 
 class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
-    """Message latencies and channel capacities. A real network has its own, except for the slow channel."""
+    """Message latencies and channel capacities. A real network has its own latencies, except for the slow channel."""
 
     latency_ms_max: _Duration = 5
     """Each message takes between 0 and this, drawn per message; channels stay FIFO."""
@@ -105,7 +163,9 @@ class NetworkPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Index of one channel whose latency is ``slow_factor`` times as long."""
     slow_factor: _Some = 20
     channel_capacity: _Some = 8
-    """Simulator: batches that a channel holds before its sender must wait."""
+    """Batches that a channel holds before its sender must wait; on Spark, at each of its ends."""
+    buffer_bytes: _Some | None = None
+    """In modes whose barriers overtake: batches are cut into buffers of this size; None: the system's own size."""
 
 
 class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -114,7 +174,8 @@ class LimitsPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     virtual_ms: _SomeTime = 60_000
     """Simulator: bound on virtual time."""
     wall_s: _Some = 120
-    """Real world: bound on wall time."""
+    """Bound on wall time. Real world: the job counts as stuck. Simulator: the trial and its judgement are given up, and
+    its verdict is UNKNOWN."""
     progress_ms: _SomeTime = 30_000
     """Within this time after the last healing, a checkpoint must complete or the job must end; the trial's clock."""
 
@@ -129,6 +190,7 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """The dataflow; without vertices it is the workload's own (``harness.workloads.workload_names.filled``)."""
     deployment: DeploymentPlan = DeploymentPlan()
     checkpoints: CheckpointPlan = CheckpointPlan()
+    savepoints: tuple[SavepointPlan, ...] = ()
     restart: RestartPlan = RestartPlan()
     network: NetworkPlan = NetworkPlan()
     limits: LimitsPlan = LimitsPlan()
@@ -155,6 +217,18 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         problem = problem_of_json(self.system, "system")
         if problem is not None:
             raise ValueError(problem)
+        if self.job.loops and self.checkpoints.enabled and self.checkpoints.mode == "at_least_once":
+            raise ValueError(
+                "the job has a loop, and checkpoints.mode is 'at_least_once': a vertex in a loop would wait for ever "
+                "for its own barrier to come back (CHL-5)"
+            )
+        if len(self.savepoints) > SAVEPOINTS_MAX:
+            raise ValueError(
+                f"savepoints has {len(self.savepoints)} entries; at most {SAVEPOINTS_MAX} are allowed"
+            )
+        problem = _problem_of_protocol(self.checkpoints, self.job)
+        if problem is not None:
+            raise ValueError(problem)
         groups = self.deployment.max_parallelism
         for vertex in self.job.vertices:
             if vertex.parallelism > groups:
@@ -167,6 +241,24 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         """Hash by content: settings are a dictionary."""
         fields = [getattr(self, name) for name in self.__struct_fields__ if name != "system"]
         return hash((*fields, msgspec.json.encode(self.system, order="deterministic")))
+
+
+def _problem_of_protocol(checkpoints: CheckpointPlan, job: JobPlan) -> str | None:
+    """Say what contradicts the protocol of checkpoints; None if nothing does."""
+    if checkpoints.protocol == "barriers":
+        return (
+            "checkpoints.initiators is only for the protocol chandy_lamport"
+            if checkpoints.initiators
+            else None
+        )
+    if checkpoints.mode != "exactly_once":
+        return f"chandy_lamport is exact: checkpoints.mode must be 'exactly_once', not {checkpoints.mode!r}"
+    unknown = [name for group in checkpoints.initiators for name in group if name not in job.subtasks]
+    if job.vertices and unknown:
+        return f"checkpoints.initiators names {unknown[0]!r}, which is no subtask of the job"
+    return next(
+        (job.unreached_by(group) for group in checkpoints.initiators if job.unreached_by(group)), None
+    )
 
 
 def to_json(plan: TrialPlan) -> str:

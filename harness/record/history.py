@@ -16,7 +16,7 @@ import msgspec
 
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.stored import StoredCheckpoint
+from barrier_tck.harness.record.stored import StoredCheckpoint, StoredSavepoint
 
 Row = dict[str, Any]
 """A record as a mapping from column name to value."""
@@ -73,6 +73,23 @@ class NamedFile(msgspec.Struct, frozen=True):
     checksum: str
 
 
+class InFlight(msgspec.Struct, frozen=True):
+    """The records of a checkpoint that were on one channel: sent, and not yet in the receiver's state (UNA-1)."""
+
+    sender: str
+    receiver: str
+    edge: int
+    """Which of the edges between the two vertices the channel belongs to, counted from 0 in the order of the job."""
+    rows: tuple[Row, ...]
+    """Oldest first."""
+    at_receiver: int = 0
+    """How many buffers the receiver held."""
+    at_sender: int = 0
+    """How many the sender held, which are newer."""
+    problem: str = ""
+    """What is wrong with them, if anything."""
+
+
 class SnapshotView(msgspec.Struct, frozen=True):
     """A completed checkpoint, opened while it was retained: the ALN-2 oracle compares it with a fold of the input."""
 
@@ -95,6 +112,10 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """
     reached_by: tuple[str, ...] = ()
     """The sink subtask of each of these rows, in the same order; empty if the system does not report it."""
+    in_flight: tuple[InFlight, ...] = ()
+    """The channels on which records were in flight; empty for aligned barriers, and if the system reports none."""
+    savepoint: str | None = None
+    """The directory of the savepoint that it is; None for a checkpoint."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.
@@ -131,6 +152,8 @@ class StorageView(msgspec.Struct, frozen=True):
     """What sinks had committed."""
     stored: tuple[StoredCheckpoint, ...] | None = None
     """The retained checkpoints as read from storage by someone other than the system; None if nobody read them."""
+    savepoints: tuple[StoredSavepoint, ...] = ()
+    """The complete savepoints, read in the same way."""
 
 
 class OutputCounts(msgspec.Struct, frozen=True):

@@ -60,6 +60,18 @@ class CheckpointTriggered(_Kind, frozen=True):
     attempt: int
     final: bool = False
     """Whether all input had been consumed; then it commits the last output, and the job is over after it."""
+    savepoint: str | None = None
+    """Where the savepoint is kept, if it is one (COO-5)."""
+    stops: bool = False
+    """Whether the job is to be stopped with this savepoint."""
+
+
+class SavepointRefused(_Kind, frozen=True):
+    """A savepoint was asked for, and will not be taken."""
+
+    savepoint: str
+    stops: bool = False
+    detail: str = ""
 
 
 class LocalCopyTold(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,6 +99,10 @@ class Acknowledged(_Kind, frozen=True):
     """None without local recovery."""
     prepared: int = 0
     """Number of records that become visible with this checkpoint; 0 if the system does not report it."""
+    held_bytes: int | None = None
+    """Bytes that waited in channels that were held back for the snapshot; None if the subtask reads fewer than two
+    channels, or if the system does not report it.
+    """
 
 
 class CheckpointCompleted(_Kind, frozen=True):
@@ -203,11 +219,58 @@ class InputRead(_Kind, frozen=True):
     """The number of the first record that was read."""
 
 
+class InputLeft(_Kind, frozen=True):
+    """Up to which record an attempt had read a split when it ended, as observed at the reader; noted in trials with
+    savepoints."""
+
+    subtask: str
+    attempt: int
+    split: str
+    offset: int
+    """The number of the first record that was not read."""
+
+
+class ReadBehindStop(_Kind, frozen=True):
+    """A subtask took records from a channel behind the barrier of a savepoint with which the job was to be stopped, as
+    observed at its channels. If the savepoint failed before, that is right."""
+
+    subtask: str
+    attempt: int
+    checkpoint: int
+
+
+class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a process did: it sent or took a message, or recorded itself for a checkpoint."""
+
+    kind: str
+    """``sent``, ``taken`` or ``recorded``."""
+    channel: str = ""
+    """``sender->receiver``, followed by ``#edge`` for a second or later edge between the two."""
+    rows: tuple[str, ...] = ()
+    """The message, row by row, as JSON."""
+    checkpoint: int = 0
+
+
+class MessagesObserved(_Kind, frozen=True):
+    """What one process of one attempt was seen to do, in its own order (CHL-2)."""
+
+    subtask: str
+    attempt: int
+    events: tuple[LocalEvent, ...]
+
+
 # --- the job ------------------------------------------------------------------------------------------------
 
 
 class JobFinished(_Kind, frozen=True):
     """All input was consumed and all output committed."""
+
+
+class JobStopped(_Kind, frozen=True):
+    """The job was stopped with a savepoint, and all output before its barrier is committed (COO-5)."""
+
+    checkpoint: int | None = None
+    """The savepoint's; None if none was triggered."""
 
 
 class JobFailed(_Kind, frozen=True):
@@ -276,6 +339,7 @@ Operation = (
     | AttemptRunning
     | AttemptEnded
     | CheckpointTriggered
+    | SavepointRefused
     | Acknowledged
     | CheckpointCompleted
     | CheckpointAborted
@@ -285,7 +349,11 @@ Operation = (
     | ReadsObserved
     | Restored
     | InputRead
+    | InputLeft
+    | ReadBehindStop
+    | MessagesObserved
     | JobFinished
+    | JobStopped
     | JobFailed
     | JobCut
     | FaultStarted

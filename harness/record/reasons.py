@@ -14,6 +14,8 @@ class Reason(StrEnum):
     # --- ends of attempts and of the job ---
     FINISHED = "finished"
     """All input was consumed and all output committed."""
+    STOPPED = "stopped"
+    """The job was stopped with a savepoint, and all output before it committed."""
     SUBTASK_FAILED = "subtask_failed"
     """A subtask raised an error, or said that it cannot go on."""
     PROCESS_LOST = "process_lost"

@@ -11,6 +11,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import ControlsRecord
 from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import Restored
+from barrier_tck.harness.record.passages import Passage
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 RECORD_VERSION = 1
@@ -73,6 +74,9 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
     sync_ms: float
     async_ms: float
     bytes_written: int
+    """By all state files together."""
+    channel_bytes: int = 0
+    """By records in flight among them (UNA-3); 0 in older records."""
 
 
 class AttemptRecord(msgspec.Struct, frozen=True):
@@ -295,3 +299,5 @@ class TrialResult:
     history: History | None
     """None if the system could not run the plan at all."""
     trace: tuple[str, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    """What passed the channels around barriers, if the system noted it."""

@@ -8,6 +8,7 @@ A trial's directory is enough to replay and to report the trial:
 * ``record.json``: versions, timings, verdict and findings;
 * ``history.jsonl``: operations, and ``outcome.json``: the rest of the history (output, checkpoints, storage);
 * ``trace.txt``: the scheduler's steps, if the system has a trace;
+* ``passages.jsonl``: what passed the channels around barriers, if it was noted;
 * ``faults.jsonl``: what became of each planned fault; ``metrics.jsonl``: one line per subtask and checkpoint.
 
 Each file is written under another name, synced and renamed, so a reader sees the whole file or no file. Only
@@ -16,16 +17,19 @@ Each file is written under another name, synced and renamed, so a reader sees th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan, to_json
+from barrier_tck.harness.record.passages import Passage
 from barrier_tck.harness.record.records import CampaignRecord, TrialRecord, TrialResult, summary_of
 from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
@@ -123,6 +127,36 @@ class RunDirectory:
         return path
 
 
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Be the only one who writes a run directory; raises UsageProblem if another campaign does so now.
+
+    The lock belongs to the process and lies on the directory itself: nothing of it stays, however the process ends.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UsageProblem(f"{path} is no run directory: {error.strerror or error}") from error
+    try:
+        _lock(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UsageProblem(
+            f"{path} belongs to a campaign that still runs; wait until it is over, or end it"
+        ) from error
+    except OSError as error:
+        raise EnvironmentProblem(
+            f"{path} cannot be locked ({error.strerror or error}); name a directory on another file system"
+        ) from error
+
+
 def make_output_directory(path: Path) -> None:
     """Create a directory for results and prove that it can be written.
 
@@ -140,6 +174,14 @@ def make_output_directory(path: Path) -> None:
         raise EnvironmentProblem(
             f"the output directory {path} cannot be written: {reason}; name another with --out"
         ) from error
+
+
+def open_directory(path: Path) -> None:
+    """Make a directory below a run directory if it is not there; raises EnvironmentProblem."""
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise EnvironmentProblem(f"cannot make the directory {path}: {error.strerror or error}") from error
 
 
 def new_run_path(parent: Path, name: str, now: datetime) -> Path:
@@ -166,6 +208,11 @@ def trial_directory(run_directory: Path, number: int) -> Path:
     return run_directory / "trials" / f"{number:05d}"
 
 
+def write_passages(directory: Path, passages: Iterable[Passage]) -> None:
+    """Write what passed the channels into a trial's directory."""
+    write_atomically(directory / "passages.jsonl", _lines(passages))
+
+
 def write_trial(directory: Path, result: TrialResult) -> None:
     """Write every file of a trial; ``record.json`` comes last, so its presence means that all files are there."""
     record = result.record
@@ -176,6 +223,8 @@ def write_trial(directory: Path, result: TrialResult) -> None:
         write_atomically(directory / "outcome.json", msgspec.json.encode(rest, enc_hook=str) + b"\n")
     if result.trace:
         write_atomically(directory / "trace.txt", ("\n".join(result.trace) + "\n").encode())
+    if result.passages:
+        write_passages(directory, result.passages)
     write_atomically(directory / "faults.jsonl", _lines(record.faults))
     write_atomically(directory / "metrics.jsonl", _lines(record.snapshots))
     write_atomically(directory / "record.json", _pretty(record))

@@ -16,6 +16,7 @@ import msgspec
 
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import PLAN_VERSION
+from barrier_tck.harness.record.passages import Passage
 from barrier_tck.harness.record.records import RECORD_VERSION, CampaignRecord, TrialRecord, TrialSummary
 from barrier_tck.harness.record.run_directory import trial_directory
 from barrier_tck.harness.support.errors import UsageProblem
@@ -84,6 +85,23 @@ def read_record(directory: Path) -> TrialRecord:
         except UsageProblem as problem:
             raise RunDirectoryCorrupt(f"{problem}; restore the file or run again") from problem
     return _decoded(path, raw, TrialRecord)
+
+
+def read_passages(directory: Path) -> tuple[Passage, ...]:
+    """Read what passed the channels, from a trial's directory; empty if it was not noted. Raises RunDirectoryError."""
+    path = directory / "passages.jsonl"
+    if not path.is_file():
+        return ()
+    decoder = msgspec.json.Decoder(Passage)
+    found = []
+    for number, line in enumerate(_text(path).splitlines(), start=1):
+        try:
+            found.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            raise RunDirectoryCorrupt(
+                f"{path}, line {number}: not a passage ({error}); remove the file to draw no picture"
+            ) from error
+    return tuple(found)
 
 
 def _read_trials(path: Path) -> tuple[list[TrialSummary], list[str]]:

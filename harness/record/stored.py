@@ -35,6 +35,8 @@ class StoredPart(msgspec.Struct, frozen=True):
 
     subtask: str
     operators: tuple[StoredOperator, ...] = ()
+    channels: StoredFile | None = None
+    """The file of its records in flight; None if there were none."""
 
     @property
     def positions(self) -> list[tuple[str, int]]:
@@ -44,7 +46,8 @@ class StoredPart(msgspec.Struct, frozen=True):
     @property
     def files(self) -> list[StoredFile]:
         """Return every file of the part."""
-        return [file for operator in self.operators for file in operator.files]
+        found = [file for operator in self.operators for file in operator.files]
+        return found if self.channels is None else [*found, self.channels]
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
@@ -59,3 +62,15 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
     """What is wrong with the metadata file; None if it can be read."""
     detail: str = ""
     """The same in words."""
+
+
+class StoredSavepoint(msgspec.Struct, frozen=True):
+    """One complete savepoint: what its directory alone tells (COO-5)."""
+
+    directory: str
+    contents: StoredCheckpoint
+    """Its metadata, with the files that it names; their paths are relative to the directory."""
+    outside: tuple[str, ...] = ()
+    """Files that its metadata names outside the directory: it is not self-contained."""
+    unnamed: tuple[str, ...] = ()
+    """Files in the directory that its metadata does not name."""

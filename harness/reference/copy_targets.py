@@ -96,13 +96,13 @@ class PrimaryCopies:
     @property
     def description(self) -> str:
         """Return whose copy this is, and which files were hit."""
-        where = ", ".join(handle.path for handle in self._hit)
+        where = ", ".join(handle.name for handle in self._hit)
         return f"durable copy of {self.subtask}" + (f": {where}" if where else "")
 
     @property
     def files(self) -> tuple[str, ...]:
         """Return the state files that were hit."""
-        return tuple(handle.path for handle in self._hit)
+        return tuple(handle.name for handle in self._hit)
 
     def damage(self, damage: Damage) -> None:
         """Damage the state files of the latest completed checkpoint."""
@@ -113,7 +113,7 @@ class PrimaryCopies:
             raise TargetGone(f"no completed checkpoint has state files of {self.subtask}")
         self._hit = handles[-1:] if damage is Damage.PARTIAL else handles
         for handle in self._hit:
-            _damage_file(self.disk, join(self.root, handle.path), damage)
+            _damage_file(self.disk, join(handle.savepoint or self.root, handle.path), damage)
 
     def is_damaged(self) -> bool:
         """Tell whether none of the files can be read any more."""

@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from barrier_tck.harness.plan.job_graph import SOURCE, JobPlan
-from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.plan.trial_plan import RestartPlan, TrialPlan
 from barrier_tck.harness.reference.operators import operator_spec
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.workloads.workload import SplitData, Workload
 from barrier_tck.reference_impl.config import (
+    AnyRestart,
     CheckpointConfig,
     CheckpointMode,
+    ExponentialDelayRestart,
+    FailureRateRestart,
     JobConfig,
     OnUnreadable,
     RestartConfig,
 )
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Source
 from barrier_tck.reference_impl.operators.graph import Edge, JobGraph, Partitioning, Vertex
 from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
@@ -26,6 +29,9 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStor
 
 CHECKPOINTS = "checkpoints"
 """Directory of checkpoint storage, below the trial's file system root."""
+
+SAVEPOINTS = "savepoints"
+"""Directory of the savepoints that trials ask for, below the same root."""
 
 PREPARED_BATCH_ROWS = 2_048
 """Records per batch of a prepared input: small enough that a short job has many batches to interleave."""
@@ -40,14 +46,31 @@ def job_config(plan: TrialPlan) -> JobConfig:
         said["checkpoints"] = _checkpoint_config(plan) if plan.checkpoints.enabled else None
     if plan.local_recovery is not None:
         said["local_recovery"] = plan.local_recovery
-    restarts = plan.restart.attempts_max if plan.restart.strategy == "fixed_delay" else 0
     return JobConfig(
-        restart=RestartConfig(restarts, plan.restart.delay_ms if restarts else 0),
+        restart=_restart_config(plan.restart),
         write_through=plan.deployment.write_through,
         storage_root=CHECKPOINTS,
         on_unreadable=OnUnreadable(plan.on_unreadable),
         **said,
     )
+
+
+def _restart_config(restart: RestartPlan) -> AnyRestart:
+    match restart.strategy:
+        case "none":
+            return RestartConfig()
+        case "fixed_delay":
+            return RestartConfig(restart.attempts_max, restart.delay_ms)
+        case "failure_rate":
+            return FailureRateRestart(restart.attempts_max, restart.interval_ms, restart.delay_ms)
+        case "exponential_delay":
+            return ExponentialDelayRestart(
+                initial_ms=restart.delay_ms,
+                max_ms=max(restart.delay_ms, restart.delay_ms_max),
+                factor=restart.factor,
+                reset_after_ms=restart.reset_after_ms,
+                attempts_max=restart.attempts_max,
+            )
 
 
 def give_out_ids(plan: TrialPlan, storage: CheckpointStorage) -> None:
@@ -58,7 +81,8 @@ def give_out_ids(plan: TrialPlan, storage: CheckpointStorage) -> None:
 
 def _checkpoint_config(plan: TrialPlan) -> CheckpointConfig:
     try:
-        mode = CheckpointMode(plan.checkpoints.mode)
+        recorded = plan.checkpoints.protocol == "chandy_lamport"
+        mode = CheckpointMode.CHANDY_LAMPORT if recorded else CheckpointMode(plan.checkpoints.mode)
     except ValueError as error:
         known = ", ".join(mode.value for mode in CheckpointMode)
         raise UsageProblem(f"checkpoints.mode {plan.checkpoints.mode!r} is not one of: {known}") from error
@@ -70,6 +94,8 @@ def _checkpoint_config(plan: TrialPlan) -> CheckpointConfig:
         max_concurrent=plan.checkpoints.max_concurrent,
         retained=plan.checkpoints.retained,
         tolerated_failures=plan.checkpoints.tolerated_failures,
+        alignment_timeout_ms=plan.checkpoints.alignment_timeout_ms,
+        initiators=tuple(tuple(map(SubtaskId.parse, group)) for group in plan.checkpoints.initiators),
     )
 
 

@@ -37,8 +37,13 @@ class _Marked:
         def rekey(row: Row) -> Iterable[Row]:
             return ({**step(row), "key": f"{row['key']}.{row['id'] % parameters['by']}"},)
 
+        def again(row: Row) -> Iterable[Row]:
+            done = sum(one.startswith(f"{name}[") for one in row["path"].split(">"))
+            return (step(row),) if done < row["id"] % (parameters["turns"] + 1) else ()
+
         functions: dict[str, Callable[..., Iterable[Row]]] = {
             "pass": lambda row: (step(row),),
+            "again": again,
             "drop": drop,
             "rekey": rekey,
             "fork": lambda row: (step(row, "/a"), step(row, "/b")),

@@ -2,6 +2,9 @@
 positions that a system reports are only its claim. Here each attempt's reader notes, once for each split, the first
 record that it reads, before anything can drop it. In the simulator the notes are recorded at once; on Spark a file
 takes them from the executor to the driver.
+
+In trials with savepoints it is noted, too, up to which record each split was read, and which subtasks took records from
+a channel behind the barrier of a savepoint with which the job was to be stopped (COO-5).
 """
 
 from __future__ import annotations
@@ -17,26 +20,35 @@ from urllib.parse import quote
 
 import msgspec
 
-from barrier_tck.harness.record.operations import InputRead
+from barrier_tck.harness.record.operations import InputLeft, InputRead, ReadBehindStop
 from barrier_tck.reference_impl.operators.api import Payload, SourceReader
-from barrier_tck.reference_impl.protocol.messages import SplitPosition
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, SplitPosition
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 
 _log = logging.getLogger(__name__)
 
-KeepInput = Callable[[InputRead], None]
-"""Keeps the record from which a split was read."""
+InputNote = InputRead | InputLeft | ReadBehindStop
+"""What is noted."""
+
+KeepInput = Callable[[InputNote], None]
+"""Keeps a note."""
 
 
 class ObservedReader:
     """A reader that notes the first record that it reads of each split."""
 
-    def __init__(self, inner: SourceReader, note: Callable[[str, int], None]) -> None:
-        """Note with ``note(split, offset)``."""
+    def __init__(
+        self,
+        inner: SourceReader,
+        note: Callable[[str, int], None],
+        note_end: Callable[[str, int], None] | None = None,
+    ) -> None:
+        """Note with ``note(split, offset)``, and with ``note_end`` where reading ended."""
         self.inner = inner
         self._note = note
+        self._note_end = note_end
         self._begun: dict[str, None] = {}
         self._splits = len(inner.positions())
 
@@ -66,7 +78,11 @@ class ObservedReader:
         return self.inner.rate_limit
 
     def close(self) -> None:
-        """Release files."""
+        """Note where reading ended, and release files."""
+        if self._note_end is not None:
+            for position in self.inner.positions():
+                self._note_end(position.split, position.offset)
+            self._note_end = None
         self.inner.close()
 
 
@@ -76,29 +92,58 @@ class InputObservingDrivers:
 
     make: Callable[..., SubtaskDriver]
     keep: KeepInput
+    ends: bool = False
+    """Whether the ends are observed, too."""
 
     def __call__(
         self, deployment: SubtaskDeployment, graph: Any, plane: Any, ports: Any, components: Components
     ) -> SubtaskDriver:
         """Return a driver. Its reader is observed directly, below any wrappers of the components."""
-        wrap = partial(_wrapped, components.wrap_reader, partial(_kept, self.keep, deployment))
-        return self.make(deployment, graph, plane, ports, replace(components, wrap_reader=wrap))
+        wrap = partial(_wrapped, components.wrap_reader, self.keep, deployment, self.ends)
+        driver = self.make(deployment, graph, plane, ports, replace(components, wrap_reader=wrap))
+        if self.ends:
+            _observe_stops(driver, self.keep)
+        return driver
 
 
 def _wrapped(
-    wrap: Callable[[SourceReader], SourceReader], note: Callable[[str, int], None], reader: SourceReader
+    wrap: Callable[[SourceReader], SourceReader],
+    keep: KeepInput,
+    deployment: SubtaskDeployment,
+    ends: bool,
+    reader: SourceReader,
 ) -> SourceReader:
-    return wrap(ObservedReader(reader, note))
+    def note(kind: type[InputRead] | type[InputLeft], split: str, offset: int) -> None:
+        keep(kind(str(deployment.subtask), deployment.attempt, split, offset))
+
+    return wrap(ObservedReader(reader, partial(note, InputRead), partial(note, InputLeft) if ends else None))
 
 
-def _kept(keep: KeepInput, deployment: SubtaskDeployment, split: str, offset: int) -> None:
-    keep(InputRead(str(deployment.subtask), deployment.attempt, split, offset))
+def _observe_stops(driver: SubtaskDriver, keep: KeepInput) -> None:
+    """Note the first records that the subtask takes behind a barrier that stops the job."""
+    on_data, on_control = driver.on_data, driver.on_control
+    stopped: dict[int, int] = {}
+    noted: dict[int, None] = {}
+
+    def observed_data(channel: int, payload: Payload) -> None:
+        checkpoint = stopped.get(channel)
+        if checkpoint is not None and checkpoint not in noted:
+            noted[checkpoint] = None
+            keep(ReadBehindStop(str(driver.deployment.subtask), driver.deployment.attempt, checkpoint))
+        on_data(channel, payload)
+
+    def observed_control(channel: int, element: Any) -> None:
+        if isinstance(element, CheckpointBarrier) and element.is_terminal:
+            stopped[channel] = int(element.checkpoint)
+        on_control(channel, element)
+
+    vars(driver).update(on_data=observed_data, on_control=observed_control)
 
 
-def inputs_observed(components: Components, keep: KeepInput) -> Components:
-    """Return the components with drivers whose sources are observed."""
+def inputs_observed(components: Components, keep: KeepInput, ends: bool = False) -> Components:
+    """Return the components with drivers whose sources are observed; ``ends`` says whether their ends are, too."""
     make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=InputObservingDrivers(make, keep))
+    return replace(components, subtask_driver=InputObservingDrivers(make, keep, ends))
 
 
 @dataclass(frozen=True)
@@ -108,20 +153,23 @@ class InputsDirectory:
     path: str
     """A directory that both reach."""
 
-    def __call__(self, read: InputRead) -> None:
+    def __call__(self, note: InputNote) -> None:
         """Keep it, whole or not at all. A disk that refuses costs the proof, and nothing of the reading."""
-        name = f"{quote(read.subtask, safe='')}-a{read.attempt}-{quote(read.split, safe='')}"
+        what = str(note.checkpoint) if isinstance(note, ReadBehindStop) else quote(note.split, safe="")
+        name = f"{type(note).__name__}-{quote(note.subtask, safe='')}-a{note.attempt}-{what}"
         target = Path(self.path) / f"{name}.json"
         temporary = target.with_suffix(f".{os.getpid()}.tmp")
         try:
-            temporary.write_bytes(msgspec.json.encode(read))
+            temporary.write_bytes(msgspec.json.encode(note))
             os.replace(temporary, target)
         except OSError as error:
-            _log.warning("the records from which %s read could not be saved: %s", read.subtask, error)
+            _log.warning("what was observed at %s could not be saved: %s", note.subtask, error)
 
-    def take_all(self) -> tuple[InputRead, ...]:
-        """Return all that was observed, by attempt, subtask and split."""
+    def take_all(self) -> tuple[InputNote, ...]:
+        """Return all that was observed, by attempt, subtask and kind."""
         found = [
-            msgspec.json.decode(file.read_bytes(), type=InputRead) for file in Path(self.path).glob("*.json")
+            (note.attempt, note.subtask, file.name, note)
+            for file in sorted(Path(self.path).glob("*.json"))
+            for note in [msgspec.json.decode(file.read_bytes(), type=InputNote)]
         ]
-        return tuple(sorted(found, key=lambda read: (read.attempt, read.subtask, read.split)))
+        return tuple(note for *_, note in sorted(found, key=lambda entry: entry[:3]))

@@ -96,6 +96,7 @@ MAKERS: dict[str, Callable[[_Site], OperatorSpec]] = {
     "unmarked": lambda site: Filter(site.operator.name, _is_unmarked),
     "filter": lambda site: Filter(site.operator.name, TableFilter(**site.operator.parameters)),
     "join": _join,
+    "again": lambda site: marking(site.operator),
     "pass": lambda site: marking(site.operator),
     "drop": lambda site: marking(site.operator),
     "rekey": lambda site: marking(site.operator),

@@ -7,6 +7,7 @@ opened at once, before retention may delete it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from barrier_tck.harness.record import operations as told
@@ -14,6 +15,7 @@ from barrier_tck.harness.record.history import Recorded, SnapshotView
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
 from barrier_tck.harness.reference.translated_reasons import reason_of
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -25,6 +27,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     LocalCopyReport,
     RestoredFile,
+    Savepoint,
     ServedBy,
     StateRestored,
 )
@@ -49,9 +52,15 @@ class RunRecorder(JobObserver, ABC):
     Each world says how to read its time.
     """
 
-    def __init__(self, opener: CheckpointOpener) -> None:
-        """Start with an empty history."""
+    def __init__(self, opener: CheckpointOpener, savepoints: Sequence[PlannedSavepoint] = ()) -> None:
+        """Start with an empty history; ``savepoints`` are those to ask for."""
         self._opener = opener
+        graph = opener.graph
+        self._subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
+        self._waits = frozenset(
+            subtask.vertex for subtask in graph.subtasks if len(graph.inputs_of(subtask)) > 1
+        )
+        """The vertices whose subtasks read several channels, and so may wait for barriers."""
         self.epoch_ms = 0.0
         """The trial's start on the runtime's clock, which metrics use."""
         self.operations: list[Recorded[Operation]] = []
@@ -60,6 +69,10 @@ class RunRecorder(JobObserver, ABC):
         self.end_reason = Reason.UNSPECIFIED
         """Why the job ended."""
         self._attempts: list[_Attempt] = []
+        self._stops: list[int] = []
+        """Checkpoints that are savepoints with which the job is to be stopped."""
+        self._completions = 0
+        self._wanted = list(savepoints)
         self._triggered: dict[int, tuple[int, float]] = {}
         self._measured: set[tuple[int, int, str]] = set()
         """Parts of checkpoints whose measurements are recorded."""
@@ -91,6 +104,7 @@ class RunRecorder(JobObserver, ABC):
         """Every subtask runs."""
         self._attempt(attempt).running_at_ms = self.now_ms()
         self.note(told.AttemptRunning(attempt))
+        self._ask_for_savepoints(completed=0)
 
     def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
         """An attempt ended."""
@@ -119,20 +133,32 @@ class RunRecorder(JobObserver, ABC):
         files = tuple(_served(file) for file in message.files)
         self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 
-    def checkpoint_triggered(self, checkpoint: int, attempt: int, final: bool) -> None:
-        """The sources were told to inject barriers."""
+    def checkpoint_triggered(
+        self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None
+    ) -> None:
+        """The sources are told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
-        self.note(told.CheckpointTriggered(checkpoint, attempt, final))
+        if savepoint is not None and savepoint.stop:
+            self._stops.append(checkpoint)
+        place, stops = (savepoint.directory, savepoint.stop) if savepoint is not None else (None, False)
+        self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops))
+
+    def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
+        """A savepoint will not be taken."""
+        self.note(told.SavepointRefused(savepoint.directory, savepoint.stop, reason))
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived."""
         metrics, subtask = message.metrics, str(message.subtask)
         local = _local_copy(metrics.local) if metrics.local is not None else None
         prepared = _prepared_for(message)
-        self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local, prepared))
+        held = metrics.alignment_buffered_bytes if message.subtask.vertex in self._waits else None
+        self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local, prepared, held))
         part = (int(message.checkpoint), int(message.attempt), subtask)
-        if part in self._measured:
-            return  # it is a repetition
+        triggered = self._triggered.get(part[0])
+        known = triggered is not None and triggered[0] == part[1] and subtask in self._subtasks
+        if not known or part in self._measured:
+            return  # it is a repetition, or forged
         self._measured.add(part)
         self.snapshots.append(
             SnapshotRecord(
@@ -145,6 +171,7 @@ class RunRecorder(JobObserver, ABC):
                 sync_ms=metrics.sync_ms,
                 async_ms=metrics.async_ms,
                 bytes_written=metrics.bytes_written,
+                channel_bytes=metrics.channel_bytes,
             )
         )
 
@@ -154,6 +181,7 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.CheckpointCompleted(checkpoint, attempt))
         self._end_checkpoint(checkpoint, attempt, "completed", "")
         self.views.append(self._opener.open(completed))
+        self._ask_for_savepoints(completed=1)
 
     def checkpoint_aborted(self, checkpoint: int, attempt: int, cause: Cause, reason: str) -> None:
         """A checkpoint was given up."""
@@ -170,15 +198,32 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.Committed(str(subtask), checkpoint, attempt))
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
-        """The job finished or failed."""
+        """The job finished, was stopped, or failed."""
         self.end_reason = reason_of(cause)
-        finished = state is JobState.FINISHED
-        self.note(told.JobFinished() if finished else told.JobFailed(self.end_reason, reason))
+        match state:
+            case JobState.FINISHED:
+                self.note(told.JobFinished())
+            case JobState.STOPPED:
+                self.note(told.JobStopped(self._stops[-1] if self._stops else None))
+            case _:
+                self.note(told.JobFailed(self.end_reason, reason))
 
     def cut_off(self, reason: Reason, detail: str) -> None:
         """The trial ended the job."""
         self.end_reason = reason
         self.note(told.JobCut(reason, detail))
+
+    def _ask_for_savepoints(self, completed: int) -> None:
+        """Ask for the planned savepoints whose time has come, each once."""
+        self._completions += completed
+        due = [wanted for wanted in self._wanted if wanted.after_checkpoints <= self._completions]
+        self._wanted = [wanted for wanted in self._wanted if wanted not in due]
+        for wanted in due:
+            self.ask_for(wanted.savepoint, wanted.delay_ms)
+
+    def ask_for(self, savepoint: Savepoint, delay_ms: float) -> None:
+        """Ask the coordinator for a savepoint, so many milliseconds from now, in the way of the world."""
+        raise NotImplementedError(f"this world cannot ask for {savepoint} in {delay_ms} ms")
 
     # --- results --------------------------------------------------------------------------------------------
 

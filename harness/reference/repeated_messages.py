@@ -1,5 +1,5 @@
 """Messages about checkpoints that arrive twice: which ones, and how late the second copy comes. Each world delivers
-them.
+them. Whose messages can come twice can also have one forged.
 
 Only messages that name a checkpoint are repeated, because a protocol must tolerate this. The messages that a subtask
 runs, has failed or has consumed its input come once.
@@ -7,10 +7,12 @@ runs, has failed or has consumed its input come once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
-from barrier_tck.faults.targets import Direction
+from barrier_tck.faults.targets import Direction, Forgery
+from barrier_tck.harness.reference.forged_messages import Forger
+from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     DeclineCheckpoint,
@@ -28,12 +30,38 @@ REPEATED = (
 )
 
 
+class Repeated(Protocol):
+    """One subtask whose messages are repeated."""
+
+    @property
+    def subtask(self) -> str:
+        """Its name."""
+
+    @property
+    def direction(self) -> Direction:
+        """FORWARD means to the coordinator."""
+
+    @property
+    def late_ms(self) -> float:
+        """How much later the second copy comes."""
+
+
+def _nobody_asks() -> None:
+    return None
+
+
 class RepeatedMessages:
     """The subtasks whose messages are repeated at present."""
 
-    def __init__(self) -> None:
-        """Start without repeated messages."""
-        self.in_force: tuple[RepeatableMessages, ...] = ()
+    def __init__(self, on_change: Callable[[], None] = _nobody_asks) -> None:
+        """Start without repeated messages; ``on_change`` is called after each change."""
+        self.in_force: tuple[Repeated, ...] = ()
+        self._on_change = on_change
+
+    def put_in_force(self, in_force: tuple[Repeated, ...]) -> None:
+        """Repeat the messages of these from now on, and of no others."""
+        self.in_force = in_force
+        self._on_change()
 
     def copies(self, subtask: str, direction: Direction, message: Any) -> Iterator[float]:
         """Yield for each copy of a message how many milliseconds later it comes; FORWARD means to the coordinator."""
@@ -46,9 +74,11 @@ class RepeatedMessages:
 class RepeatableMessages:
     """The messages of one subtask; implements ``barrier_tck.faults.targets.MessagesTarget``."""
 
-    def __init__(self, repeats: RepeatedMessages, subtask: str) -> None:
-        """Take the subtask; nothing is repeated yet."""
+    def __init__(self, repeats: RepeatedMessages, subtask: str, forger: Forger) -> None:
+        """Take the subtask; nothing is repeated or forged yet."""
         self._repeats = repeats
+        self._forger = forger
+        self._forged = False
         self.subtask = subtask
         self.direction = Direction.BOTH
         self.late_ms = 0.0
@@ -61,12 +91,21 @@ class RepeatableMessages:
     def repeat(self, direction: Direction, late_ms: float) -> None:
         """Make each message in one direction, or in both, come a second time."""
         self.direction, self.late_ms = direction, late_ms
-        self._repeats.in_force = (*self._repeats.in_force, self)
+        self._repeats.put_in_force((*self._repeats.in_force, self))
 
     def is_repeating(self) -> bool:
         """Tell whether messages are repeated now."""
         return any(target is self for target in self._repeats.in_force)
 
+    def forge(self, forgery: Forgery) -> None:
+        """Write a state file, and hand the coordinator an acknowledgement that names it and cannot be right."""
+        self._forger.forge(forgery, SubtaskId.parse(self.subtask))
+        self._forged = True
+
+    def is_forged(self) -> bool:
+        """Tell whether a forged acknowledgement is on its way to the coordinator, or was taken."""
+        return self._forged
+
     def stop(self) -> None:
         """Stop repeating messages; copies in transit still arrive."""
-        self._repeats.in_force = tuple(target for target in self._repeats.in_force if target is not self)
+        self._repeats.put_in_force(tuple(target for target in self._repeats.in_force if target is not self))

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints
+from barrier_tck.harness.oracle.stored_channels import records_in_flight
+from barrier_tck.harness.oracle.stored_reader import read_stored_checkpoints, read_stored_savepoints
 from barrier_tck.harness.record.history import (
     CheckpointProblem,
+    InFlight,
     NamedFile,
     SnapshotView,
     StateView,
@@ -23,6 +25,7 @@ from barrier_tck.harness.reference.translated_reasons import reason_of_error
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.encoding import decode_key
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, OperatorSnapshot, StateHandle
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
@@ -45,7 +48,7 @@ class _NotingReader:
         try:
             return self._storage.read(handle)
         except Exception:
-            self.failed = handle.path
+            self.failed = handle.name
             raise
 
 
@@ -85,6 +88,7 @@ class CheckpointOpener:
         }
         state: list[StateView] = []
         rows, problem, reader = None, None, _NotingReader(self.storage)
+        in_flight: tuple[InFlight, ...] = ()
         writers: tuple[str, ...] = ()
         try:
             for part in completed.snapshots:
@@ -98,6 +102,7 @@ class CheckpointOpener:
                         problem = CheckpointProblem(checkpoint, Reason.INCOMPLETE, detail=missing)
                         continue
                     state += self._states_of(part.subtask, states, snapshot, reader)
+            in_flight = self._in_flight(completed)
             if self.read_rows is not None:
                 rows, writers = rows_at_sinks(completed, self.files(), self.output, self.read_rows)
         except Exception as error:  # noqa: BLE001 - a backend that raises something forbidden is a finding too
@@ -111,13 +116,29 @@ class CheckpointOpener:
             problem=problem,
             files={
                 str(part.subtask): tuple(
-                    NamedFile(handle.path, handle.size, handle.checksum) for handle in part.handles()
+                    NamedFile(handle.name, handle.size, handle.checksum) for handle in part.handles()
                 )
                 for part in completed.snapshots
                 if part.handles()
             },
             reached_sinks=rows,
             reached_by=writers,
+            in_flight=in_flight,
+            savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
+        )
+
+    def _in_flight(self, completed: CompletedCheckpoint) -> tuple[InFlight, ...]:
+        """Return the records in flight, read from their bytes and not with the system's code."""
+        parts = [part for part in completed.snapshots if part.channels is not None]
+        if not parts:
+            return ()
+        files = self.files()
+        handles = {str(part.subtask): part.channels.file for part in parts if part.channels is not None}
+        return records_in_flight(
+            {
+                subtask: files.read(join(handle.savepoint or self.root, handle.path))
+                for subtask, handle in handles.items()
+            }
         )
 
     def open_restored(self, checkpoint: int) -> SnapshotView:
@@ -171,38 +192,46 @@ def problem_of(checkpoint: int, error: Exception, file: str | None) -> Checkpoin
     return CheckpointProblem(checkpoint, reason_of_error(error), file, detail)
 
 
-def view_storage(storage: CheckpointStorage, files: FileSystem, root: str, output: str) -> StorageView:
+def view_storage(
+    storage: CheckpointStorage, files: FileSystem, root: str, output: str, savepoints: str
+) -> StorageView:
     """Compare what durable storage holds with what its retained checkpoints need.
 
     ``storage`` reads as the system does; the judge's own reader looks at the bytes too. ``root`` is the directory of
-    checkpoint storage, ``output`` that of the committed output. Orphans are files that nothing refers to: files of
-    checkpoint storage, and files of transactions that nobody will ever commit.
+    checkpoint storage, ``output`` that of the committed output, ``savepoints`` that of all savepoints. Orphans are
+    files that nothing refers to: files of checkpoint storage, files of savepoints that are not complete, and files of
+    transactions that nobody will ever commit.
     """
     unreadable: list[CheckpointProblem] = []
     needed: list[str] = []
     retained = storage.completed()
     for checkpoint in retained:
-        needed.append(f"/chk-{checkpoint}/_metadata")
+        needed += [f"/chk-{checkpoint}/_metadata", f"/chk-{checkpoint}/_savepoint"]
         try:
             completed = storage.load(checkpoint)
         except RuntimeFailure as error:
             unreadable.append(problem_of(checkpoint, error, None))
             continue
         for handle in [handle for part in completed.snapshots for handle in part.handles()]:
-            needed.append(f"{root}/{handle.path}")
+            needed.append(join(handle.savepoint or root, handle.path))
             try:
                 storage.read(handle)
             except RuntimeFailure as error:
-                unreadable.append(problem_of(checkpoint, error, handle.path))
+                unreadable.append(problem_of(checkpoint, error, handle.name))
     orphans = [path for path in storage.files() if not _is_needed(path, needed)]
     written = files.list_files(output)
     orphans.extend(path for path in written if not is_committed(path, output))
+    kept = files.list_files(savepoints)
+    complete = read_stored_savepoints(kept, files.read, savepoints)
+    places = tuple(f"{savepoint.directory}/" for savepoint in complete)
+    orphans.extend(path for path in kept if not path.startswith(places))
     return StorageView(
         tuple(int(checkpoint) for checkpoint in retained),
         tuple(unreadable),
         tuple(orphans),
         tuple(transaction_of(path) for path in written if is_committed(path, output)),
         read_stored_checkpoints(files.list_files(root), files.read, root),
+        complete,
     )
 
 

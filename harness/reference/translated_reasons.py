@@ -8,6 +8,7 @@ from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageCau
 
 _REASONS: dict[Cause | StorageCause, Reason] = {
     Cause.FINISHED: Reason.FINISHED,
+    Cause.STOPPED: Reason.STOPPED,
     Cause.SUBTASK_FAILED: Reason.SUBTASK_FAILED,
     Cause.PROCESS_LOST: Reason.PROCESS_LOST,
     Cause.STORAGE_FAILED: Reason.STORAGE_FAILED,

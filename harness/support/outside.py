@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-import signal
 import sys
 import threading
 import traceback
@@ -17,7 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from barrier_tck.harness.support import wall_clock
 from barrier_tck.harness.support.errors import HarnessError, UsageProblem
+from barrier_tck.harness.support.wall_clock import TooLate, limited
 
 SECONDS_MAX = 60.0
 """How long importing and calling may take together. Costly work belongs later."""
@@ -25,8 +26,8 @@ _SHOWN_MAX = 120
 """How many characters of a name a message shows."""
 
 
-class _TooLate(BaseException):
-    """Not an Exception, so that the code that takes too long does not catch it."""
+class _TooLate(TooLate):
+    """Importing and calling took too long."""
 
 
 def is_target(name: str) -> bool:
@@ -102,7 +103,7 @@ def _article(noun: str) -> str:
 def _told(failure: str) -> Iterator[None]:
     """Turn every failure into a UsageProblem, except errors of our own families."""
     try:
-        with _bounded():
+        with limited(SECONDS_MAX, _TooLate):
             yield
     except HarnessError:
         raise
@@ -123,6 +124,16 @@ def what_happened(error: BaseException) -> str:
     )
 
 
+def where_it_was(error: BaseException) -> str:
+    """Return the innermost place of an error's traceback that is not in the standard library's threads or in the limit
+    itself, for instance ``line 12 of backend.py (snapshot)``.
+    """
+    ours = (wall_clock.__file__, threading.__file__)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename not in ours]
+    last = frames[-1] if frames else None
+    return f"line {last.lineno} of {Path(last.filename).name} ({last.name})" if last else "an unknown place"
+
+
 def _where(error: Exception) -> str:
     """Return the line of the outside code at which it went wrong; empty if that is not known."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -131,22 +142,3 @@ def _where(error: Exception) -> str:
     if last is None or last.filename == importlib.__file__:
         return ""
     return f" ({Path(last.filename).name}, line {last.lineno})"
-
-
-@contextlib.contextmanager
-def _bounded() -> Iterator[None]:
-    """Interrupt what takes too long. Only the main thread can be interrupted, and only one bound can be active."""
-    if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_REAL)[0]:
-        yield
-        return
-
-    def late(*_: object) -> None:
-        raise _TooLate
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
+from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
 
 @runtime_checkable
@@ -64,6 +65,14 @@ class TakesSettings(Protocol):
 
         Called for every plan before it runs, even if the table is empty.
         """
+
+
+@runtime_checkable
+class NotesPassages(Protocol):
+    """A system that can note what passes its channels around barriers, but does so only if it is asked."""
+
+    def noting_passages(self) -> SystemUnderTest:
+        """Return a system like this one, whose outcomes hold these notes; trials take the same steps with it."""
 
 
 @runtime_checkable

@@ -131,6 +131,21 @@ class JobView(msgspec.Struct, frozen=True, dict=True):
             found[sender] = (*found.get(sender, ()), receiver)
         return {sender: tuple(dict.fromkeys(ends)) for sender, ends in found.items()}
 
+    def connected_with(self, name: str) -> tuple[str, ...]:
+        """Return the subtasks to which data can pass from one of them, in either direction and also through others,
+        itself included.
+        """
+        return self._connected.get(name, ())
+
+    @cached_property
+    def _connected(self) -> Mapping[str, tuple[str, ...]]:
+        groups: dict[str, tuple[str, ...]] = {one: (one,) for one in self.names}
+        for sender, receiver in self.links:
+            if groups[sender] is not groups[receiver]:
+                joined = groups[sender] + groups[receiver]
+                groups |= dict.fromkeys(joined, joined)
+        return groups
+
     @cached_property
     def connections(self) -> tuple[tuple[str, str], ...]:
         """Every connection, including those to the coordinator."""

@@ -12,6 +12,7 @@ from barrier_tck.faults.targets import Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History
+from barrier_tck.harness.record.passages import Passage
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from barrier_tck.harness.system.job_view import JobView
 
@@ -28,6 +29,10 @@ class Capability(StrEnum):
     )
     ATTEMPTS = "Every failure ends the attempt, and another one follows; it reports when each attempt starts and runs."
     BARRIERS = "Barriers pass through its channels, and operators with several inputs align on them (ALN-1)."
+    UNALIGNED_CHECKPOINTS = (
+        "Barriers can overtake records, which become part of the checkpoint and can be read there (UNA-1)."
+    )
+    SAVEPOINTS = "A user can ask for a savepoint, stop the job with one, and start a job from one."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."
@@ -38,7 +43,12 @@ class Capability(StrEnum):
     CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
     LOCAL_RECOVERY = "It can keep copies of state on its hosts, and reports which copy a restore read."
     STORAGE_FAULTS = "Copies of its state can be damaged, and writes of such copies refused."
-    MESSAGE_FAULTS = "Messages about checkpoints between its subtasks and its coordinator can arrive twice."
+    MESSAGE_FAULTS = (
+        "Messages about checkpoints between subtasks and coordinator can arrive twice, or be forged."
+    )
+    LOOPS = "Its jobs may have feedback edges, and what is under way in a loop is part of a checkpoint."
+    CHANDY_LAMPORT = "It takes snapshots by Chandy and Lamport's algorithm, initiated by any of its subtasks."
+    MESSAGE_LOG = "It shows what each of its processes sends to others and takes from them, in its own order."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 
 
@@ -93,6 +103,8 @@ class TrialOutcome:
     """Named numbers, units in the name."""
     refused_connections: dict[str, int] = field(default_factory=dict)
     """How many connections the system refused, by a name for the reason."""
+    passages: tuple[Passage, ...] = ()
+    """What passed the channels around barriers, for pictures of cuts; empty if the system does not note it."""
 
 
 class SystemUnderTest(Protocol):

@@ -15,7 +15,7 @@ from barrier_tck.harness.system.additions import TakesSettings
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.plan_fields import set_in, unused_by, value_of
 from barrier_tck.harness.system.system_names import is_ours
-from barrier_tck.harness.system.system_under_test import SystemUnderTest
+from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 from barrier_tck.harness.workloads.workload_names import job_of
 
 
@@ -29,6 +29,7 @@ def check_plan(plan: TrialPlan, system: SystemUnderTest, source: str = "the plan
     check_backend(plan, source)
     _check_settings(plan, system, source)
     _check_fields(plan, system, source)
+    _check_mode(plan, system, source)
     view = _view_of(plan, system, source)
     try:
         validate(plan.faults, view.names, view.connections)
@@ -76,6 +77,23 @@ def _check_fields(plan: TrialPlan, system: SystemUnderTest, source: str) -> None
         told = "not the workload's own" if field == "job" else repr(value_of(plan, field))
         raise UsageProblem(
             f"{source}: {field} is {told}, but {system.name} does not use it; leave it out, or choose another system"
+        )
+
+
+def _check_mode(plan: TrialPlan, system: SystemUnderTest, source: str) -> None:
+    """Raise UsageProblem for a checkpointing mode, a protocol or a loop that the system does not have."""
+    for wanted, capability, what in (
+        (plan.checkpoints.records_all, Capability.CHANDY_LAMPORT, "checkpoints.protocol is 'chandy_lamport'"),
+        (bool(plan.job.loops), Capability.LOOPS, "the job has a loop"),
+    ):
+        if wanted and capability not in system.capabilities:
+            raise UsageProblem(
+                f"{source}: {what}, but {system.name} does not declare {capability.name}; choose another system"
+            )
+    if plan.checkpoints.overtakes and Capability.UNALIGNED_CHECKPOINTS not in system.capabilities:
+        raise UsageProblem(
+            f"{source}: checkpoints.mode is {plan.checkpoints.mode!r}, but no barrier of {system.name} overtakes a "
+            "record; choose exactly_once or at_least_once, or another system"
         )
 
 

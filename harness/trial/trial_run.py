@@ -7,6 +7,7 @@ import logging
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +27,8 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError, NondeterminismError, UsageError
 from barrier_tck.harness.support.garbage_collection import no_collection
-from barrier_tck.harness.support.outside import what_happened
+from barrier_tck.harness.support.outside import what_happened, where_it_was
+from barrier_tck.harness.support.wall_clock import TooLate, limited
 from barrier_tck.harness.system.additions import KeepsLogs
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
@@ -79,12 +81,15 @@ def _execute(
     started_at, started = datetime.now(UTC), time.monotonic()
     try:
         judges = checkers_of(plan, system) if checkers is None else tuple(checkers)
-        try:
-            outcome = system.run(plan, nemesis, directory)
-        finally:
-            nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
-        history = _with_faults(outcome.history, nemesis.operations())
-        context = _context(plan, system, nemesis, outcome, history)
+        with _limit_of(plan, system):
+            try:
+                outcome = system.run(plan, nemesis, directory)
+            finally:
+                nemesis.heal_all()  # no pause and no cut reaches the next trial, whatever the adapter did
+            history = _with_faults(outcome.history, nemesis.operations())
+            context = _context(plan, system, nemesis, outcome, history)
+            with no_collection():
+                verdict, findings = compose(judges, context)
     except (UsageError, NondeterminismError, InternalError, KeyboardInterrupt):
         raise  # nothing was learnt about the system: this is for the caller, or a bug, or an interrupt
     except BaseException as error:  # noqa: BLE001 - the trial is recorded as UNKNOWN, not lost
@@ -94,8 +99,6 @@ def _execute(
             _record_of_failure(trial, plan, system, nemesis, finding, started_at, seconds), None
         )
     trace = outcome.trace
-    with no_collection():
-        verdict, findings = compose(judges, context)
     course = Course(outcome.attempts, outcome.checkpoints, outcome.snapshots)
     record = TrialRecord(
         version=RECORD_VERSION,
@@ -123,7 +126,19 @@ def _execute(
         refused_connections=outcome.refused_connections,
         could_show=could_show(context, findings),
     )
-    return TrialResult(record, history, trace)
+    return TrialResult(record, history, trace, outcome.passages)
+
+
+class TrialOverran(TooLate):
+    """A trial took longer than its plan allows."""
+
+
+def _limit_of(plan: TrialPlan, system: SystemUnderTest) -> AbstractContextManager[None]:
+    """Return what ends a simulated trial that never ends, with its judgement; a real system ends its job in time.
+
+    A trial with virtual time needs milliseconds, so a machine that is only slow does not reach the limit.
+    """
+    return limited(plan.limits.wall_s, TrialOverran) if system.world == "simulated" else nullcontext()
 
 
 def lost_trial(
@@ -187,11 +202,14 @@ def _with_faults(history: History, faults: Sequence[Recorded[Operation]]) -> His
 
 
 def _not_run(error: BaseException, plan: TrialPlan) -> Finding:
+    what = f"the trial could not be run: {what_happened(error)}"
+    if isinstance(error, TrialOverran):
+        what = f"the trial did not end within {plan.limits.wall_s} s of wall time; it was at {where_it_was(error)}"
     return Finding(
         checker="trial-ran",
         clauses=(),
         verdict=Verdict.UNKNOWN,
-        summary=f"the trial could not be run: {what_happened(error)}",
+        summary=what,
         details={"traceback": "".join(traceback.format_exception(error)), "plan": to_builtins(plan)},
     )
 

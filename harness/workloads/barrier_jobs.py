@@ -37,13 +37,15 @@ def barrier_view(plan: TrialPlan) -> JobView:
     """Return the view of a system that runs the plan's job with barriers: every job ends with a checkpoint."""
     plan = filled(plan)
     groups = plan.deployment.max_parallelism
-    return _view(plan.seed, plan.workload, plan.job, groups)
+    return _view(
+        plan.seed, plan.workload, plan.job, groups, plan.checkpoints.overtakes or plan.checkpoints.records_all
+    )
 
 
 # This is asked several times for one plan: when faults are drawn, checked and judged.
 @lru_cache(maxsize=64)
-def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int) -> JobView:
-    """Return the view; ``groups`` is the job's maximum parallelism."""
+def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int, overtakes: bool) -> JobView:
+    """Return the view; ``groups`` is the job's maximum parallelism; ``overtakes``: barriers may overtake records."""
     input_plan = TrialPlan(
         seed=seed, workload=workload, job=job, deployment=DeploymentPlan(max_parallelism=groups)
     )
@@ -53,7 +55,7 @@ def _view(seed: int, workload: WorkloadPlan, job: JobPlan, groups: int) -> JobVi
             SubtaskView(
                 name,
                 _roles(vertex),
-                _passes(job, vertex, batches.get(name, 0)),
+                _passes(job, vertex, batches.get(name, 0), overtakes),
                 vertex.name,
                 _key_groups(groups, vertex, index),
             )
@@ -106,12 +108,12 @@ def _roles(vertex: VertexPlan) -> tuple[Role, ...]:
     return tuple(roles) or (Role.STATELESS,)
 
 
-def _passes(job: JobPlan, vertex: VertexPlan, batches: int) -> Mapping[ProtocolPoint, int]:
+def _passes(job: JobPlan, vertex: VertexPlan, batches: int, overtakes: bool) -> Mapping[ProtocolPoint, int]:
     passes = dict.fromkeys((*_EVERY_CHECKPOINT, *_OF_A_RESTORE), 1)
     passes[ProtocolPoint.RECORDS_PROCESSED] = batches
     passes[ProtocolPoint.COMPLETION_NOTIFIED] = 0  # most subtasks may be gone when it comes
     if vertex.kind != SOURCE:
-        passes[ProtocolPoint.ALIGNMENT_STARTED] = int(_surely_waits(job, vertex))
+        passes[ProtocolPoint.ALIGNMENT_STARTED] = int(not overtakes and _surely_waits(job, vertex))
         passes[ProtocolPoint.ALIGNMENT_COMPLETED] = int(job.channels_into(vertex.name) > 1)
     if vertex.kind == SINK:
         passes.update(dict.fromkeys(_OF_SINKS, 1))

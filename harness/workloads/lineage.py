@@ -1,4 +1,4 @@
-"""Lineage: a workload for any acyclic graph. It needs no other model than the way that its records took.
+"""Lineage: a workload for any graph. It needs no other model than the way that its records took.
 
 Every source record has an id; every derived record carries the id of its source record and the path that it took. A
 stateful operator keeps each record that reached it, by key and input, in the order of arrival. So for any cut through
@@ -26,7 +26,7 @@ from barrier_tck.harness.plan.job_graph import (
 from barrier_tck.harness.plan.shapes import along
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, generated_job
-from barrier_tck.harness.workloads.meaning import KINDS
+from barrier_tck.harness.workloads.meaning import AGAIN, KINDS, endless_loop
 from barrier_tck.harness.workloads.record_forms import LINEAGE
 from barrier_tck.harness.workloads.workload import Between, SplitData, job_of_plan
 
@@ -49,7 +49,7 @@ class Lineage:
     )
     spec = None
     record_form = LINEAGE
-    shapes = ("line", "union", "diamond", "shuffles", "joined", "fan-in", "mixed", "apart")
+    shapes: tuple[str, ...] = ("line", "union", "diamond", "shuffles", "joined", "fan-in", "mixed", "apart")
 
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
         """Return one of the named shapes; raises ValueError for an unknown one."""
@@ -73,6 +73,9 @@ class Lineage:
                 edge.by is not Spread.HASH for edge in job.inputs_of(vertex.name)
             ):
                 return f"the vertex {vertex.name!r} keeps state by key, so its input edges must be hash edges"
+        endless = endless_loop(job)
+        if endless is not None:
+            return f"no operator of kind {AGAIN!r} is in the loop of {endless!r}, so records would go round for ever"
         return None
 
     @property
@@ -132,20 +135,21 @@ def source(name: str, parallelism: int = 2) -> VertexPlan:
     return VertexPlan(name, SOURCE, parallelism, then=(OperatorPlan(f"{name}.mark", "pass"),))
 
 
-def _hashed(start: str, end: str, number: int = 0) -> EdgePlan:
+def hashed(start: str, end: str, number: int = 0) -> EdgePlan:
+    """Return an edge that spreads records by their key."""
     return EdgePlan(start, end, Spread.HASH, _KEY, number)
 
 
 def _line() -> _Parts:
     vertices = (source("read"), VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
-    return vertices, (_hashed("read", "keep"), EdgePlan("keep", "out", Spread.FORWARD))
+    return vertices, (hashed("read", "keep"), EdgePlan("keep", "out", Spread.FORWARD))
 
 
 def _union() -> _Parts:
     vertices = (source("left"), source("right", 1), VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
-        _hashed("left", "keep"),
-        _hashed("right", "keep"),
+        hashed("left", "keep"),
+        hashed("right", "keep"),
         EdgePlan("keep", "out", Spread.FORWARD),
     )
 
@@ -160,9 +164,9 @@ def _diamond() -> _Parts:
     )
     return vertices, (
         EdgePlan("read", "some", Spread.FORWARD),
-        _hashed("read", "all"),
-        _hashed("some", "both"),
-        _hashed("all", "both", 1),
+        hashed("read", "all"),
+        hashed("some", "both"),
+        hashed("all", "both", 1),
         EdgePlan("both", "out", Spread.REBALANCE),
     )
 
@@ -176,8 +180,8 @@ def _shuffles() -> _Parts:
         VertexPlan("out", SINK, 2),
     )
     return vertices, (
-        _hashed("read", "first"),
-        _hashed("first", "second"),
+        hashed("read", "first"),
+        hashed("first", "second"),
         EdgePlan("second", "out", Spread.REBALANCE),
     )
 
@@ -185,8 +189,8 @@ def _shuffles() -> _Parts:
 def _joined() -> _Parts:
     vertices = (source("left"), source("right"), VertexPlan("met", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
-        _hashed("left", "met", 0),
-        _hashed("right", "met", 1),
+        hashed("left", "met", 0),
+        hashed("right", "met", 1),
         EdgePlan("met", "out", Spread.FORWARD),
     )
 
@@ -195,7 +199,7 @@ def _fan_in() -> _Parts:
     sources = tuple(source(f"read{number}", 1) for number in range(11))
     vertices = (*sources, VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
-        *(_hashed(one.name, "keep") for one in sources),
+        *(hashed(one.name, "keep") for one in sources),
         EdgePlan("keep", "out", Spread.FORWARD),
     )
 
@@ -210,9 +214,9 @@ def _mixed() -> _Parts:
         VertexPlan("out1", SINK, 1),
     )
     return vertices, (
-        _hashed("read", "spread"),
-        _hashed("read", "twice"),
-        _hashed("read", "twice", 1),
+        hashed("read", "spread"),
+        hashed("read", "twice"),
+        hashed("read", "twice", 1),
         EdgePlan("spread", "out0", Spread.BROADCAST),
         EdgePlan("spread", "out1", Spread.REBALANCE),
         EdgePlan("twice", "out1", Spread.REBALANCE),

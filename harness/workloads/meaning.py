@@ -1,8 +1,9 @@
 """What kinds of operators mean, as functions of bags of records: a graph's state and output at any cut, without a run.
 
 The kinds below have one thing in common: what such an operator emits and keeps is a function of the *bag* of records
-that reached it on each input, whatever their interleaving. So the right content of every vertex of any acyclic graph
-follows from the records before a cut through the sources. One pass over the vertices computes it.
+that reached it on each input, whatever their interleaving. So the right content of every vertex of any graph follows
+from the records before a cut through the sources. One pass over the vertices computes it, or, if the graph has loops,
+as many passes as the records go round.
 
 For lineage, a record is a tuple ``(id, key, path)``, where ``path`` names the vertices that it passed. It does not name
 their subtasks, which the runtime chooses on some edges. For a workload with tables, a record is any other tuple of
@@ -13,10 +14,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import (
+    SINK,
+    SOURCE,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+    loops_among,
+)
 
 Record = tuple[Any, ...]
 Bag = Counter[Record]
@@ -25,6 +34,9 @@ Bag = Counter[Record]
 ID, KEY, PATH = 0, 1, 2
 """Positions in a lineage record."""
 
+
+AGAIN = "again"
+"""The kind of operator that every loop must have, because it lets no record go round for ever."""
 
 Stateless = Callable[[OperatorPlan, Record], Sequence[Record]]
 """Maps an operator without state and one record to what it emits for this record; its inputs form a union."""
@@ -58,6 +70,12 @@ def _dropped(operator: OperatorPlan, record: Record) -> Sequence[Record]:
     """Drop the records whose id leaves the unwanted remainder."""
     modulo, gone = operator.parameters["modulo"], operator.parameters["gone"]
     return () if record[ID] % modulo == gone else (visit(record, operator.name),)
+
+
+def _again(operator: OperatorPlan, record: Record) -> Sequence[Record]:
+    """Send a record round a loop as often as its id says: up to ``turns`` times. The path shows its turns so far."""
+    done = record[PATH].split(">").count(operator.name)
+    return (visit(record, operator.name),) if done < record[ID] % (operator.parameters["turns"] + 1) else ()
 
 
 def _forked(operator: OperatorPlan, record: Record) -> Sequence[Record]:
@@ -143,6 +161,7 @@ STATELESS: dict[str, Stateless] = {
     "drop": _dropped,
     "fork": _forked,
     "rekey": _rekeyed,
+    AGAIN: _again,
     "merge": _passed,
     "filter": _filtered,
 }
@@ -168,17 +187,39 @@ def require_meaning(job: JobPlan) -> None:
                 )
 
 
-def arriving(job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag]) -> list[Bag]:
-    """Return the bag of each input of a vertex if everything that was sent to it has arrived.
+def endless_loop(job: JobPlan) -> str | None:
+    """Return a vertex of a loop round which records would go for ever, because no operator in it lets them leave."""
+    goes_on = [
+        vertex.name
+        for vertex in job.vertices
+        if not any(operator.kind == AGAIN for operator in vertex.operators)
+    ]
+    among = [edge for edge in job.edges if edge.source in goes_on and edge.target in goes_on]
+    return next((loop[0] for loop in loops_among(goes_on, among)), None)
 
-    ``sent``: vertex -> what it emitted. A broadcast edge brings every record to every subtask.
+
+OnEdges = Mapping[tuple[str, str, int], Bag]
+"""(source, target, which of the edges between them) -> the records in flight on its channels."""
+
+
+def arriving(
+    job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag], in_flight: OnEdges | None = None
+) -> list[Bag]:
+    """Return the bag of each input of a vertex if everything that was sent to it, and is not in flight, has arrived.
+
+    ``sent``: vertex -> what it emitted; of a vertex further down, what came back from it so far. A broadcast edge
+    brings every record to every subtask. A record in flight that was not sent counts below 0.
     """
     edges = job.inputs_of(vertex.name)
     inputs: list[Bag] = [Counter() for _ in {edge.input for edge in edges}]
+    numbers: dict[str, int] = {}
     for edge in edges:
+        number = numbers[edge.source] = numbers.get(edge.source, -1) + 1
         copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
-        for record, times in sent[edge.source].items():
+        for record, times in sent.get(edge.source, Counter[Record]()).items():
             inputs[edge.input][record] += times * copies
+        if in_flight:
+            inputs[edge.input].subtract(in_flight.get((edge.source, vertex.name, number), {}))
     return inputs
 
 
@@ -196,17 +237,39 @@ class DataflowModel:
     """The right content of a graph at any cut."""
 
     def __init__(self, job: JobPlan) -> None:
-        """Take a job whose operators all have a meaning here; raises ValueError for one that has none."""
+        """Take a job whose operators all have a meaning here.
+
+        Raises ValueError for one that has none, and for a loop without end.
+        """
         require_meaning(job)
+        endless = endless_loop(job)
+        if endless is not None:
+            raise ValueError(f"records would go round the loop of {endless!r} for ever")
         self._job = job
 
-    def at(self, read: Mapping[str, Bag]) -> Content:
-        """Return the content of the graph after each source vertex emitted the given bag and all of it arrived."""
+    def at(self, read: Mapping[str, Bag], in_flight: OnEdges | None = None) -> Content:
+        """Return the content of the graph after each source vertex emitted the given bag and all of it arrived.
+
+        All, but the records in flight: these were sent and did not arrive (UNA-1).
+        """
         sent: dict[str, Bag] = {}
+        came_back = [edge.source for edge in self._job.edges if edge.feedback]
+        while True:
+            before = {name: sent.get(name) for name in came_back}
+            content = self._passed(read, sent, in_flight)
+            if all(sent[name] == before[name] for name in came_back):
+                return content
+
+    def _passed(self, read: Mapping[str, Bag], sent: dict[str, Bag], in_flight: OnEdges | None) -> Content:
+        """Return the content after what came back so far has arrived too; ``sent`` is brought up to date."""
         content = Content({}, {})
         for vertex in self._job.vertices:
             source = vertex.kind == SOURCE
-            current = [read[vertex.name]] if source else arriving(self._job, vertex, sent)
+            current = arriving(self._job, vertex, sent, in_flight)
+            if source:  # records may come back to it, too
+                current = [union([read[vertex.name], *current])]
+            if in_flight:
+                current = [content.without_unsent(vertex.name, bag) for bag in current]
             for operator in vertex.operators:
                 if operator.kind == SINK:
                     content.reached_sinks[vertex.name] = union(current)
@@ -228,6 +291,15 @@ class Content:
     """Stateful operator -> what its state holds, over all subtasks."""
     reached_sinks: dict[str, Bag]
     """Sink vertex -> the records that reached it."""
+    unsent: dict[str, Bag] = field(default_factory=dict)
+    """Vertex -> the records that are in flight to it, and that nobody sent."""
+
+    def without_unsent(self, vertex: str, bag: Bag) -> Bag:
+        """Return what really arrived, and note what is in flight although nobody sent it."""
+        strange = -bag
+        if strange:
+            self.unsent.setdefault(vertex, Counter()).update(strange)
+        return +bag
 
 
 def union(bags: Sequence[Bag]) -> Bag:

@@ -16,6 +16,7 @@ from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.lineage import Lineage
 from barrier_tck.harness.workloads.passthrough import Passthrough
+from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.weather import Weather
 from barrier_tck.harness.workloads.workload import Workload
 
@@ -24,6 +25,7 @@ _FACTORIES: dict[str, Callable[[], Workload]] = {
     Flights.name: Flights,
     Lineage.name: Lineage,
     Passthrough.name: Passthrough,
+    Rounds.name: Rounds,
     Weather.name: Weather,
 }
 

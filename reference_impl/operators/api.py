@@ -216,6 +216,12 @@ class DataPlane(Protocol):
     ) -> AccumulatorTable:
         """Return an empty table; ``carry`` names input columns repeated in rows emitted per record."""
 
+    def encode(self, payload: Payload) -> bytes:
+        """Return a batch as bytes, for channel state; raises JobUsageError for a value that has no such form."""
+
+    def decode(self, data: bytes) -> Payload:
+        """Return the batch of some bytes; raises CorruptStateError if they are not a batch."""
+
     def encoder(self, stream: Any) -> RowEncoder:
         """Return a writer of the plane's output format into a stream."""
 

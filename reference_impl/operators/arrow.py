@@ -13,7 +13,7 @@ from barrier_tck.reference_impl.operators.arrow_keys import columns_of, groups_o
 from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
 from barrier_tck.reference_impl.operators.functions import Row, Vectorized
 from barrier_tck.reference_impl.operators.graph import owner_of
-from barrier_tck.reference_impl.runtime_errors import JobUsageError
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 _ROW_GROUP_ROWS = 1 << 17
 _FEW_RECEIVERS = 8
@@ -188,6 +188,22 @@ class ArrowPlane:
     ) -> ArrowAccumulatorTable:
         """Return an empty table."""
         return ArrowAccumulatorTable(key, aggregates, carry, max_parallelism)
+
+    def encode(self, payload: Any) -> bytes:
+        """Return the batch as an Arrow IPC stream of one batch, with its schema."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, payload.schema) as writer:
+            writer.write_batch(payload)
+        encoded: bytes = sink.getvalue().to_pybytes()
+        return encoded
+
+    def decode(self, data: bytes) -> Any:
+        """Return the batch."""
+        try:
+            with pa.ipc.open_stream(data) as reader:
+                return reader.read_next_batch()
+        except (pa.ArrowInvalid, OSError, StopIteration) as error:
+            raise CorruptStateError(f"records in flight cannot be decoded: {error}") from error
 
     def encoder(self, stream: Any) -> ParquetEncoder:
         """Return a writer of Parquet."""

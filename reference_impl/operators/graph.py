@@ -9,6 +9,7 @@ from typing import Protocol
 
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
+from barrier_tck.reference_impl.operators.loops import Loop, leads_to, looped
 from barrier_tck.reference_impl.protocol.messages import JobShape, VertexShape
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
@@ -87,11 +88,20 @@ class Edge:
     input: int = 0
     """Which logical input of the target it feeds. Edges into the same input are a union."""
     feedback: bool = False
-    """Whether the edge closes a loop. Job graphs refuse such edges for now."""
+    """Whether the edge closes a loop: its target leads to its source. Without such edges, a graph has no cycle."""
 
     def __str__(self) -> str:
         """Return ``source -> target``."""
         return f"{self.source} -> {self.target}"
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Tell whether unaligned barriers may overtake records on it.
+
+        Not on a broadcast: its receivers, which have read it to different points, would be restored with different
+        parts of it applied (UNA-5). Not on a feedback edge either: it is read in line, so that loops need no buffers.
+        """
+        return not self.feedback and self.partitioning is not Partitioning.BROADCAST
 
 
 @lru_cache(maxsize=4096)
@@ -110,7 +120,7 @@ def owner_of(group: int, parallelism: int, max_parallelism: int) -> int:
 
 @dataclass(frozen=True)
 class JobGraph:
-    """A whole dataflow. ``vertices`` are in topological order, upstream first."""
+    """A whole dataflow. ``vertices`` are in topological order, upstream first, apart from feedback edges."""
 
     name: str
     vertices: tuple[Vertex, ...]
@@ -128,6 +138,9 @@ class JobGraph:
                 raise JobUsageError(
                     f"the {kind} {twice[0]!r} is used twice in job {self.name!r}; give each its own"
                 )
+        reserved = next((uid for uid in uids if uid.startswith("~")), None)
+        if reserved is not None:
+            raise JobUsageError(f"the operator uid {reserved!r} begins with '~', which is reserved")
         for edge in self.edges:
             self._check_edge(edge, names)
         for vertex in self.vertices:
@@ -136,10 +149,12 @@ class JobGraph:
     def _check_edge(self, edge: Edge, names: list[str]) -> None:
         if edge.source not in names or edge.target not in names:
             raise JobUsageError(f"the edge {edge} names a vertex that does not exist")
-        if edge.feedback:
-            raise JobUsageError(f"the edge {edge} is a feedback edge; loops are not supported yet")
-        if names.index(edge.source) >= names.index(edge.target):
-            raise JobUsageError(f"the edge {edge} goes backwards; cycles are not supported")
+        if edge.feedback and not leads_to(self.edges, edge.target, edge.source):
+            raise JobUsageError(
+                f"the feedback edge {edge} closes no loop: nothing leads from {edge.target} to {edge.source}"
+            )
+        if not edge.feedback and names.index(edge.source) >= names.index(edge.target):
+            raise JobUsageError(f"the edge {edge} goes backwards; only a feedback edge closes a loop")
         if (edge.partitioning is Partitioning.HASH) != bool(edge.key):
             wanted = "needs key columns" if not edge.key else "has key columns, which only a hash edge takes"
             raise JobUsageError(f"the {edge.partitioning.value} edge {edge} {wanted}")
@@ -156,12 +171,19 @@ class JobGraph:
                 f"job's maximum parallelism, {self.max_parallelism} (RSC-2)"
             )
         fed = sorted({edge.input for edge in self.edges if edge.target == vertex.name})
-        if (vertex.source is None) == (not fed):
-            raise JobUsageError(f"vertex {vertex.name!r} must have either a source or an input edge")
+        fed_from_above = any(edge.target == vertex.name and not edge.feedback for edge in self.edges)
+        if (vertex.source is None) != fed_from_above:
+            raise JobUsageError(
+                f"vertex {vertex.name!r} must have either a source or an input edge, apart from feedback edges"
+            )
         if fed != list(range(len(fed))):
             raise JobUsageError(
                 f"the inputs of vertex {vertex.name!r} must be numbered from 0 without a gap, not "
                 f"{', '.join(map(str, fed))}"
+            )
+        if vertex.source is not None and len(fed) > 1:
+            raise JobUsageError(
+                f"vertex {vertex.name!r} has a source and several inputs; all that comes back to a source has input 0"
             )
         told_apart = [operator.inputs for operator in vertex.operators] or [1]
         if told_apart[0] != max(len(fed), 1):
@@ -205,14 +227,46 @@ class JobGraph:
         )
 
     @cached_property
-    def channels(self) -> tuple[ChannelId, ...]:
-        """Every channel, in a fixed order: by edge, then sender, then receiver."""
-        return tuple(channel for channel, _ in self._numbered_channels)
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops of the graph; vertices that reach each other are in the same one."""
+        if not any(edge.feedback for edge in self.edges):
+            return ()
+        return tuple(
+            self._loop(vertices) for vertices in looped([vertex.name for vertex in self.vertices], self.edges)
+        )
+
+    def _loop(self, vertices: tuple[str, ...]) -> Loop:
+        fed = [
+            name
+            for name in vertices
+            if self.vertex(name).source is not None
+            or any(edge.target == name and edge.source not in vertices for edge in self.edges)
+        ]
+        members = [subtask for subtask in self.subtasks if subtask.vertex in vertices]
+        return Loop(
+            vertices[0],
+            vertices,
+            tuple(members),
+            tuple(subtask for subtask in members if subtask.vertex in fed),
+        )
+
+    def loop_of(self, vertex: str) -> Loop | None:
+        """Return the loop that a vertex is part of, or None."""
+        return next((loop for loop in self.loops if vertex in loop.vertices), None)
 
     @cached_property
-    def _numbered_channels(self) -> tuple[tuple[ChannelId, int], ...]:
-        """Every channel, and the input of the receiver's vertex that it feeds."""
-        found: list[tuple[ChannelId, int]] = []
+    def channels(self) -> tuple[ChannelId, ...]:
+        """Every channel, in a fixed order: by edge, then sender, then receiver."""
+        return tuple(self._edge_of)
+
+    def edge_of(self, channel: ChannelId) -> Edge:
+        """Return the edge that a channel belongs to."""
+        return self._edge_of[channel]
+
+    @cached_property
+    def _edge_of(self) -> dict[ChannelId, Edge]:
+        """Every channel, and the edge that it belongs to."""
+        found: dict[ChannelId, Edge] = {}
         parallel: dict[tuple[str, str], int] = {}
         for edge in self.edges:
             ends = edge.source, edge.target
@@ -220,14 +274,10 @@ class JobGraph:
             receivers = range(self.vertex(edge.target).parallelism)
             for sender in range(self.vertex(edge.source).parallelism):
                 targets = (sender,) if edge.partitioning is Partitioning.FORWARD else receivers
-                found.extend(
-                    (
-                        ChannelId(SubtaskId(edge.source, sender), SubtaskId(edge.target, receiver), number),
-                        edge.input,
-                    )
-                    for receiver in targets
-                )
-        return tuple(found)
+                for receiver in targets:
+                    ends_at = SubtaskId(edge.target, receiver)
+                    found[ChannelId(SubtaskId(edge.source, sender), ends_at, number)] = edge
+        return found
 
     def inputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:
         """Return the subtask's input channels; their position is the channel number in its input gate."""
@@ -241,8 +291,8 @@ class JobGraph:
     def _inputs(self) -> dict[SubtaskId, list[tuple[ChannelId, int]]]:
         """Subtask -> the channels that it reads, each with the input to which it belongs."""
         found: dict[SubtaskId, list[tuple[ChannelId, int]]] = {}
-        for channel, number in self._numbered_channels:
-            found.setdefault(channel.receiver, []).append((channel, number))
+        for channel, edge in self._edge_of.items():
+            found.setdefault(channel.receiver, []).append((channel, edge.input))
         return found
 
     def outputs_of(self, subtask: SubtaskId) -> tuple[ChannelId, ...]:

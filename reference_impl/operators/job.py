@@ -12,6 +12,7 @@
 
 Every step returns a new value, so a stream may go on in several ways from a common beginning, and streams come
 together again: ``union`` mixes records of the same columns, ``connect`` keeps its inputs apart, ``join`` pairs rows.
+``iterate`` leads records back, round a loop.
 ``StreamJob.build`` takes every stream that ended in a sink. Steps of equal parallelism are chained into one vertex;
 a key, a partitioning, another parallelism, a name of its own, or a second way on begins a new one.
 """
@@ -40,7 +41,7 @@ from barrier_tck.reference_impl.operators.keyed_process import (
     KeyedProcess,
 )
 from barrier_tck.reference_impl.operators.stateless import CoFlatMap, Combine, Filter, FlatMap, Map
-from barrier_tck.reference_impl.operators.steps import Chaining, Feed, Step, graph_of
+from barrier_tck.reference_impl.operators.steps import Back, Chaining, Feed, Step, graph_of
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 
@@ -117,6 +118,26 @@ class Stream:
             _require_same_job(self.job, other.job)
         _require_open(self)
         return replace(self, ends=(*self.ends, *(end for other in others for end in other.ends)))
+
+    def iterate(self, body: Callable[[Stream], tuple[Stream, Stream]]) -> Stream:
+        """Lead records round a loop.
+
+        ``body`` is given this stream, mixed with everything that comes back, and returns two streams: what goes round
+        again, of the same columns, and what goes on. The job ends when no record is in the loop any more; so each
+        record must leave the loop after some turns, and no operator in it may emit at the end of its input.
+        """
+        _require_open(self)
+        back = Back()
+        begin = Step(self._width, kind="what comes back", back=back)
+        again, onward = body(replace(self, ends=(*self.ends, Feed(begin))))
+        for stream in (again, onward):
+            _require_stream("iterate", stream)
+            _require_same_job(self.job, stream.job)
+        _require_open(again)
+        if any(end.step.back is not None for end in again.ends):
+            raise JobUsageError("iterate: what goes round again must pass an operator first")
+        back.feeds = again.ends
+        return onward
 
     def broadcast(self) -> Stream:
         """Send every record to all subtasks of the next step."""

@@ -22,11 +22,14 @@ from barrier_tck.reference_impl.operators.encoding import (
 )
 from barrier_tck.reference_impl.operators.functions import Aggregate, Row, Vectorized, missing_column
 from barrier_tck.reference_impl.operators.graph import owner_of
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 Rows = list[Row]
 """The payload of this plane."""
 
 _encode_lines = msgspec.json.Encoder().encode_lines
+_pack_rows = msgspec.msgpack.Encoder().encode
+_unpack_rows = msgspec.msgpack.Decoder(list[dict[str, Any]]).decode
 
 
 def _row_form(function: Any) -> Callable[[Row], Any]:
@@ -221,6 +224,22 @@ class RowPlane:
     ) -> RowAccumulatorTable:
         """Return an empty table."""
         return RowAccumulatorTable(key, aggregates, carry, max_parallelism)
+
+    def encode(self, payload: Rows) -> bytes:
+        """Return the rows as a MessagePack array of maps; tuples come back as lists."""
+        try:
+            return _pack_rows(payload)
+        except (TypeError, OverflowError, ValueError) as error:
+            raise JobUsageError(
+                f"a row in flight holds a value that cannot be stored with a checkpoint: {error}"
+            ) from error
+
+    def decode(self, data: bytes) -> Rows:
+        """Return the rows."""
+        try:
+            return _unpack_rows(data)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise CorruptStateError(f"records in flight cannot be decoded: {error}") from error
 
     def encoder(self, stream: Any) -> JsonLinesEncoder:
         """Return a writer of JSON lines."""

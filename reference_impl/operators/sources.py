@@ -7,6 +7,7 @@ reads the splits i, i + p, ... of the list, one after the other; a batch never c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -197,7 +198,9 @@ class ParquetSource:
         _require_start("ParquetSource", self.start_offset)
 
     def split_files(self) -> dict[str, Path]:
-        """Return every split and its file, sorted by name; raises JobUsageError if there is none."""
+        """Return every split and its file, sorted by name, numbers in it by their value (``split-2`` before
+        ``split-10``); raises JobUsageError if there is none.
+        """
         found: list[Path] = []
         paths = (self.paths,) if isinstance(self.paths, str) else self.paths
         for path in map(Path, paths):
@@ -212,7 +215,7 @@ class ParquetSource:
                 f"ParquetSource: no *.parquet file in {', '.join(paths) or 'no paths at all'}"
             )
         _require_distinct("ParquetSource", [file.name for file in found])
-        files = {file.name: file for file in sorted(found, key=lambda file: file.name)}
+        files = {file.name: file for file in sorted(found, key=_by_number)}
         if self.repeat == 1:
             return files
         return {f"{name}#{turn}": file for turn in range(self.repeat) for name, file in files.items()}
@@ -228,6 +231,12 @@ class ParquetSource:
         return SplitReader(
             list(splits), subtask_index, parallelism, parquet, self.start_offset, self.rate_limit
         )
+
+
+def _by_number(file: Path) -> tuple[list[str | int], str]:
+    """Return what sorts names with numbers in them as people count; the same number written in two ways by its text."""
+    parts = re.split(r"([0-9]+)", file.name)
+    return [int(part) if position % 2 else part for position, part in enumerate(parts)], file.name
 
 
 def _parquet_splits(

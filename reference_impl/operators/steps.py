@@ -3,12 +3,15 @@
 A step refers to the steps that feed it and is distinguished from others by identity, so a stream may go on in two
 ways and come together again. Steps are chained into one vertex as long as nothing comes in between: a key, a
 partitioning, a union, another width, a name, or a second way on.
+
+What comes back round a loop has a step of its own, which becomes no vertex: until the loop is closed, nobody knows
+which steps lead back to it. Then every edge from such a step is a feedback edge from those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from barrier_tck.reference_impl.operators.api import Source
@@ -36,9 +39,16 @@ class Feed:
     input: int = 0
 
 
+@dataclass(eq=False, slots=True)
+class Back:
+    """What leads back to the beginning of a loop, once the loop is closed."""
+
+    feeds: tuple[Feed, ...] = ()
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """A source, or an operator and what feeds it."""
+    """A source, an operator and what feeds it, or what comes back round a loop."""
 
     parallelism: int
     feeds: tuple[Feed, ...] = ()
@@ -51,6 +61,8 @@ class Step:
     name: str | None = None
     """Of the vertex that the step begins, if it begins one; None: its uid."""
     chaining: Chaining = Chaining.NEVER
+    back: Back | None = None
+    """Of what comes back round a loop only."""
 
     @property
     def label(self) -> str:
@@ -74,23 +86,29 @@ class Step:
 
 def graph_of(name: str, max_parallelism: int, ends: Sequence[Step]) -> JobGraph:
     """Return the graph of all that leads to the last steps of a job; raises JobUsageError as ``JobGraph`` does."""
-    steps = _upstream_first(ends)
-    ways_on = dict.fromkeys(steps, 0)
-    for step in steps:
-        for feed in step.feeds:
+    found = _with_loops(ends)
+    ways_on = dict.fromkeys(found, 0)
+    for step in found:
+        for feed in (*step.feeds, *(step.back.feeds if step.back is not None else ())):
             ways_on[feed.step] += 1
+    steps = [step for step in found if step.back is None]
     uids = _uids(steps)
     parts: dict[Step, _VertexParts] = {}
     edges: list[Edge] = []
+    closed: list[tuple[_VertexParts, Feed]] = []
+    """The beginnings of loops; where they lead back from is known when every step has its vertex."""
     for step in steps:
         before = _joins(step, ways_on)
         if before is not None:
             part = parts[step] = parts[before]
         else:
             part = parts[step] = _VertexParts(step.name or uids[step], step.parallelism, step.source)
-            edges.extend(_edge(parts[feed.step], part, feed) for feed in step.feeds)
+            edges.extend(_edge(parts[feed.step], part, feed) for feed in step.feeds if feed.step.back is None)
+            closed.extend((part, feed) for feed in step.feeds if feed.step.back is not None)
         if step.make is not None:
             part.operators.append(step.make(uids[step]))
+    for part, feed in closed:
+        edges.extend(_feedback_edges(parts, part, feed))
     vertices = tuple(part.vertex() for part in dict.fromkeys(parts.values()))
     return JobGraph(name, vertices, tuple(edges), max_parallelism)
 
@@ -108,10 +126,32 @@ class _VertexParts:
         return Vertex(self.name, self.parallelism, self.source, tuple(self.operators))
 
 
-def _edge(source: _VertexParts, target: _VertexParts, feed: Feed) -> Edge:
+def _edge(source: _VertexParts, target: _VertexParts, feed: Feed, feedback: bool = False) -> Edge:
     equal = source.parallelism == target.parallelism
     straight = Partitioning.FORWARD if equal else Partitioning.REBALANCE
-    return Edge(source.name, target.name, feed.partitioning or straight, feed.key, feed.input)
+    return Edge(source.name, target.name, feed.partitioning or straight, feed.key, feed.input, feedback)
+
+
+def _feedback_edges(parts: dict[Step, _VertexParts], target: _VertexParts, feed: Feed) -> list[Edge]:
+    """Return the edges that lead back to the beginning of a loop."""
+    assert feed.step.back is not None, "only what comes back has such edges"
+    return [
+        _edge(
+            parts[back.step], target, replace(feed, partitioning=feed.partitioning or back.partitioning), True
+        )
+        for back in feed.step.back.feeds
+    ]
+
+
+def _with_loops(ends: Sequence[Step]) -> list[Step]:
+    """List every step as ``_upstream_first`` does; steps that lead back only are among them."""
+    known: list[Step] = []
+    found = _upstream_first(ends)
+    while len(found) > len(known):
+        known = found
+        backs = [feed.step for step in known if step.back is not None for feed in step.back.feeds]
+        found = _upstream_first([*ends, *backs])
+    return known
 
 
 def _upstream_first(ends: Sequence[Step]) -> list[Step]:
@@ -154,7 +194,8 @@ def _joins(step: Step, ways_on: dict[Step, int]) -> Step | None:
         return None
     (feed, *more) = step.feeds
     before = feed.step
-    if not more and feed.partitioning is None and before.parallelism == step.parallelism:
+    straight = not more and feed.partitioning is None and before.back is None
+    if straight and before.parallelism == step.parallelism:
         if ways_on[before] == 1:
             return before
         why = f"which goes on in {ways_on[before]} ways"

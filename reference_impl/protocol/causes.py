@@ -12,6 +12,8 @@ class Cause(StrEnum):
 
     FINISHED = "finished"
     """The job is over, with everything committed."""
+    STOPPED = "stopped"
+    """The job was stopped with a savepoint, with everything before it committed."""
     SUBTASK_FAILED = "subtask_failed"
     """A subtask said that it cannot go on."""
     PROCESS_LOST = "process_lost"

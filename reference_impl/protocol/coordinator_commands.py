@@ -7,7 +7,7 @@ import msgspec
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_events import TimerEvent
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, SubtaskSnapshot
 
 
 class DeployAttempt(msgspec.Struct, frozen=True):
@@ -35,6 +35,15 @@ class SendTrigger(msgspec.Struct, frozen=True):
     timestamp_ms: int
     final: bool = False
     """Whether all input has been consumed; then it is the checkpoint that commits the last output."""
+    savepoint: Savepoint | None = None
+    """The savepoint that is taken; None: an ordinary checkpoint."""
+
+
+class RefuseSavepoint(msgspec.Struct, frozen=True):
+    """Tell whoever asked for a savepoint that none will be taken."""
+
+    savepoint: Savepoint
+    reason: str
 
 
 class WriteMetadata(msgspec.Struct, frozen=True):
@@ -82,6 +91,8 @@ class FinishJob(msgspec.Struct, frozen=True):
     """All output is committed: let every subtask leave."""
 
     attempt: AttemptNumber
+    stopped_with: Savepoint | None = None
+    """The savepoint with which the job was stopped; None if all input was consumed."""
 
 
 class FailJob(msgspec.Struct, frozen=True):
@@ -95,6 +106,7 @@ CoordinatorCommand = (
     DeployAttempt
     | StopAttempt
     | SendTrigger
+    | RefuseSavepoint
     | WriteMetadata
     | NotifyComplete
     | NotifyAborted

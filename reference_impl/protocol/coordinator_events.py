@@ -16,6 +16,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     DeclineCheckpoint,
     InputConsumed,
+    Savepoint,
     SubtaskFailed,
     SubtaskRunning,
     TransactionsCommitted,
@@ -32,6 +33,14 @@ class JobStarted(msgspec.Struct, frozen=True):
     """The highest attempt number ever used; 0 for none."""
     incomplete: tuple[CheckpointId, ...] = ()
     """Checkpoints of an earlier coordinator that left files but never completed."""
+    superseded: tuple[CheckpointId, ...] = ()
+    """Complete ones from before the savepoint that the job was started from: kept until a newer one is complete."""
+
+
+class SavepointRequested(msgspec.Struct, frozen=True):
+    """A user asks for a savepoint, and perhaps for the end of the job with it (COO-5)."""
+
+    savepoint: Savepoint
 
 
 class AttemptFailed(msgspec.Struct, frozen=True):
@@ -90,6 +99,7 @@ TimerEvent = RestartDue | TriggerDue | CheckpointExpired
 
 CoordinatorEvent = (
     JobStarted
+    | SavepointRequested
     | SubtaskRunning
     | AcknowledgeCheckpoint
     | DeclineCheckpoint

@@ -10,10 +10,25 @@ from enum import StrEnum
 
 import msgspec
 
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.ids import (
+    AttemptNumber,
+    ChannelId,
+    CheckpointId,
+    KeyGroupRange,
+    SubtaskId,
+)
 from barrier_tck.reference_impl.runtime_errors import StorageCause
 
 # --- elements of a data channel -----------------------------------------------------------------------------
+
+
+class Savepoint(msgspec.Struct, frozen=True):
+    """A checkpoint that a user asked for and owns (COO-5)."""
+
+    directory: str
+    """Where it is kept, relative to the root of the job's file system; empty in its own metadata."""
+    stop: bool = False
+    """Whether the job is stopped with it: then nothing behind its barrier is processed."""
 
 
 class CheckpointBarrier(msgspec.Struct, frozen=True):
@@ -22,6 +37,15 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     timestamp_ms: int
     """When the coordinator triggered the checkpoint."""
+    ahead: bool = False
+    """Whether it may overtake records: its checkpoint is not aligned, or not any more (UNA-1, UNA-2)."""
+    savepoint: Savepoint | None = None
+    """The savepoint that is taken; None: an ordinary checkpoint."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Tell whether nothing behind it may be processed, because the job stops with its savepoint."""
+        return self.savepoint is not None and self.savepoint.stop
 
 
 class EndOfInput(msgspec.Struct, frozen=True):
@@ -42,16 +66,25 @@ class SplitPosition(msgspec.Struct, frozen=True):
 
 
 class StateHandle(msgspec.Struct, frozen=True):
-    """Points to one file of keyed state in checkpoint storage (STA-3)."""
+    """Points to one file of keyed state, or of channel state, in checkpoint storage (STA-3)."""
 
     path: str
-    """Relative to the root of the checkpoint storage."""
+    """Relative to the root of the checkpoint storage, or to the savepoint that it belongs to."""
     size: int
     """Bytes."""
     checksum: str
     """``crc32:xxxxxxxx`` of the whole file."""
     key_groups: KeyGroupRange
+    """Empty for channel state."""
     kind: str = "keyed"
+    """Or ``CHANNEL_STATE``."""
+    savepoint: str = ""
+    """The directory of the savepoint that it belongs to; empty for checkpoints, and in a savepoint's own metadata."""
+
+    @property
+    def name(self) -> str:
+        """Return what the file is called in reports: its path, behind the directory of its savepoint, if any."""
+        return f"{self.savepoint}/{self.path}" if self.savepoint else self.path
 
 
 class TransactionFile(msgspec.Struct, frozen=True):
@@ -82,16 +115,43 @@ class OperatorSnapshot(msgspec.Struct, frozen=True):
     """Whether the operator had already seen the end of its input (and emitted what it emits then)."""
 
 
+class ChannelContent(msgspec.Struct, frozen=True):
+    """How much of one channel is in a snapshot."""
+
+    channel: ChannelId
+    buffers: int
+    """Whole batches, and parts of batches."""
+    size: int
+    """Bytes."""
+
+
+class ChannelState(msgspec.Struct, frozen=True):
+    """The records in flight of one subtask's part of a checkpoint (UNA-1, CHL-2). One file holds them all."""
+
+    file: StateHandle
+    inputs: tuple[ChannelContent, ...] = ()
+    """Input channels: what had arrived or arrived ahead of the barrier, and is not in the operators' state."""
+    outputs: tuple[ChannelContent, ...] = ()
+    """Output channels: what the barrier overtook in their output buffers. It follows what the receiver holds."""
+
+
+CHANNEL_STATE = "channel"
+"""The kind of a ``StateHandle`` that points to channel state."""
+
+
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
-    """One subtask's part of a checkpoint: the snapshots of its chained operators, head first."""
+    """One subtask's part of a checkpoint: the snapshots of its chained operators, head first, and channel state."""
 
     subtask: SubtaskId
     attempt: AttemptNumber
     operators: tuple[OperatorSnapshot, ...]
+    channels: ChannelState | None = None
+    """None if no record was in flight here, as always in aligned mode."""
 
     def handles(self) -> tuple[StateHandle, ...]:
         """Return every state file that this snapshot owns."""
-        return tuple(handle for operator in self.operators for handle in operator.handles)
+        of_operators = tuple(handle for operator in self.operators for handle in operator.handles)
+        return of_operators if self.channels is None else (*of_operators, self.channels.file)
 
 
 class LocalCopy(msgspec.Struct, frozen=True):
@@ -149,6 +209,9 @@ class SnapshotMetrics(msgspec.Struct, frozen=True):
     sync_ms: float = 0.0
     async_ms: float = 0.0
     bytes_written: int = 0
+    """All state files together."""
+    channel_bytes: int = 0
+    """Bytes of records in flight among them (UNA-3)."""
     started_at_ms: float = 0.0
     """When the first barrier arrived (for a source: the trigger)."""
     local: LocalCopyReport | None = None
@@ -183,6 +246,13 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
     """One per subtask of the job, in the job's order."""
     job: JobShape | None = None
     """The job that took it. None before it is written, and in metadata of version 1."""
+    savepoint: Savepoint | None = None
+    """The savepoint that it is; None: an ordinary checkpoint."""
+
+    @property
+    def stops_the_job(self) -> bool:
+        """Tell whether the job was stopped with it, so that only its commits are left to do."""
+        return self.savepoint is not None and self.savepoint.stop
 
     def snapshot_of(self, subtask: SubtaskId) -> SubtaskSnapshot | None:
         """Return the subtask's part, or None if the checkpoint has none (which COO-1 forbids)."""
@@ -197,6 +267,8 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True):
 
     checkpoint: CheckpointId
     timestamp_ms: int
+    savepoint: Savepoint | None = None
+    """The savepoint that is taken; None: an ordinary checkpoint."""
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True):
@@ -222,8 +294,27 @@ class CancelSubtask(msgspec.Struct, frozen=True):
     reason: str
 
 
+class CountLoop(msgspec.Struct, frozen=True):
+    """Sent to the members of a loop: tell how many elements you have sent round it and taken (CHL-5)."""
+
+    loop: str
+    wave: int
+
+
+class EndLoop(msgspec.Struct, frozen=True):
+    """Sent to the members of a loop: nothing is under way in it any more, so its feedback channels have ended."""
+
+    loop: str
+
+
 ToSubtask = (
-    TriggerCheckpoint | NotifyCheckpointComplete | NotifyCheckpointAborted | FinishSubtask | CancelSubtask
+    TriggerCheckpoint
+    | NotifyCheckpointComplete
+    | NotifyCheckpointAborted
+    | CountLoop
+    | EndLoop
+    | FinishSubtask
+    | CancelSubtask
 )
 
 # --- subtask to coordinator ---------------------------------------------------------------------------------
@@ -279,6 +370,27 @@ class InputConsumed(msgspec.Struct, frozen=True):
     subtask: SubtaskId
 
 
+class LoopInputEnded(msgspec.Struct, frozen=True):
+    """A member of a loop will get nothing more from outside the loop."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+    loop: str
+
+
+class LoopCounted(msgspec.Struct, frozen=True):
+    """Answers ``CountLoop``: counts since the attempt began, recovered elements of the loop's channels among them."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+    loop: str
+    wave: int
+    sent: int
+    """Elements that the subtask put into channels to members."""
+    taken: int
+    """Elements that it took from channels of members and dealt with."""
+
+
 class TransactionsCommitted(msgspec.Struct, frozen=True):
     """A sink committed everything prepared up to this checkpoint."""
 
@@ -304,6 +416,8 @@ FromSubtask = (
     | DeclineCheckpoint
     | AbortNoted
     | InputConsumed
+    | LoopInputEnded
+    | LoopCounted
     | TransactionsCommitted
     | SubtaskFailed
 )

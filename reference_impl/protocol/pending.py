@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, SubtaskSnapshot
 
 
 class AcknowledgeResult(Enum):
@@ -14,9 +14,9 @@ class AcknowledgeResult(Enum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    """This subtask had acknowledged already: ignored, and nothing is discarded, since its files are in use."""
+    """This subtask had said the same already: ignored, and nothing is discarded, since its files are in use."""
     UNKNOWN = "unknown"
-    """The checkpoint was never triggered, or by another attempt: what was written is removed."""
+    """The checkpoint was never triggered, or by another attempt, or needs no such part: what was written is removed."""
     LATE = "late"
     """The checkpoint has ended: what was written is removed."""
 
@@ -31,6 +31,7 @@ class PendingCheckpoint:
         triggered_at_ms: float,
         subtasks: Sequence[SubtaskId],
         final: bool,
+        savepoint: Savepoint | None = None,
     ) -> None:
         """Wait for every one of ``subtasks``."""
         self.checkpoint = checkpoint
@@ -38,6 +39,8 @@ class PendingCheckpoint:
         self.triggered_at_ms = triggered_at_ms
         self.final = final
         """Whether it was triggered after all input had been consumed."""
+        self.savepoint = savepoint
+        """The savepoint that is taken; None: an ordinary checkpoint."""
         self.completing = False
         """Whether the metadata is being written; from then on only the outcome of that write decides."""
         self._order = tuple(subtasks)
@@ -50,7 +53,14 @@ class PendingCheckpoint:
             del self.awaiting[subtask]
             self.parts[subtask] = snapshot
             return AcknowledgeResult.ACCEPTED
-        return AcknowledgeResult.DUPLICATE if subtask in self.parts else AcknowledgeResult.UNKNOWN
+        return (
+            AcknowledgeResult.DUPLICATE if self.parts.get(subtask) == snapshot else AcknowledgeResult.UNKNOWN
+        )
+
+    @property
+    def ends_the_job(self) -> bool:
+        """Tell whether the job is over once it is complete and committed."""
+        return self.final or (self.savepoint is not None and self.savepoint.stop)
 
     @property
     def fully_acknowledged(self) -> bool:
@@ -65,4 +75,5 @@ class PendingCheckpoint:
             int(self.triggered_at_ms),
             int(now_ms),
             tuple(self.parts[subtask] for subtask in self._order if subtask in self.parts),
+            savepoint=self.savepoint,
         )

@@ -1,4 +1,4 @@
-"""What follows a failure: the restart strategy (REC-3) and the checkpoint to start from (REC-1)."""
+"""The checkpoint from which a failed job starts again (REC-1)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from barrier_tck.reference_impl.config import OnUnreadable, RestartConfig
+from barrier_tck.reference_impl.config import OnUnreadable
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 
@@ -43,25 +43,3 @@ def plan_recovery(
     if readable:
         hint = f"; checkpoint {readable[0].checkpoint} is retained too, and on_unreadable = older would restore it"
     return RecoveryPlan(None, f"no checkpoint can be restored, and nothing was deleted. Tried: {tried}{hint}")
-
-
-class RestartStrategy:
-    """No restart (``attempts_max`` 0) or a restart after a fixed delay."""
-
-    def __init__(self, config: RestartConfig) -> None:
-        """Take the configuration; nothing has failed yet."""
-        self._config = config
-        self._used = 0
-
-    def next_delay_ms(self) -> int | None:
-        """Count a failure and return the delay before the next deployment, or None to give the job up."""
-        if self._used >= self._config.attempts_max:
-            return None
-        self._used += 1
-        return self._config.delay_ms
-
-    def describe(self) -> str:
-        """Return the state as a phrase for error messages."""
-        if self._config.attempts_max == 0:
-            return "the restart strategy is none"
-        return f"all {self._config.attempts_max} restarts are used up"

@@ -11,41 +11,68 @@ Theory of operation. A checkpoint passes through a subtask in these steps, each 
 releases what is held. A source ignores a trigger that is not newer than its last (an overtaken trigger must not
 emit an old barrier). The end of all inputs leads to ``EndInput`` once; barriers still pass afterwards.
 
+If records in flight belong to the checkpoint, two more steps follow the synchronous part, beside those above:
+
+    barriers on the channels that are open  ->  nothing; what comes until then is recorded by the shell
+    the last channel is closed              ->  StoreChannelState; the acknowledgement waits for ChannelStateStored too
+
+In mode ALIGNED_TIMEOUT a barrier waits in line in output buffers, and they count as channels that are open until
+``OutputsPassed``, or until the timeout lets it overtake what is before it there.
+
+The barrier of a savepoint with which the job stops is *terminal*: behind it nothing is processed. When the subtask has
+its part and has forwarded the barrier, every input is held (``HoldInput``), and a source reads no more. The end of the
+job finds it like that. Only if the savepoint is aborted does the subtask go on (``ReleaseInput``).
+
 Whether records flow is never decided here: the aligner's ``blocked`` list is all that the shell asks (BAR-5). The
-mode decides which aligner that is: one that holds channels back (``alignment``), or one that only counts barriers
-(``tracking``, ALO-1). Several checkpoints may pass at once (BAR-4): synchronous parts follow one another, stores
-overlap, and outcomes come in any order. So the machine's state is about the subtask, and which snapshots are being
-stored is a list beside it.
+mode decides which aligner that is: one that holds channels back (``alignment``), one that only counts barriers
+(``tracking``, ALO-1), or one that records channels (``recording``). Several checkpoints may pass at once (BAR-4):
+synchronous parts follow one another, stores overlap, and outcomes come in any order. So the machine's state is about
+the subtask, and what the snapshots under way still wait for stands beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum, auto
 from typing import ClassVar
+
+from msgspec.structs import replace
 
 from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
+from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
 from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     TriggerCheckpoint,
 )
+from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
 from barrier_tck.reference_impl.protocol.subtask_commands import (
     CancelSnapshot,
     EndInput,
     ForwardBarrier,
+    HoldInput,
     NotifyOperatorsAborted,
     NotifyOperatorsComplete,
+    OvertakeOutputs,
+    ReleaseInput,
     SendAcknowledge,
     SendDecline,
+    StartAlignmentTimer,
+    StoreChannelState,
     StoreSnapshot,
     SubtaskCommand,
     TakeSnapshot,
 )
 from barrier_tck.reference_impl.protocol.subtask_events import (
+    AlignmentTimedOut,
+    BarrierAnnounced,
     BarrierArrived,
+    ChannelStateStored,
     InputEnded,
+    OutputsPassed,
     SnapshotFailed,
     SnapshotStored,
     SnapshotTaken,
@@ -58,39 +85,94 @@ from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 SubtaskCommands = tuple[SubtaskCommand, ...]
 
 
+class _Part(Enum):
+    """What a snapshot that was taken still waits for."""
+
+    OPERATORS = auto()
+    """The operators' state is being stored."""
+    INPUTS = auto()
+    """Input channels are being recorded."""
+    OUTPUTS = auto()
+    """Its barrier waits in line in an output buffer."""
+    CHANNELS = auto()
+    """The channel state is not stored."""
+
+
 class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
     """The checkpoint machine of one subtask of one attempt. ``handle`` is the only door."""
 
-    def __init__(self, name: str, channels: int, mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE) -> None:
-        """Take the subtask's name (for the story), its number of input channels (0: a source), and the mode."""
+    def __init__(
+        self,
+        name: str,
+        channels: int,
+        mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE,
+        policies: Sequence[ChannelPolicy] = (),
+        reads_input: bool = False,
+    ) -> None:
+        """Take the subtask's name (for the story), its number of input channels (0: a source), and the mode.
+
+        ``policies`` has one entry per channel; without it, the mode decides, the same for every channel. With
+        ``reads_input`` it is a source to which records come back; its own input counts as one more channel then.
+        """
         super().__init__(name, SubtaskState.RUNNING)
+        self.mode = mode
+        usual = ChannelPolicy.OVERTAKE if mode.overtakes else ChannelPolicy.ALIGN
+        self.policies = tuple(policies) or (usual,) * channels
         self.aligner = self.new_aligner(channels, mode) if channels else None
+        self.recorder = self.aligner if isinstance(self.aligner, BarrierRecorder) else None
         self.blocked: list[bool] = self.aligner.blocked if self.aligner else []
+        self.recording: list[int] = self.recorder.recording if self.recorder else []
+        self.with_channels = mode.overtakes or self.recorder is not None
+        """Whether snapshots may hold channel state."""
         self._last_triggered = 0
         self._taking: CheckpointId | None = None
-        self._storing: list[CheckpointId] = []
-        self._open_inputs = [True] * max(channels, 1)
+        self._waiting: dict[CheckpointId, list[_Part]] = {}
+        self._held_by: CheckpointId | None = None
+        """The checkpoint whose terminal barrier holds every input."""
+        self._open_inputs = [True] * max(channels + reads_input, 1)
 
-    def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
-        """Return what the mode asks for: an aligner, or a tracker that holds nothing back (ALO-1)."""
-        kind = BarrierTracker if mode is CheckpointMode.AT_LEAST_ONCE else BarrierAligner
-        return kind(channels, self.name)
+    def new_aligner(
+        self, channels: int, mode: CheckpointMode
+    ) -> BarrierAligner | BarrierTracker | BarrierRecorder:
+        """Return what mode and policies ask for: an aligner, a tracker that holds nothing back (ALO-1), a recorder."""
+        if mode is CheckpointMode.AT_LEAST_ONCE:
+            return BarrierTracker(channels, self.name)
+        if not mode.overtakes and set(self.policies) == {ChannelPolicy.ALIGN}:
+            return BarrierAligner(channels, self.name)
+        return BarrierRecorder(self.policies, self.name, patient=mode is CheckpointMode.ALIGNED_TIMEOUT)
+
+    @property
+    def storing(self) -> tuple[CheckpointId, ...]:
+        """Return the checkpoints whose snapshots are taken and not acknowledged, oldest first."""
+        return tuple(self._waiting)
 
     def handle(self, event: SubtaskEvent) -> SubtaskCommands:
         """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
         return self._take(event)
 
     def _on_trigger(self, event: TriggerCheckpoint) -> SubtaskCommands:
+        if self.recorder is not None:
+            return self._take_snapshot(self.recorder.handle(event))
         self._check_role(event, self.aligner is None)
         if self.is_overtaken(event.checkpoint):
             return ()
         self._last_triggered = event.checkpoint
-        return self._take_snapshot((TakeSnapshot(CheckpointBarrier(event.checkpoint, event.timestamp_ms)),))
+        taken = TakeSnapshot(
+            CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint)
+        )
+        patient = self.mode is CheckpointMode.ALIGNED_TIMEOUT
+        timer = (StartAlignmentTimer(event.checkpoint),) if patient else ()
+        return self._take_snapshot((*timer, taken))
 
     def _on_barrier(self, event: BarrierArrived) -> SubtaskCommands:
         self._check_role(event, self.aligner is not None)
         assert self.aligner is not None
-        return self._take_snapshot(self.aligner.handle(event))
+        return self._after_barrier(self.aligner.handle(event))
+
+    def _on_announced(self, event: BarrierAnnounced) -> SubtaskCommands:
+        self._check_announces(event)
+        assert self.recorder is not None
+        return self._after_barrier(self.recorder.handle(event))
 
     def _check_role(self, event: SubtaskEvent, right: bool) -> None:
         """A source is triggered and reads no channel; any other subtask reads channels and is never triggered."""
@@ -98,9 +180,46 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             role = "a source reads no channel" if self.aligner is None else "only a source is triggered"
             raise self.illegal(event, role)
 
+    def _check_announces(self, event: SubtaskEvent) -> None:
+        """Barriers are announced only to a subtask that records channels."""
+        if self.recorder is None:
+            raise self.illegal(event, f"in mode {self.mode} a barrier is not announced here")
+
     def is_overtaken(self, checkpoint: CheckpointId) -> bool:
         """A source ignores a trigger that is not newer than its last: barriers leave in the order of ids (BAR-2)."""
         return checkpoint <= self._last_triggered
+
+    def _after_barrier(self, commands: SubtaskCommands) -> SubtaskCommands:
+        """Store what is whole now, and cancel what the aligner gave up after its snapshot was taken.
+
+        Where anybody may initiate, markers of two snapshots may cross each other. The older snapshot is given up
+        without a word then: nothing is wrong, and the newer one will subsume it.
+        """
+        given_up = [
+            CancelSnapshot(command.checkpoint)
+            for command in commands
+            if isinstance(command, SendDecline) and self._waiting.pop(command.checkpoint, None) is not None
+        ]
+        if self.recorder is not None and self.recorder.initiates:
+            commands = tuple(command for command in commands if not isinstance(command, SendDecline))
+        return self._take_snapshot((*given_up, *self._close_inputs(), *commands))
+
+    def _close_inputs(self) -> SubtaskCommands:
+        recorder = self.recorder
+        if recorder is None:
+            return ()
+        whole = [
+            n for n, parts in self._waiting.items() if _Part.INPUTS in parts and not recorder.is_recording(n)
+        ]
+        return tuple(command for n in whole for command in self._close(n, _Part.INPUTS))
+
+    def _close(self, checkpoint: CheckpointId, part: _Part) -> SubtaskCommands:
+        """One side of the channels is closed; if both are, the channel state is whole and is stored."""
+        parts = self._waiting[checkpoint]
+        parts.remove(part)
+        if _Part.INPUTS in parts or _Part.OUTPUTS in parts:
+            return ()
+        return (StoreChannelState(checkpoint),)
 
     def _take_snapshot(self, commands: SubtaskCommands) -> SubtaskCommands:
         """Stand still for the synchronous part, if that is what the commands end with."""
@@ -110,42 +229,115 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             self._taking = last.barrier.checkpoint
         return commands
 
+    def _on_old_trigger(self, event: TriggerCheckpoint) -> SubtaskCommands:
+        """Behind a terminal barrier no new trigger comes; an old one may come a second time."""
+        if not self.is_overtaken(event.checkpoint):
+            raise self.illegal(event, f"the terminal barrier {self._held_by} is not aborted")
+        return ()
+
     def _on_taken(self, event: SnapshotTaken) -> SubtaskCommands:
+        commands = self._pass_on(event)
+        if not self.stops_at(event.barrier):
+            return commands
+        self.state = SubtaskState.HELD
+        self._held_by = event.barrier.checkpoint
+        self.blocked[:] = [True] * len(self.blocked)
+        return (*commands, HoldInput())
+
+    def stops_at(self, barrier: CheckpointBarrier) -> bool:
+        """Behind a terminal barrier nothing is processed: every input is held until the savepoint is aborted."""
+        return barrier.is_terminal
+
+    def _pass_on(self, event: SnapshotTaken) -> SubtaskCommands:
         checkpoint = event.barrier.checkpoint
         self._check_taking(event, checkpoint)
-        self._go_on(event)
-        self._storing.append(checkpoint)
-        return (ForwardBarrier(event.barrier), StoreSnapshot(checkpoint))
+        if not self.with_channels:
+            self._go_on(event)
+            self._waiting[checkpoint] = [_Part.OPERATORS]
+            return (ForwardBarrier(event.barrier), StoreSnapshot(checkpoint))
+        ahead = self.goes_ahead(checkpoint)
+        older = self._overtake_outputs(checkpoint - 1) if ahead else ()
+        recorded = self._go_on(event)
+        parts = [_Part.OPERATORS, _Part.CHANNELS]
+        if self.recorder is not None:
+            parts.append(_Part.INPUTS)
+        if self.mode is CheckpointMode.ALIGNED_TIMEOUT and not ahead:
+            parts.append(_Part.OUTPUTS)
+        self._waiting[checkpoint] = parts
+        forward = ForwardBarrier(replace(event.barrier, ahead=ahead))
+        first = (*older, forward, StoreSnapshot(checkpoint))
+        if len(parts) == 2:
+            return (*first, StoreChannelState(checkpoint))
+        taken = [command for command in recorded if isinstance(command, TakeSnapshot)]
+        others = [command for command in recorded if not isinstance(command, TakeSnapshot)]
+        return self._take_snapshot((*first, *others, *self._close_inputs(), *taken))
+
+    def goes_ahead(self, checkpoint: CheckpointId) -> bool:
+        """The barrier overtakes in unaligned mode, and after a timeout that came before the snapshot (UNA-2)."""
+        if self.recorder is None or not self.mode.overtakes:
+            return self.mode is CheckpointMode.UNALIGNED
+        return self.recorder.goes_ahead(checkpoint)
+
+    def _overtake_outputs(self, newest: int) -> SubtaskCommands:
+        """A barrier that goes ahead takes older ones along that wait in line, since barriers stay in order (BAR-2)."""
+        waiting = [n for n, parts in self._waiting.items() if n <= newest and _Part.OUTPUTS in parts]
+        return tuple(OvertakeOutputs(n) for n in sorted(waiting))
 
     def _on_not_taken(self, event: SnapshotFailed) -> SubtaskCommands:
         self._check_taking(event, event.checkpoint)
-        self._go_on(event)
-        return (SendDecline(event.checkpoint, event.reason),)
+        return self._take_snapshot((SendDecline(event.checkpoint, event.reason), *self._go_on(event)))
 
     def _check_taking(self, event: SubtaskEvent, checkpoint: CheckpointId) -> None:
         """The outcome of a synchronous part must belong to the snapshot that is being taken."""
         if checkpoint != self._taking:
             raise self.illegal(event, f"the snapshot being taken is {self._taking}")
 
-    def _go_on(self, event: SnapshotTaken | SnapshotFailed) -> None:
-        if self.aligner is not None:
-            self.aligner.handle(event)
+    def _go_on(self, event: SnapshotTaken | SnapshotFailed) -> SubtaskCommands:
+        commands = self.aligner.handle(event) if self.aligner is not None else ()
         self._taking = None
         self.state = SubtaskState.RUNNING if any(self._open_inputs) else SubtaskState.DRAINED
+        return commands
+
+    def _on_timed_out(self, event: AlignmentTimedOut) -> SubtaskCommands:
+        overtaken = self._overtake_outputs(event.checkpoint)
+        aligned = self.recorder.handle(event) if self.recorder is not None else ()
+        return self._take_snapshot((*overtaken, *aligned))
+
+    def _on_outputs_passed(self, event: OutputsPassed) -> SubtaskCommands:
+        if _Part.OUTPUTS not in self._waiting.get(event.checkpoint, ()):
+            return ()
+        return self._close(event.checkpoint, _Part.OUTPUTS)
 
     def _on_stored(self, event: SnapshotStored) -> SubtaskCommands:
-        self._end_store(event)
+        return self._end_store(event, _Part.OPERATORS)
+
+    def _on_channels_stored(self, event: ChannelStateStored) -> SubtaskCommands:
+        return self._end_store(event, _Part.CHANNELS)
+
+    def _end_store(self, event: SnapshotStored | ChannelStateStored, part: _Part) -> SubtaskCommands:
+        """The acknowledgement waits until the operators' state and all channel state are stored (SNP-3)."""
+        self._check_storing(event, part)
+        parts = self._waiting[event.checkpoint]
+        parts.remove(part)
+        if parts:
+            return ()
+        del self._waiting[event.checkpoint]
         return (SendAcknowledge(event.checkpoint),)
 
     def _on_not_stored(self, event: SnapshotFailed) -> SubtaskCommands:
-        self._end_store(event)
+        self._check_storing(event)
+        del self._waiting[event.checkpoint]
+        if self.recorder is not None:
+            self.recorder.handle(NotifyCheckpointAborted(event.checkpoint, event.reason))
         return (SendDecline(event.checkpoint, event.reason),)
 
-    def _end_store(self, event: SnapshotStored | SnapshotFailed) -> None:
+    def _check_storing(
+        self, event: SnapshotStored | ChannelStateStored | SnapshotFailed, part: _Part | None = None
+    ) -> None:
         """The outcome of an asynchronous part must belong to a snapshot that is still being stored."""
-        if event.checkpoint not in self._storing:
-            raise self.illegal(event, f"snapshots being stored: {self._storing}")
-        self._storing.remove(event.checkpoint)
+        parts = self._waiting.get(event.checkpoint, [])
+        if not parts or part not in (None, *parts):
+            raise self.illegal(event, f"snapshots being stored: {list(self._waiting)}")
 
     def _on_complete(self, event: NotifyCheckpointComplete) -> SubtaskCommands:
         return (NotifyOperatorsComplete(event.checkpoint),)
@@ -155,11 +347,18 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             self.aligner.handle(event)
         else:
             self._last_triggered = max(self._last_triggered, event.checkpoint)
-        told = NotifyOperatorsAborted(event.checkpoint)
-        if event.checkpoint not in self._storing:
-            return (told,)
-        self._storing.remove(event.checkpoint)
-        return (CancelSnapshot(event.checkpoint), told)
+        cancelled = self._waiting.pop(event.checkpoint, None) is not None
+        told: SubtaskCommands = (NotifyOperatorsAborted(event.checkpoint),)
+        if event.checkpoint == self._held_by:
+            told = (*told, *self._release())
+        return (CancelSnapshot(event.checkpoint), *told) if cancelled else told
+
+    def _release(self) -> SubtaskCommands:
+        """Go on, because the savepoint failed. No barrier was read meanwhile, so no alignment holds a channel."""
+        self._held_by = None
+        self.blocked[:] = [False] * len(self.blocked)
+        self.state = SubtaskState.RUNNING if any(self._open_inputs) else SubtaskState.DRAINED
+        return (ReleaseInput(),)
 
     def _on_input_ended(self, event: InputEnded) -> SubtaskCommands:
         self._check_open(event)
@@ -174,12 +373,28 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         if not self._open_inputs[event.channel]:
             raise self.illegal(event, "the channel had already ended")
 
-    RULES: ClassVar = (_check_role, is_overtaken, _check_taking, _end_store, _check_open)
+    RULES: ClassVar = (
+        _check_role,
+        _check_announces,
+        is_overtaken,
+        stops_at,
+        goes_ahead,
+        _overtake_outputs,
+        _close,
+        _check_taking,
+        _check_storing,
+        _end_store,
+        _check_open,
+    )
 
     _WHILE_BARRIERS_PASS: ClassVar[dict[type, Entry]] = {
         TriggerCheckpoint: leads(_on_trigger, SubtaskState.SNAPSHOTTING),
+        BarrierAnnounced: leads(_on_announced, SubtaskState.SNAPSHOTTING),
         BarrierArrived: leads(_on_barrier, SubtaskState.SNAPSHOTTING),
+        AlignmentTimedOut: leads(_on_timed_out, SubtaskState.SNAPSHOTTING),
         SnapshotStored: _on_stored,
+        OutputsPassed: _on_outputs_passed,
+        ChannelStateStored: _on_channels_stored,
         SnapshotFailed: _on_not_stored,
         NotifyCheckpointComplete: _on_complete,
         NotifyCheckpointAborted: _on_aborted,
@@ -191,8 +406,23 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             InputEnded: leads(_on_input_ended, SubtaskState.DRAINED),
         },
         SubtaskState.SNAPSHOTTING: {
-            SnapshotTaken: leads(_on_taken, SubtaskState.RUNNING, SubtaskState.DRAINED),
+            SnapshotTaken: leads(_on_taken, SubtaskState.RUNNING, SubtaskState.DRAINED, SubtaskState.HELD),
             SnapshotFailed: leads(_on_not_taken, SubtaskState.RUNNING, SubtaskState.DRAINED),
+            # Outcomes of the commands that came together with TakeSnapshot, ahead of it.
+            SnapshotStored: _on_stored,
+            OutputsPassed: _on_outputs_passed,
+            ChannelStateStored: _on_channels_stored,
         },
         SubtaskState.DRAINED: _WHILE_BARRIERS_PASS,
+        SubtaskState.HELD: {
+            TriggerCheckpoint: _on_old_trigger,
+            BarrierAnnounced: _on_announced,
+            AlignmentTimedOut: _on_timed_out,
+            SnapshotStored: _on_stored,
+            OutputsPassed: _on_outputs_passed,
+            ChannelStateStored: _on_channels_stored,
+            SnapshotFailed: _on_not_stored,
+            NotifyCheckpointComplete: _on_complete,
+            NotifyCheckpointAborted: leads(_on_aborted, SubtaskState.RUNNING, SubtaskState.DRAINED),
+        },
     }

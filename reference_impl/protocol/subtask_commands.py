@@ -14,16 +14,58 @@ class NoteAlignmentStarted(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
 
 
+class StartAlignmentTimer(msgspec.Struct, frozen=True):
+    """A checkpoint begins here: say ``AlignmentTimedOut`` when the alignment timeout has passed (UNA-2)."""
+
+    checkpoint: CheckpointId
+
+
 class TakeSnapshot(msgspec.Struct, frozen=True):
-    """Every barrier came: do the synchronous part now; answer SnapshotTaken or SnapshotFailed."""
+    """The snapshot waits for no barrier: do the synchronous part now; answer SnapshotTaken or SnapshotFailed."""
 
     barrier: CheckpointBarrier
 
 
 class ForwardBarrier(msgspec.Struct, frozen=True):
-    """Append the barrier to every output channel."""
+    """Append the barrier to every output channel.
+
+    If ``barrier.ahead``, put it before what waits in an output buffer, which becomes channel state (UNA-1), except on
+    channels that it must not overtake.
+    """
 
     barrier: CheckpointBarrier
+
+
+class RecordInput(msgspec.Struct, frozen=True):
+    """What is unread ahead of the barrier on an input channel is channel state; if the barrier lies there, take it
+    out.
+    """
+
+    checkpoint: CheckpointId
+    channel: int
+
+
+class OvertakeOutputs(msgspec.Struct, frozen=True):
+    """Put a barrier that still waits in output buffers before what waits there, which becomes channel state (UNA-2).
+
+    Answer OutputsPassed.
+    """
+
+    checkpoint: CheckpointId
+
+
+class StoreChannelState(msgspec.Struct, frozen=True):
+    """Every channel is closed: store what was recorded; answer ChannelStateStored or SnapshotFailed."""
+
+    checkpoint: CheckpointId
+
+
+class HoldInput(msgspec.Struct, frozen=True):
+    """Read nothing from now on, neither a channel nor the source: the job stops with this barrier (COO-5)."""
+
+
+class ReleaseInput(msgspec.Struct, frozen=True):
+    """Go on as before ``HoldInput``: the savepoint failed."""
 
 
 class StoreSnapshot(msgspec.Struct, frozen=True):
@@ -33,7 +75,7 @@ class StoreSnapshot(msgspec.Struct, frozen=True):
 
 
 class CancelSnapshot(msgspec.Struct, frozen=True):
-    """Cancel the asynchronous part and drop its result (SNP-2)."""
+    """Cancel the asynchronous part, drop its result and what was recorded for it (SNP-2)."""
 
     checkpoint: CheckpointId
 
@@ -69,9 +111,15 @@ class EndInput(msgspec.Struct, frozen=True):
 
 SubtaskCommand = (
     NoteAlignmentStarted
+    | StartAlignmentTimer
     | TakeSnapshot
     | ForwardBarrier
+    | RecordInput
+    | OvertakeOutputs
+    | HoldInput
+    | ReleaseInput
     | StoreSnapshot
+    | StoreChannelState
     | CancelSnapshot
     | SendAcknowledge
     | SendDecline
@@ -80,5 +128,5 @@ SubtaskCommand = (
     | EndInput
 )
 
-AlignmentCommand = NoteAlignmentStarted | TakeSnapshot | SendDecline
-"""Those that begin with the aligner."""
+AlignmentCommand = NoteAlignmentStarted | StartAlignmentTimer | TakeSnapshot | RecordInput | SendDecline
+"""Those that begin with the aligner, the tracker or the recorder."""

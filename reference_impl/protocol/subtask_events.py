@@ -13,11 +13,36 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 
 
-class BarrierArrived(msgspec.Struct, frozen=True):
-    """A barrier was read from an input channel."""
+class BarrierAnnounced(msgspec.Struct, frozen=True):
+    """A barrier arrived at the receiver's end of a channel that it may overtake, ahead of being read (UNA-1)."""
 
     channel: int
     barrier: CheckpointBarrier
+
+
+class BarrierArrived(msgspec.Struct, frozen=True):
+    """A barrier was reached: read from an input channel at its place, behind everything sent before it."""
+
+    channel: int
+    barrier: CheckpointBarrier
+
+
+class AlignmentTimedOut(msgspec.Struct, frozen=True):
+    """The alignment timeout has passed since the first barrier of a checkpoint came (UNA-2)."""
+
+    checkpoint: CheckpointId
+
+
+class OutputsPassed(msgspec.Struct, frozen=True):
+    """The barrier of an aligned checkpoint has left every output buffer, so none of it is channel state any more."""
+
+    checkpoint: CheckpointId
+
+
+class ChannelStateStored(msgspec.Struct, frozen=True):
+    """Outcome of ``StoreChannelState``: the channel state is durable, or there is none."""
+
+    checkpoint: CheckpointId
 
 
 class SnapshotTaken(msgspec.Struct, frozen=True):
@@ -27,13 +52,13 @@ class SnapshotTaken(msgspec.Struct, frozen=True):
 
 
 class SnapshotStored(msgspec.Struct, frozen=True):
-    """Outcome of ``StoreSnapshot``: the copy is durable."""
+    """Outcome of ``StoreSnapshot``: the copy of the operators' state is durable."""
 
     checkpoint: CheckpointId
 
 
 class SnapshotFailed(msgspec.Struct, frozen=True):
-    """Outcome of ``TakeSnapshot`` or ``StoreSnapshot``: it failed."""
+    """Outcome of ``TakeSnapshot``, ``StoreSnapshot`` or ``StoreChannelState``: it failed."""
 
     checkpoint: CheckpointId
     reason: str
@@ -47,9 +72,13 @@ class InputEnded(msgspec.Struct, frozen=True):
 
 SubtaskEvent = (
     TriggerCheckpoint
+    | BarrierAnnounced
     | BarrierArrived
+    | AlignmentTimedOut
     | SnapshotTaken
     | SnapshotStored
+    | OutputsPassed
+    | ChannelStateStored
     | SnapshotFailed
     | NotifyCheckpointComplete
     | NotifyCheckpointAborted
@@ -58,3 +87,6 @@ SubtaskEvent = (
 
 AlignmentEvent = BarrierArrived | SnapshotTaken | SnapshotFailed | NotifyCheckpointAborted
 """Those that the subtask hands on to its aligner; ``SnapshotFailed`` only for a synchronous part."""
+
+RecordingEvent = AlignmentEvent | TriggerCheckpoint | BarrierAnnounced | AlignmentTimedOut
+"""Those that the subtask hands on to a recorder."""

@@ -14,3 +14,5 @@ class SubtaskState(StrEnum):
     """The synchronous part of a snapshot is under way; nothing else is told to the machine before its outcome."""
     DRAINED = "drained"
     """Every input has ended; barriers still pass."""
+    HELD = "held"
+    """It has its part of the savepoint with which the job stops; nothing is read unless the savepoint is aborted."""

@@ -25,13 +25,25 @@ def require_fitting(graph: JobGraph, completed: Iterable[CompletedCheckpoint]) -
                 "written by an older release and does not say how parallel the job was, so some of its state "
                 "might be left behind. Resume with the release that wrote it, or begin anew under another job name"
             )
-        problems = list(_misfits(checkpoint.job, graph.shape, where))
+        problems = [*_misfits(checkpoint.job, graph.shape, where), *_homeless(checkpoint, graph, where)]
         if problems:
             raise IncompatibleState(
                 f"job {graph.name!r} cannot start from its stored state, and nothing was changed: "
                 f"{'; '.join(problems)}. State cannot be redistributed yet: run the job as it was, or begin anew "
                 "under another job name"
             )
+
+
+def _homeless(checkpoint: CompletedCheckpoint, graph: JobGraph, where: str) -> Iterator[str]:
+    """Yield the channels of which the checkpoint holds records in flight, and which the job does not have."""
+    for part in checkpoint.snapshots:
+        held = (*part.channels.inputs, *part.channels.outputs) if part.channels is not None else ()
+        yield from (
+            f"{where} has records in flight from {one.channel.sender} to {one.channel.receiver}, and the job has no "
+            "such channel"
+            for one in held
+            if one.channel not in graph.channels
+        )
 
 
 def _misfits(stored: JobShape, present: JobShape, where: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
+from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
@@ -39,6 +40,7 @@ class Components:
     state_backend: Callable[[], StateBackend] = HeapStateBackend
     subtask_machine: Callable[..., SubtaskMachine] = SubtaskMachine
     coordinator_machine: Callable[..., CoordinatorMachine] = CoordinatorMachine
+    loop_termination: Callable[..., LoopTermination] = LoopTermination
     failure_detector: Callable[[float], FailureDetector] = FailureDetector
     subtask_driver: Callable[..., Any] | None = None
     """None: ``runtime.subtask_driver.SubtaskDriver`` (not named here, because it imports this module)."""

@@ -22,6 +22,7 @@ from barrier_tck.reference_impl.protocol.coordinator_commands import (
     FinishJob,
     NotifyAborted,
     NotifyComplete,
+    RefuseSavepoint,
     SendTrigger,
     SetTimer,
     StopAttempt,
@@ -34,16 +35,24 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
     JobStarted,
     MetadataFailed,
     MetadataWritten,
+    SavepointRequested,
     TimerEvent,
 )
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.loop_commands import CloseLoop, RestLoop, StartWave
+from barrier_tck.reference_impl.protocol.loop_events import WaveDue
 from barrier_tck.reference_impl.protocol.messages import (
     AbortNoted,
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
+    CountLoop,
+    EndLoop,
     FinishSubtask,
+    LoopCounted,
+    LoopInputEnded,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
+    Savepoint,
     StateRestored,
     SubtaskRunning,
     ToSubtask,
@@ -53,6 +62,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 from barrier_tck.reference_impl.runtime.compatibility import require_fitting
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
+from barrier_tck.reference_impl.runtime.loop_ends import LoopEnds, Told
 from barrier_tck.reference_impl.runtime.ports import (
     BackgroundExecutor,
     Clock,
@@ -62,7 +72,7 @@ from barrier_tck.reference_impl.runtime.ports import (
     SubtaskDirectory,
     Timers,
 )
-from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 
@@ -89,14 +99,18 @@ class CoordinatorDriver:
         """Build the machine; nothing happens before ``start``."""
         self.ports = ports
         self._graph = graph
+        self._start_from = config.start_from
         self._sources = graph.source_subtasks
         self._subtasks = graph.subtasks
         sending = [edge.source for edge in graph.edges]
         terminal = [subtask for subtask in graph.subtasks if subtask.vertex not in sending]
         self.machine: CoordinatorMachine = components.coordinator_machine(config, graph.subtasks, terminal)
-        self._timers: dict[str, TimerEvent] = {}
+        self._loops = LoopEnds(graph, components.loop_termination)
+        self._timers: dict[str, TimerEvent | WaveDue] = {}
         self.reason = ""
         """Why the job failed, once it has."""
+        self.stopped_with: Savepoint | None = None
+        """The savepoint with which the job was stopped, once it has been."""
 
     @property
     def state(self) -> JobState:
@@ -105,8 +119,12 @@ class CoordinatorDriver:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the job finished or failed."""
-        return self.machine.state in (JobState.FINISHED, JobState.FAILED)
+        """Tell whether the job finished, was stopped, or failed."""
+        return self.machine.state in (JobState.FINISHED, JobState.STOPPED, JobState.FAILED)
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """Say what the job waits for, for liveness findings (REC-6)."""
+        return (*self.machine.waiting_for(), *self._loops.waiting_for())
 
     # --- the doors ------------------------------------------------------------------------------------------
 
@@ -117,11 +135,38 @@ class CoordinatorDriver:
         checkpoint in it (RSC-2); nothing is written or deleted then.
         """
         storage = self.ports.storage
-        completed = tuple(storage.load(checkpoint) for checkpoint in storage.completed())
+        stored = storage.completed()
+        origin = storage.load_savepoint(self._start_from) if self._start_from is not None else None
+        superseded: tuple[CheckpointId, ...] = ()
+        completed: tuple[CompletedCheckpoint, ...] = ()
+        if origin is not None:
+            require_fitting(self._graph, (origin,))
+            above = storage.start_from(origin)
+            superseded = tuple(checkpoint for checkpoint in stored if checkpoint <= above)
+            # Whether the job that took it was stopped with it does not matter to the one that it starts.
+            completed = (replace(origin, savepoint=Savepoint(self._start_from or "")),)
+        completed += tuple(storage.load(checkpoint) for checkpoint in stored if checkpoint not in superseded)
         require_fitting(self._graph, completed)
         last_checkpoint, last_attempt = storage.reserved()
         incomplete = storage.incomplete()
-        self.feed(JobStarted(completed, last_checkpoint, last_attempt, incomplete))
+        self.feed(JobStarted(completed, last_checkpoint, last_attempt, incomplete, superseded))
+
+    def request_savepoint(self, savepoint: Savepoint) -> None:
+        """Take a request for a savepoint, and perhaps for a stop with it (COO-5); the observer learns what follows."""
+        try:
+            free = self.ports.storage.is_free(savepoint.directory)
+            problem = (
+                "" if free else f"there is something in {savepoint.directory}, or it is among the checkpoints"
+            )
+        except (JobUsageError, RuntimeFailure) as error:
+            problem = str(error)
+        if savepoint.stop and any(edge.feedback for edge in self._graph.edges):
+            # Its members would have to read on until the barrier has come round, and process nothing of that.
+            problem = "a job with a loop cannot be stopped with a savepoint; take one without a stop"
+        if problem:
+            self.ports.observer.savepoint_refused(savepoint, problem)
+        else:
+            self.feed(SavepointRequested(savepoint))
 
     def on_message(self, message: Any) -> None:
         """Take a message of a subtask."""
@@ -133,6 +178,9 @@ class CoordinatorDriver:
                 return
             case AbortNoted():
                 observer.abort_learned(message)
+                return
+            case LoopInputEnded() | LoopCounted():
+                self._obey(self._loops.on_message(message))
                 return
             case AcknowledgeCheckpoint():
                 observer.acknowledged(message)
@@ -149,10 +197,15 @@ class CoordinatorDriver:
         if deploying and self.machine.state is not JobState.DEPLOYING:
             self.ports.observer.attempt_running(message.attempt)
             self.ports.probe.reach(RuntimePoint.ATTEMPT_RUNNING, attempt=message.attempt)
+        self._obey(self._loops.on_running(message))
 
     def on_timer(self, name: str) -> None:
         """Take a timer that came due."""
-        self.feed(self._timers.pop(name))
+        event = self._timers.pop(name)
+        if isinstance(event, WaveDue):
+            self._obey(self._loops.on_message(event))
+        else:
+            self.feed(event)
 
     def on_attempt_failed(self, attempt: int, reason: str, subtask: SubtaskId | None = None) -> None:
         """Learn that a process of an attempt is lost; an attempt that is over already is ignored."""
@@ -180,11 +233,13 @@ class CoordinatorDriver:
         except RuntimeFailure as error:
             self._cannot_reserve(command.attempt, "attempt number", error)
             return
+        self._loops.attempt_started(command.attempt)
         self.ports.observer.attempt_started(command.attempt, restored)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_STARTED, attempt=command.attempt)
         self.ports.deployer.deploy(command.attempt, command.restore)
 
     def _stop(self, command: StopAttempt) -> None:
+        self._loops.attempt_ended()
         self.ports.observer.attempt_ended(command.attempt, command.cause, command.reason)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_FAILED, attempt=command.attempt)
         self.ports.deployer.stop(command.attempt, command.reason)
@@ -192,12 +247,26 @@ class CoordinatorDriver:
     def _trigger(self, command: SendTrigger) -> None:
         try:
             self.ports.storage.reserve(command.checkpoint, command.attempt)
+            if command.savepoint is not None:
+                self.ports.storage.begin_savepoint(command.checkpoint, command.savepoint.directory)
         except RuntimeFailure as error:
             self._cannot_reserve(command.attempt, "checkpoint id", error)
             return
-        self.ports.observer.checkpoint_triggered(command.checkpoint, command.attempt, command.final)
+        self.ports.observer.checkpoint_triggered(
+            command.checkpoint, command.attempt, command.final, command.savepoint
+        )
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
-        self._send(self._sources, TriggerCheckpoint(command.checkpoint, command.timestamp_ms))
+        initiators = self._initiators(command.checkpoint)
+        self._send(initiators, TriggerCheckpoint(command.checkpoint, command.timestamp_ms, command.savepoint))
+
+    def _initiators(self, checkpoint: CheckpointId) -> tuple[SubtaskId, ...]:
+        """Return who is told of a checkpoint: the sources, or those that the configuration names (CHL-1)."""
+        config = self.machine.config.checkpoints
+        chosen = config.initiators_of(checkpoint) if config is not None else ()
+        if not chosen:
+            return self._sources
+        unreached = [source for source in self._sources if not self._graph.inputs_of(source)]
+        return tuple(dict.fromkeys((*unreached, *chosen)))
 
     def _write_metadata(self, command: WriteMetadata) -> None:
         completed = replace(command.completed, job=self._graph.shape)
@@ -245,10 +314,29 @@ class CoordinatorDriver:
         self._timers[command.timer.name] = command.timer
         self.ports.timers.set(command.timer.name, command.at_ms)
 
+    def _obey(self, told: Told) -> None:
+        """Do what the machines of loops ask for."""
+        for loop, command in told:
+            match command:
+                case StartWave(wave=wave):
+                    self._send(loop.members, CountLoop(loop.name, wave))
+                case RestLoop(pause_ms=pause_ms):
+                    timer = WaveDue(self.machine.attempt, loop.name)
+                    self._timers[timer.name] = timer
+                    self.ports.timers.set(timer.name, self.ports.clock.now_ms() + pause_ms)
+                case CloseLoop():
+                    self._send(loop.members, EndLoop(loop.name))
+
     def _finish(self, command: FinishJob) -> None:
         self._send(self._subtasks, FinishSubtask())
-        self.ports.observer.attempt_ended(command.attempt, Cause.FINISHED, "")
-        self.ports.observer.job_ended(JobState.FINISHED, Cause.FINISHED, "")
+        self.stopped_with = command.stopped_with
+        stopped = command.stopped_with is not None
+        cause = Cause.STOPPED if stopped else Cause.FINISHED
+        self.ports.observer.attempt_ended(command.attempt, cause, "")
+        self.ports.observer.job_ended(JobState.STOPPED if stopped else JobState.FINISHED, cause, "")
+
+    def _refuse_savepoint(self, command: RefuseSavepoint) -> None:
+        self.ports.observer.savepoint_refused(command.savepoint, command.reason)
 
     def _fail(self, command: FailJob) -> None:
         self.reason = command.reason
@@ -262,6 +350,7 @@ class CoordinatorDriver:
         DeployAttempt: _deploy,
         StopAttempt: _stop,
         SendTrigger: _trigger,
+        RefuseSavepoint: _refuse_savepoint,
         WriteMetadata: _write_metadata,
         NotifyComplete: _notify_complete,
         NotifyAborted: _notify_aborted,

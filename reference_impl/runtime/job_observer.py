@@ -9,6 +9,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     AbortNoted,
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
+    Savepoint,
     StateRestored,
 )
 from barrier_tck.reference_impl.protocol.slots import Placement
@@ -35,8 +36,13 @@ class JobObserver:
     def state_restored(self, message: StateRestored) -> None:
         """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
 
-    def checkpoint_triggered(self, checkpoint: int, attempt: int, final: bool) -> None:
-        """The sources were told to inject barriers; ``final`` says whether all input had been consumed before."""
+    def checkpoint_triggered(
+        self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None
+    ) -> None:
+        """The sources are told to inject barriers; ``final`` says whether all input had been consumed before."""
+
+    def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
+        """A savepoint was asked for and will not be taken; the job goes on."""
 
     def acknowledged(self, message: AcknowledgeCheckpoint) -> None:
         """An acknowledgement arrived, with its metrics (accepted or not)."""
@@ -57,4 +63,4 @@ class JobObserver:
         """Garbage could not be removed; the job goes on."""
 
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
-        """The job finished or failed."""
+        """The job finished, was stopped, or failed."""

@@ -6,13 +6,17 @@ time, and every outcome of a background task comes back through the driver's own
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Payload
-from barrier_tck.reference_impl.protocol.messages import ChannelControl
+from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier
+from barrier_tck.reference_impl.storage.channel_state import Fragment
+
+Buffer = Payload | Fragment
+"""What a channel holds: a whole batch in the plane's own form, or bytes of one, which may be a part of it."""
 
 
 class RuntimePoint(Enum):
@@ -86,6 +90,49 @@ class ChannelOutput(Protocol):
         """Append a control element to a channel, behind everything sent before (BAR-2)."""
 
 
+class OutputBuffers(Protocol):
+    """What one subtask has sent and is not yet on its way, by channel, for worlds and modes with channel state.
+
+    Nothing blocks then: the world stops reading and polling while a buffer is over its bound, but still passes
+    barriers, messages and timers on. Each time a barrier that was sent in line leaves its buffer, the world calls the
+    driver's ``on_sent(channel, checkpoint)``.
+    """
+
+    def send_ahead(self, channel: int, barrier: CheckpointBarrier) -> tuple[Buffer, ...]:
+        """Put a barrier before everything that waits in the output buffer except older barriers (UNA-1).
+
+        If the barrier waits there already, in line, it is moved. Returns the data that it overtook, oldest first,
+        which stays in the buffer. If a part of a batch is on its way already, the first of it is the rest.
+        """
+
+    def holds(self, channel: int, checkpoint: CheckpointId) -> bool:
+        """Tell whether the barrier of a checkpoint waits in the output buffer of a channel."""
+
+    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
+        """Put data of a checkpoint first into a channel, before anything was sent on it (UNA-1)."""
+
+
+class InputBuffers(Protocol):
+    """The unread input of one subtask, by channel, for worlds and modes with channel state.
+
+    When a barrier arrives at the receiver's end, ahead of being read, the world calls the driver's
+    ``on_announced(channel, barrier)``; it stays in the queue. While ``driver.recording[channel]`` is not 0, the world
+    calls ``on_arrived(channel, buffer)`` for the data that arrives; that stays in the queue too. Each piece of data is
+    either returned by ``overtake`` or told by ``on_arrived``, never both. A barrier is read at its place even if the
+    batch around it is incomplete.
+    """
+
+    def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Buffer, ...]:
+        """Return all data that is unread ahead of the barrier of a checkpoint, oldest first; it stays queued.
+
+        If the barrier has not arrived: all that is unread. If it was read in line already: only the beginning of a
+        batch whose rest lies behind it, if there is one. A barrier that lies in the queue is taken out.
+        """
+
+    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
+        """Put data of a checkpoint first into a queue of which nothing was read (UNA-1)."""
+
+
 class CoordinatorLink(Protocol):
     """The way from a subtask to the coordinator."""
 
@@ -108,7 +155,7 @@ class SubtaskDirectory(Protocol):
 
 
 class Timers(Protocol):
-    """The coordinator's timers."""
+    """The timers of one driver: the coordinator's, or a subtask's."""
 
     def set(self, name: str, at_ms: float) -> None:
         """Call the driver's ``on_timer(name)`` at this time; a timer of the same name is replaced."""

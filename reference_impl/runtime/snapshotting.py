@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import (
+    ChannelState,
     LocalCopyReport,
     OperatorSnapshot,
     SnapshotMetrics,
@@ -30,13 +31,19 @@ class SnapshotInProgress:
         alignment_ms: float,
         buffered_bytes: int,
         discard: Callable[[Sequence[StateHandle]], None],
+        with_channels: bool = False,
     ) -> None:
-        """Begin with the synchronous part; times in milliseconds. ``discard`` deletes files."""
+        """Begin with the synchronous part; times in milliseconds. ``discard`` deletes files.
+
+        ``with_channels``: the snapshot is whole only after ``run_channels`` too.
+        """
         self._discard = discard
+        self._unfinished = self._untold = 2 if with_channels else 1
         self._lock = threading.Lock()
         self._cancelled = False
-        self._written: tuple[OperatorSnapshot, ...] = ()
+        self._written: list[StateHandle] = []
         self.checkpoint = checkpoint
+        self.channels: ChannelState | None = None
         self.parts: tuple[OperatorSnapshot, ...] = ()
         self._futures: list[SnapshotFuture[OperatorSnapshot] | OperatorSnapshot] = []
         self._started_at_ms = started_at_ms
@@ -69,23 +76,39 @@ class SnapshotInProgress:
         except BaseException:
             self._discard(_handles(parts))
             raise
+        self._keep(_handles(parts))
+        return tuple(parts)
+
+    def run_channels(self, write: Callable[[], ChannelState]) -> ChannelState:
+        """Write the channel state; raises SnapshotCancelled or StorageError, and leaves no file then."""
+        state = write()
+        self._keep([state.file])
+        return state
+
+    def _keep(self, handles: list[StateHandle]) -> None:
         with self._lock:
             if not self._cancelled:
-                self._written = tuple(parts)
-                return self._written
-        self._discard(_handles(parts))
+                self._written += handles
+                return
+        self._discard(handles)
         raise SnapshotCancelled(f"the snapshot for checkpoint {self.checkpoint} was cancelled")
+
+    def part_ended(self) -> bool:
+        """Count a part that is stored; tell whether it was the last one. Both threads may call it."""
+        with self._lock:
+            self._unfinished -= 1
+            return self._unfinished == 0
 
     def cancel(self) -> None:
         """Cancel every asynchronous part, and remove what was written (SNP-2)."""
         with self._lock:
             self._cancelled = True
-            written, self._written = self._written, ()
+            written, self._written = self._written, []
         for future in self._futures:
             if not isinstance(future, OperatorSnapshot):
                 future.cancel()
         if written:
-            self._discard(_handles(written))
+            self._discard(written)
 
     def sync_ended(self, now_ms: float) -> None:
         """Take the time at the end of the synchronous part."""
@@ -93,17 +116,31 @@ class SnapshotInProgress:
 
     def async_ended(self, now_ms: float, parts: tuple[OperatorSnapshot, ...]) -> None:
         """Take the result and the time at the end of the asynchronous part."""
-        self._async_ended_ms = now_ms
+        self._async_ended_ms = max(now_ms, self._async_ended_ms)
         self.parts = parts
+        self._untold -= 1
+
+    def channels_ended(self, now_ms: float, channels: ChannelState | None) -> None:
+        """Take the channel state, None if no record was in flight, and the time at which it was stored."""
+        self._async_ended_ms = max(now_ms, self._async_ended_ms)
+        self.channels = channels
+        self._untold -= 1
+
+    @property
+    def is_stored(self) -> bool:
+        """Tell whether all of it is stored, as far as the subtask has learned."""
+        return not self._untold
 
     def metrics(self, local: LocalCopyReport | None = None) -> SnapshotMetrics:
         """Return what is reported with the acknowledgement (ALN-3, SNP-7); ``local`` is about the secondary copy."""
+        in_flight = self.channels.file.size if self.channels is not None else 0
         return SnapshotMetrics(
             alignment_ms=self._alignment_ms,
             alignment_buffered_bytes=self._buffered_bytes,
             sync_ms=self._sync_ended_ms - self._started_at_ms - self._alignment_ms,
             async_ms=self._async_ended_ms - self._sync_ended_ms,
-            bytes_written=sum(handle.size for part in self.parts for handle in part.handles),
+            bytes_written=in_flight + sum(handle.size for part in self.parts for handle in part.handles),
+            channel_bytes=in_flight,
             started_at_ms=self._started_at_ms,
             local=local,
         )

@@ -5,13 +5,23 @@ Without local recovery there is one copy of everything, in checkpoint storage, a
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.operators.api import Operator, OperatorContext
 from barrier_tck.reference_impl.protocol.messages import (
+    ChannelState,
+    CheckpointBarrier,
     LocalCopyReport,
     OperatorSnapshot,
     StateRestored,
     SubtaskFailed,
+)
+from barrier_tck.reference_impl.runtime.channel_snapshots import (
+    OPERATOR,
+    ChannelSnapshots,
+    EncodedChannels,
 )
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
@@ -57,6 +67,8 @@ class StateCopies:
                 ports.storage, deployment.restore, deployment.restored_checkpoint, self.local
             )
         self._restored = False
+        self._savepoints: dict[CheckpointId, str] = {}
+        """Directory of each checkpoint of this attempt that is a savepoint."""
 
     @property
     def reader(self) -> StateReader:
@@ -66,8 +78,15 @@ class StateCopies:
     def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
         """Return what writes the state files of one operator for one checkpoint, to every copy."""
         deployment = self._deployment
-        primary = self._ports.storage.writer(checkpoint, deployment.attempt, deployment.subtask, operator)
+        primary = self._ports.storage.writer(
+            checkpoint, deployment.attempt, deployment.subtask, operator, self._savepoints.get(checkpoint, "")
+        )
         return primary if self.local is None else CopyingWriter(self.local, checkpoint, operator, primary)
+
+    def begin(self, barrier: CheckpointBarrier) -> None:
+        """Learn where the files of the checkpoint that now begins belong: those of a savepoint are the user's."""
+        if barrier.savepoint is not None:
+            self._savepoints[barrier.checkpoint] = barrier.savepoint.directory
 
     def check(self, working: WorkingDirectory) -> None:
         """Raise JobUsageError if local copies would lie on another file system than the backend's files (LOC-10)."""
@@ -76,14 +95,27 @@ class StateCopies:
 
     def open(self, operator: Operator, context: OperatorContext, part: OperatorSnapshot | None) -> None:
         """Open an operator; raises RestoreError if a state file can be read from no copy (LOC-5)."""
-        try:
+        with self._reading(f"operator {operator.uid}"):
             operator.open(context, part)
+
+    @contextlib.contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except StorageError as error:
             unreadable = self._restoring.unreadable if self._restoring is not None else None
             if unreadable is None and not (self._restoring and isinstance(error, CorruptStateError)):
                 raise  # a disk failed, and no file of the checkpoint is to blame
-            what = f"checkpoint {self._deployment.restored_checkpoint}, operator {operator.uid}"
-            raise RestoreError(f"{what}: {unreadable or error}") from error
+            where = f"checkpoint {self._deployment.restored_checkpoint}, {what}"
+            raise RestoreError(f"{where}: {unreadable or error}") from error
+
+    def restore_channels(self, channels: ChannelSnapshots) -> None:
+        """Put records in flight back; raises RestoreError if their file can be read from no copy (LOC-5)."""
+        restore = self._deployment.restore
+        if restore is None or restore.channels is None:
+            return
+        with self._reading("records in flight"):
+            channels.restore(restore, self.reader)
 
     def restored(self) -> None:
         """Tell which copy served each key group, and tidy up what earlier attempts left on the host (LOC-4)."""
@@ -104,9 +136,32 @@ class StateCopies:
         except Exception:
             self.drop(snapshot.checkpoint)
             raise
-        if self.local is not None:
-            self.local.seal(snapshot.checkpoint)
+        self._part_ended(snapshot)
         return parts
+
+    def channels_writer(self, checkpoint: CheckpointId) -> StateWriter:
+        """Return what writes records in flight; made on the subtask's thread, which also cancels."""
+        return self.writer(checkpoint, OPERATOR)
+
+    def run_channels(
+        self, snapshot: SnapshotInProgress, channels: EncodedChannels, writer: StateWriter
+    ) -> ChannelState:
+        """Store the channel state of a snapshot, as one more file of every copy (LOC-11)."""
+        try:
+            state = snapshot.run_channels(lambda: channels.write(writer))
+        except Exception:
+            self.drop(snapshot.checkpoint)
+            raise
+        self._part_ended(snapshot)
+        return state
+
+    def no_channels(self, snapshot: SnapshotInProgress) -> None:
+        """Learn that no record was in flight."""
+        self._part_ended(snapshot)
+
+    def _part_ended(self, snapshot: SnapshotInProgress) -> None:
+        if snapshot.part_ended() and self.local is not None:
+            self.local.seal(snapshot.checkpoint)
 
     def cancel(self, snapshot: SnapshotInProgress) -> None:
         """Cancel a snapshot, and drop whatever exists of its copy."""

@@ -13,7 +13,10 @@ from barrier_tck.reference_impl.runtime.ports import (
     ChannelOutput,
     Clock,
     CoordinatorLink,
+    InputBuffers,
+    OutputBuffers,
     Probe,
+    Timers,
 )
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
@@ -30,6 +33,8 @@ class SubtaskDeployment:
     restore: SubtaskSnapshot | None = None
     """The subtask's part of the checkpoint that the attempt starts from; None: from the beginning."""
     restored_checkpoint: CheckpointId | None = None
+    stopped: bool = False
+    """Whether the job was stopped with what is restored: then only its commits are left to do, and nothing is read."""
 
 
 @dataclass(frozen=True)
@@ -52,3 +57,9 @@ class SubtaskPorts:
     """The host's own directory for copies of the job's state; None: the host offers none (LOC-1)."""
     host: str = ""
     """What the host is called."""
+    input_buffers: InputBuffers | None = None
+    """The unread input; None if there is no channel state: the mode has none, and none is restored."""
+    output_buffers: OutputBuffers | None = None
+    """What was sent and is not yet on its way; None if there is no channel state."""
+    timers: Timers | None = None
+    """Needed in mode ALIGNED_TIMEOUT; its ``set`` leads to the subtask driver's ``on_timer``."""

@@ -3,7 +3,9 @@
 Written once for both worlds. A world calls the methods of one driver from one thread at a time: ``on_data`` and
 ``on_control`` for what it read from a channel whose ``blocked`` entry is False, ``on_message`` for what the
 coordinator sent, ``poll_source`` when a source may emit, and the outcome of a background task through the
-callback that it was submitted with. Batches do not pass through the machine; only control elements do.
+callback that it was submitted with. Batches do not pass through the machine; only control elements do. If barriers
+overtake, it also calls ``on_announced`` and ``on_arrived`` for what arrives (``ports.InputBuffers``), ``on_sent`` for
+barriers that leave an output buffer, and ``on_timer``.
 """
 
 from __future__ import annotations
@@ -12,17 +14,21 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
-from barrier_tck.reference_impl.config import CheckpointMode, OnUnreadable
+from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, OperatorContext, Payload
+from barrier_tck.reference_impl.operators.api import DataPlane, MultiInputOperator, Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
 from barrier_tck.reference_impl.protocol.messages import (
     AbortNoted,
     AcknowledgeCheckpoint,
     CancelSubtask,
     ChannelControl,
+    ChannelState,
     CheckpointBarrier,
+    CountLoop,
     DeclineCheckpoint,
+    EndLoop,
     EndOfInput,
     FinishSubtask,
     InputConsumed,
@@ -39,35 +45,48 @@ from barrier_tck.reference_impl.protocol.subtask_commands import (
     CancelSnapshot,
     EndInput,
     ForwardBarrier,
+    HoldInput,
     NoteAlignmentStarted,
     NotifyOperatorsAborted,
     NotifyOperatorsComplete,
+    OvertakeOutputs,
+    RecordInput,
+    ReleaseInput,
     SendAcknowledge,
     SendDecline,
+    StartAlignmentTimer,
+    StoreChannelState,
     StoreSnapshot,
     SubtaskCommand,
     TakeSnapshot,
 )
 from barrier_tck.reference_impl.protocol.subtask_events import (
+    AlignmentTimedOut,
+    BarrierAnnounced,
     BarrierArrived,
-    InputEnded,
+    ChannelStateStored,
+    OutputsPassed,
     SnapshotFailed,
     SnapshotStored,
     SnapshotTaken,
     SubtaskEvent,
 )
+from barrier_tck.reference_impl.runtime.channel_snapshots import ChannelSnapshots, policies_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.kept_promises import Promises
-from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
+from barrier_tck.reference_impl.runtime.loop_member import LoopMember, end_of_input
+from barrier_tck.reference_impl.runtime.operator_contexts import (
+    commit_without_checkpoints,
+    context_of,
+    reader_of,
+)
+from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Buffer, RuntimePoint
 from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.local_copies import (
-    FILES_WANTED,
-)
 
 
 class SubtaskDriver:
@@ -89,16 +108,24 @@ class SubtaskDriver:
         self.is_terminal = not graph.output_edges_of(vertex.name)
         self.finished = False
         """Whether the job is over and the process may leave."""
-        self.exhausted = not self.is_source
-        """Whether a source has no more records."""
-        checkpoints = deployment.config.checkpoints
+        self.exhausted = not self.is_source or deployment.stopped
+        """Whether nothing is to be read from a source: it has no more records, or the job stops."""
+        self._exhausted_before = self.exhausted
+        mode, self._alignment_timeout_ms = deployment.config.alignment
+        policies = policies_of(graph, deployment.subtask, mode)
         self.machine = components.subtask_machine(
-            str(deployment.subtask),
-            0 if self.is_source else len(graph.inputs_of(deployment.subtask)),
-            CheckpointMode.EXACTLY_ONCE if checkpoints is None else checkpoints.mode,
+            str(deployment.subtask), len(policies), mode, policies, self.is_source
         )
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
+        self.recording = self.machine.recording
+        """Per input channel: how many checkpoints record it; empty if none ever does. The same list always."""
+        self._patient = mode is CheckpointMode.ALIGNED_TIMEOUT
+        self._announced = [policy is ChannelPolicy.OVERTAKE for policy in policies]
+        self._recorded_in_line = any(policy is ChannelPolicy.RECORD for policy in policies)
+        self.channels = ChannelSnapshots(
+            graph, deployment.subtask, plane, ports.output, ports.input_buffers, ports.output_buffers
+        )
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
         self._multi_input = (
             cast("MultiInputOperator", self.operators[0]) if vertex.has_several_inputs else None
@@ -109,30 +136,15 @@ class SubtaskDriver:
         self._working = WorkingDirectory(state_backend, ports.working_root)
         key_groups = graph.key_groups_of(deployment.subtask)
         self.copies = StateCopies(deployment, key_groups, ports, components)
-        self._context = OperatorContext(
-            job=deployment.job,
-            subtask=deployment.subtask,
-            parallelism=vertex.parallelism,
-            attempt=deployment.attempt,
-            key_groups=key_groups,
-            max_parallelism=graph.max_parallelism,
-            state_backend=state_backend,
-            reader=self.copies.reader,
-            writers=self.copies,
-            output_files=ports.files,
-            write_through=deployment.config.write_through,
-            working_directory=self._working.of_operator,
-            defer_restored_commits=deployment.config.on_unreadable is OnUnreadable.OLDER,
-            files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
-        )
-        self.reader = None
-        if vertex.source is not None:
-            index, width = deployment.subtask.index, vertex.parallelism
-            self.reader = components.wrap_reader(vertex.source.open(index, width, ports.files, plane))
+        self._context = context_of(deployment, graph, ports, state_backend, self._working, self.copies)
+        self.reader = reader_of(deployment, graph, ports, plane, components)
         self._source_uid = vertex.source_uid
         self._plane = plane
-        self._router = Router(graph, deployment.subtask, plane, ports.output)
+        self._loop = LoopMember.of(graph, deployment, ports)
+        """The subtask as part of a loop."""
+        self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
+        self._timers: dict[str, CheckpointId] = {}
         self._alignment_started_ms: dict[CheckpointId, float] = {}
         self._promises = Promises(ports.storage, deployment.attempt)
 
@@ -152,6 +164,9 @@ class SubtaskDriver:
         parts = {part.operator: part for part in restore.operators} if restore is not None else {}
         for operator in self.operators:
             self.copies.open(operator, self._context, parts.get(operator.uid))
+        self.copies.restore_channels(self.channels)
+        if self._loop is not None:
+            self._loop.recover(self.channels.recovered)
         self.copies.restored()
         source_part = parts.get(self._source_uid)
         if self.reader is not None and source_part is not None:
@@ -162,6 +177,10 @@ class SubtaskDriver:
 
     def on_data(self, channel: int, payload: Payload) -> None:
         """Process a batch that was read from an input channel that is not held back."""
+        if self._recorded_in_line and self.recording[channel]:
+            self.on_arrived(channel, payload, in_line=True)
+        if self._loop is not None:
+            self._loop.take(channel)
         if self._multi_input is None:
             self.run_chain(0, payload)
         else:
@@ -172,10 +191,35 @@ class SubtaskDriver:
         """Take a control element that was read from an input channel that is not held back."""
         match element:
             case CheckpointBarrier():
-                self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, element.checkpoint)
+                if not self._announced[channel]:
+                    self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, element.checkpoint)
                 self.feed(BarrierArrived(channel, element))
             case EndOfInput():
-                self.feed(InputEnded(channel))
+                end_of_input(self._loop, channel, self.feed)
+
+    def on_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+        """Learn that a barrier arrived on an input channel, ahead of being read; only if barriers overtake."""
+        if self._announced[channel]:
+            self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, barrier.checkpoint)
+            self.feed(BarrierAnnounced(channel, barrier))
+
+    def on_arrived(self, channel: int, buffer: Buffer, in_line: bool = False) -> None:
+        """Record data of a channel whose ``recording`` is not 0: when it arrives, or when it is read (``in_line``)."""
+        if self._announced[channel] is in_line:
+            return
+        assert self.machine.recorder is not None
+        self.channels.arrived(channel, buffer, self.machine.recorder.recorded_on(channel))
+
+    def on_sent(self, channel: int, checkpoint: CheckpointId) -> None:
+        """Learn that a barrier that was sent in line has left an output buffer."""
+        if self.channels.has_passed(checkpoint):
+            self.feed(OutputsPassed(checkpoint))
+
+    def on_timer(self, name: str) -> None:
+        """Learn that a timer's time has come."""
+        checkpoint = self._timers.pop(name, None)
+        if checkpoint is not None:
+            self.feed(AlignmentTimedOut(checkpoint))
 
     def on_message(self, message: ToSubtask) -> None:
         """Take a message of the coordinator."""
@@ -185,6 +229,8 @@ class SubtaskDriver:
                 self.feed(message)
             case NotifyCheckpointComplete() | NotifyCheckpointAborted():
                 self.feed(message)
+            case CountLoop() | EndLoop() if self._loop is not None:
+                self._loop.on_message(message, self.feed)
             case FinishSubtask():
                 self.finished = True
                 self.copies.finish()
@@ -200,7 +246,7 @@ class SubtaskDriver:
         payload = self.reader.poll()
         if payload is None:
             self.exhausted = True
-            self.feed(InputEnded(0))
+            end_of_input(self._loop, len(self.blocked), self.feed)
             return None
         self.run_chain(0, payload)
         self.ports.probe.reach(RECORDS_PROCESSED)
@@ -214,7 +260,7 @@ class SubtaskDriver:
         """
         for snapshot in self._snapshots.values():
             snapshot.cancel()
-            if not snapshot.parts:
+            if not snapshot.is_stored:
                 # What is stored may still become part of a completed checkpoint: its copy stays.
                 self.copies.drop(snapshot.checkpoint)
         self._snapshots.clear()
@@ -260,24 +306,25 @@ class SubtaskDriver:
         started_ms = self._alignment_started_ms.pop(barrier.checkpoint, now_ms)
         if not self.is_source:
             self.ports.probe.reach(RuntimePoint.ALIGNMENT_COMPLETED, barrier.checkpoint)
+        self.copies.begin(barrier)
         snapshot = SnapshotInProgress(
             barrier.checkpoint,
             started_ms,
             now_ms - started_ms,
             self.ports.buffered_bytes(),
             self.ports.storage.discard,
+            self.machine.with_channels,
         )
+        self.channels.begin(barrier.checkpoint)
         try:
             for position, operator in enumerate(self.operators):
-                emitted = operator.before_barrier(barrier.checkpoint)
-                if emitted is not None:
-                    self.run_chain(position + 1, emitted)
+                self.run_chain(position + 1, operator.before_barrier(barrier.checkpoint))
             if self.reader is not None:
                 snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=self.reader.positions()))
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except RuntimeFailure as error:
-            self.copies.cancel(snapshot)
+            self._cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
@@ -286,9 +333,35 @@ class SubtaskDriver:
         self.feed(SnapshotTaken(barrier))
 
     def forward_barrier(self, command: ForwardBarrier) -> None:
-        """Append the barrier to every output channel."""
-        self._router.send_control(command.barrier)
-        self.ports.probe.reach(RuntimePoint.BARRIER_FORWARDED, command.barrier.checkpoint)
+        """Send the barrier on every output channel: behind everything sent before, or ahead of it (UNA-1)."""
+        barrier = command.barrier
+        if barrier.ahead:
+            self.channels.send_ahead(barrier)
+        else:
+            self._router.send_control(barrier)
+        self.ports.probe.reach(RuntimePoint.BARRIER_FORWARDED, barrier.checkpoint)
+        if self._patient and not barrier.ahead:
+            self.channels.sent_in_line(barrier)
+            self.on_sent(0, barrier.checkpoint)
+
+    def _overtake_outputs(self, command: OvertakeOutputs) -> None:
+        self.channels.move_ahead(command.checkpoint)
+        self.feed(OutputsPassed(command.checkpoint))
+
+    def record_input(self, command: RecordInput) -> None:
+        """Record what is unread ahead of the barrier."""
+        self.channels.overtake_input(command.checkpoint, command.channel)
+
+    def _start_timer(self, command: StartAlignmentTimer) -> None:
+        assert self.ports.timers is not None, "mode ALIGNED_TIMEOUT needs timers"
+        name = f"alignment of checkpoint {command.checkpoint}"
+        self._timers[name] = command.checkpoint
+        self.ports.timers.set(name, self.ports.clock.now_ms() + self._alignment_timeout_ms)
+
+    def hold_input(self, held: bool) -> None:
+        """Read nothing from a source, or go on; the machine holds the channels."""
+        before, self._exhausted_before = self._exhausted_before, self.exhausted
+        self.exhausted = held or before
 
     def store_snapshot(self, command: StoreSnapshot) -> None:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
@@ -310,8 +383,7 @@ class SubtaskDriver:
         if checkpoint not in self._snapshots:
             return  # cancelled meanwhile
         if isinstance(error, RuntimeFailure):
-            self.copies.cancel(self._snapshots.pop(checkpoint))
-            self.feed(SnapshotFailed(checkpoint, str(error)))
+            self._not_stored(checkpoint, error)
         elif error is not None:
             raise error
         else:
@@ -320,15 +392,51 @@ class SubtaskDriver:
             self.ports.probe.reach(RuntimePoint.SNAPSHOT_STORED, checkpoint)
             self.feed(SnapshotStored(checkpoint))
 
+    def store_channels(self, command: StoreChannelState) -> None:
+        """Start to store the channel state; if no record was in flight, there is nothing to store."""
+        checkpoint = command.checkpoint
+        snapshot = self._snapshots[checkpoint]
+        if self.channels.is_empty(checkpoint):
+            self.copies.no_channels(snapshot)
+            self._channels_stored(checkpoint, None, None)
+            return
+        encoded, writer = self.channels.encoded(checkpoint), self.copies.channels_writer(checkpoint)
+        self.ports.background.submit(
+            lambda: self.copies.run_channels(snapshot, encoded, writer),
+            lambda result, error: self._channels_stored(checkpoint, result, error),
+        )
+
+    def _channels_stored(
+        self, checkpoint: CheckpointId, state: ChannelState | None, error: BaseException | None
+    ) -> None:
+        if checkpoint not in self._snapshots:
+            return  # cancelled meanwhile
+        if isinstance(error, RuntimeFailure):
+            self._not_stored(checkpoint, error)
+        elif error is not None:
+            raise error
+        else:
+            self._snapshots[checkpoint].channels_ended(self.ports.clock.now_ms(), state)
+            self.feed(ChannelStateStored(checkpoint))
+
+    def _not_stored(self, checkpoint: CheckpointId, error: RuntimeFailure) -> None:
+        self._cancel(self._snapshots.pop(checkpoint))
+        self.feed(SnapshotFailed(checkpoint, str(error)))
+
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         snapshot = self._snapshots.pop(command.checkpoint, None)
         if snapshot is not None:
-            self.copies.cancel(snapshot)
+            self._cancel(snapshot)
+
+    def _cancel(self, snapshot: SnapshotInProgress) -> None:
+        self.copies.cancel(snapshot)
+        self.channels.drop(snapshot.checkpoint)
 
     def _acknowledge(self, command: SendAcknowledge) -> None:
         snapshot = self._snapshots.pop(command.checkpoint)
+        self.channels.drop(command.checkpoint)
         deployment = self.deployment
-        part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts)
+        part = SubtaskSnapshot(deployment.subtask, deployment.attempt, snapshot.parts, snapshot.channels)
         metrics = snapshot.metrics(self.copies.report(command.checkpoint))
         self._promises.acknowledged(command.checkpoint, part)
         self.ports.coordinator.send(
@@ -338,10 +446,8 @@ class SubtaskDriver:
 
     def _decline(self, command: SendDecline) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
-        deployment = self.deployment
-        self.ports.coordinator.send(
-            DeclineCheckpoint(deployment.attempt, command.checkpoint, deployment.subtask, command.reason)
-        )
+        attempt, subtask = self.deployment.attempt, self.deployment.subtask
+        self.ports.coordinator.send(DeclineCheckpoint(attempt, command.checkpoint, subtask, command.reason))
 
     def _notify_complete(self, command: NotifyOperatorsComplete) -> None:
         self.ports.probe.reach(RuntimePoint.COMPLETION_NOTIFIED, command.checkpoint)
@@ -361,29 +467,30 @@ class SubtaskDriver:
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
         self.copies.drop(command.checkpoint)
-        deployment = self.deployment
-        self.ports.coordinator.send(AbortNoted(deployment.attempt, deployment.subtask, command.checkpoint))
+        noted = AbortNoted(self.deployment.attempt, self.deployment.subtask, command.checkpoint)
+        self.ports.coordinator.send(noted)
 
     def _end_input(self, command: EndInput) -> None:
         for position, operator in enumerate(self.operators):
-            emitted = operator.end_of_input()
-            if emitted is not None:
-                self.run_chain(position + 1, emitted)
+            self.run_chain(position + 1, operator.end_of_input())
         self._router.send_control(EndOfInput())
         if not self.is_terminal:
             return
         if self.deployment.config.checkpoints is None:
-            for operator in self.operators:
-                commit = getattr(operator, "commit_without_checkpoints", None)
-                if commit is not None:
-                    commit()
+            commit_without_checkpoints(self.operators)
         self.ports.coordinator.send(InputConsumed(self.deployment.attempt, self.deployment.subtask))
 
     _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,
+        StartAlignmentTimer: _start_timer,
         TakeSnapshot: lambda self, command: self.take_snapshot(command),
         ForwardBarrier: lambda self, command: self.forward_barrier(command),
+        RecordInput: lambda self, command: self.record_input(command),
+        OvertakeOutputs: _overtake_outputs,
+        HoldInput: lambda self, _: self.hold_input(True),
+        ReleaseInput: lambda self, _: self.hold_input(False),
         StoreSnapshot: lambda self, command: self.store_snapshot(command),
+        StoreChannelState: lambda self, command: self.store_channels(command),
         CancelSnapshot: _cancel_snapshot,
         SendAcknowledge: _acknowledge,
         SendDecline: _decline,

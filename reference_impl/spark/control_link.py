@@ -29,6 +29,7 @@ from barrier_tck.reference_impl.spark.control_wire import (
 )
 from barrier_tck.reference_impl.spark.handshake import Claim, introduce
 from barrier_tck.reference_impl.spark.link_messages import (
+    ChannelsRefused,
     DeploySubtask,
     FirstRecords,
     Heartbeat,
@@ -60,6 +61,7 @@ class ControlLink:
         self._resumed = 0
         self._over: str | None = None
         self._on_cancel: Callable[[str], None] = _ignore
+        self._refused: Callable[[], dict[str, int]] = dict
         self._threads: list[threading.Thread] = []
         self._parent = os.getppid()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -120,6 +122,16 @@ class ControlLink:
         if over is not None:
             on_cancel(over)
         self._spawn(lambda: self._read(on_message), "control")
+
+    def report_refused(self, take: Callable[[], dict[str, int]]) -> None:
+        """Tell the coordinator with the heartbeats how many data channels were refused; ``take`` returns new ones."""
+        self._refused = take
+
+    def tell_refused(self) -> None:
+        """Tell now how many data channels were refused; raises SubtaskCancelled if the coordinator is gone."""
+        refused = self._refused()
+        if refused:
+            self.send(ChannelsRefused(refused))
 
     def stop_at(self, point: RuntimePoint, sequence: int, checkpoint: CheckpointId | None) -> None:
         """Report that the subtask stands at a point, and wait for ``Resume``; raises SubtaskCancelled."""
@@ -197,6 +209,7 @@ class ControlLink:
                 return
             try:
                 self.send(Heartbeat())
+                self.tell_refused()
             except SubtaskCancelled as error:
                 self._end(str(error))
                 return

@@ -27,6 +27,8 @@ _MESSAGES = (
     messages.TriggerCheckpoint,
     messages.NotifyCheckpointComplete,
     messages.NotifyCheckpointAborted,
+    messages.CountLoop,
+    messages.EndLoop,
     messages.FinishSubtask,
     messages.CancelSubtask,
     messages.SubtaskRunning,
@@ -35,6 +37,8 @@ _MESSAGES = (
     messages.DeclineCheckpoint,
     messages.AbortNoted,
     messages.InputConsumed,
+    messages.LoopInputEnded,
+    messages.LoopCounted,
     messages.TransactionsCommitted,
     messages.SubtaskFailed,
     link_messages.SlotOffer,
@@ -43,6 +47,7 @@ _MESSAGES = (
     link_messages.PointReached,
     link_messages.Resume,
     link_messages.FirstRecords,
+    link_messages.ChannelsRefused,
     link_messages.SubtaskLeft,
 )
 _LENGTH = struct.Struct(">I")

@@ -35,7 +35,12 @@ from barrier_tck.reference_impl.spark.handshake import (
     accept_peer,
     describe_peer,
 )
-from barrier_tck.reference_impl.spark.link_messages import Heartbeat, SlotOffer, SubtaskLeft
+from barrier_tck.reference_impl.spark.link_messages import (
+    ChannelsRefused,
+    Heartbeat,
+    SlotOffer,
+    SubtaskLeft,
+)
 from barrier_tck.reference_impl.spark.listening import Listener, bound_sends, shut
 
 _log = logging.getLogger(__name__)
@@ -131,6 +136,7 @@ class CoordinatorService:
         self._raw: dict[int, socket.socket] = {}
         self._serials = itertools.count()
         self._refused: Counter[Refusal] = Counter()
+        self._refused_by_slots: Counter[str] = Counter()
         self._asked = time.monotonic()
         """When ``silent`` was asked last, in seconds of the monotonic clock."""
         self._closed = False
@@ -165,9 +171,18 @@ class CoordinatorService:
             shut(connection)
 
     def refused(self) -> dict[str, int]:
-        """Return how many peers were refused so far, by ``Refusal``; only kinds that occurred are listed."""
+        """Return how many peers were refused so far, by ``Refusal``; only kinds that occurred are listed.
+
+        Those that slots refused as senders of data channels are listed as ``data_channel_<kind>``.
+        """
         with self._lock:
-            return {kind.value: self._refused[kind] for kind in Refusal if self._refused[kind]}
+            here = {kind.value: self._refused[kind] for kind in Refusal if self._refused[kind]}
+            there = {
+                f"data_channel_{kind.value}": self._refused_by_slots[kind]
+                for kind in Refusal
+                if self._refused_by_slots[kind]
+            }
+        return here | there
 
     def silent(self) -> list[SlotConnection]:
         """Return the connections whose silence means that their subtask is lost, by slot. Call it regularly.
@@ -265,6 +280,10 @@ class CoordinatorService:
         if isinstance(message, Heartbeat):
             # A subtask that hears nothing for too long ends itself, as it may have been replaced.
             connection.send(message)
+            return
+        if isinstance(message, ChannelsRefused):
+            with self._lock:
+                self._refused_by_slots.update(message.counts)
             return
         if isinstance(message, SubtaskLeft):
             connection.left = True

@@ -17,7 +17,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,12 @@ from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.arrow import ArrowPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, FromSubtask
+from barrier_tck.reference_impl.protocol.messages import (
+    CancelSubtask,
+    CompletedCheckpoint,
+    FromSubtask,
+    Savepoint,
+)
 from barrier_tck.reference_impl.protocol.slots import Slot, assign, homes_of, placement_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver, CoordinatorPorts
@@ -48,12 +52,13 @@ from barrier_tck.reference_impl.spark.link_messages import (
 )
 from barrier_tck.reference_impl.spark.placing import addresses, deployment_of, process_of
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes, Routes
+from barrier_tck.reference_impl.spark.running_attempt import JobEnd, RunningAttempt
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.stage import BarrierStage, StageOutcome
 from barrier_tck.reference_impl.spark.subtask_process import SubtaskProgram
 from barrier_tck.reference_impl.spark.warming import ExecutorWarmer
-from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 _log = logging.getLogger(__name__)
 _CANCEL_AGAIN_MS = 200.0
@@ -63,30 +68,11 @@ _CLOSE_TIMEOUT_S = 10.0
 _ANSWER_TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnd:
-    """How a job ended."""
-
-    state: JobState
-    """FINISHED or FAILED."""
-    reason: str
-
-
-@dataclass
-class _Attempt:
-    """The attempt that runs now, or is being stopped."""
-
-    number: int
-    restore: CompletedCheckpoint | None
-    stage: BarrierStage
-    offered: dict[int, SlotConnection] = field(default_factory=dict)
-    placed: dict[SubtaskId, SlotConnection] = field(default_factory=dict)
-    stopping: bool = False
-    stage_ended: bool = False
-
-
 class SparkJobRunner:
     """Runs one job once. ``start``, then ``wait``; ``close`` at the end in every case (or use ``with``)."""
+
+    open_files: Callable[[str], FileSystem] = LocalFileSystem
+    """Opens the coordinator's files; subtasks open their own."""
 
     def __init__(
         self,
@@ -127,7 +113,7 @@ class SparkJobRunner:
         self._warmer = ExecutorWarmer(self._context, f"{graph.name}-{self._run_id}-warming")
         self._driver: CoordinatorDriver | None = None
         self._service: CoordinatorService | None = None
-        self._attempt: _Attempt | None = None
+        self._attempt: RunningAttempt | None = None
         self._processes: dict[SubtaskId, SubtaskProcess] = {}
         self._ended = threading.Event()
         self._end: JobEnd | None = None
@@ -149,7 +135,7 @@ class SparkJobRunner:
             self._options.heartbeat_timeout_ms,
             self._components.failure_detector(self._options.heartbeat_timeout_ms),
         )
-        files = LocalFileSystem(self._files_root)
+        files = self.open_files(self._files_root)
         ports = CoordinatorPorts(
             clock=self._clock,
             probe=self,
@@ -182,8 +168,36 @@ class SparkJobRunner:
             raise RuntimeError(f"the coordinator crashed: {self._crash!r}") from self._crash
         return self._end
 
+    def take_savepoint(self, directory: str, stop: bool = False, delay_ms: float = 0.0) -> None:
+        """Ask for a savepoint in a directory below ``files_root``, and for the end of the job with it if ``stop``.
+
+        Returns at once. The observer learns that it was triggered and completed, aborted, or refused; a job that is
+        stopped ends as STOPPED. ``delay_ms`` puts the request off.
+        """
+        savepoint = Savepoint(directory, stop)
+        driver = self._required_driver()
+        at_ms = self._clock.now_ms() + delay_ms
+        name = f"savepoint-{directory}"
+        self._loop.post(
+            lambda: self._loop.set_timer(name, at_ms, lambda: driver.request_savepoint(savepoint))
+        )
+
+    def stop_with_savepoint(self, directory: str, timeout_s: float | None = None) -> JobEnd | None:
+        """Stop the job with a savepoint and wait for its end, as ``wait`` does (COO-5).
+
+        It was stopped if the end's ``savepoint`` is the directory. If the savepoint failed or was refused, the job goes
+        on, and this waits for its own end, or for the timeout (then it returns None).
+        """
+        self.take_savepoint(directory, stop=True)
+        return self.wait(timeout_s)
+
+    @property
+    def stopped_with(self) -> str | None:
+        """Return the directory of the savepoint with which the job was stopped; None if it was not, or not yet."""
+        return self._end.savepoint if self._end is not None else None
+
     def refused_connections(self) -> dict[str, int]:
-        """Return how many control connections were refused so far, by ``handshake.Refusal``."""
+        """Return how many connections were refused so far, as ``CoordinatorService.refused`` names them."""
         return self._service.refused() if self._service is not None else {}
 
     def close(self) -> None:
@@ -198,10 +212,8 @@ class SparkJobRunner:
         self._service.close()
         self._warmer.stop()
         if attempt is not None:
-            deadline = time.monotonic() + _CLOSE_TIMEOUT_S
-            while (
-                not (ended := attempt.stage.join(_CANCEL_AGAIN_MS / 1000.0)) and time.monotonic() < deadline
-            ):
+            deadline, again_s = time.monotonic() + _CLOSE_TIMEOUT_S, _CANCEL_AGAIN_MS / 1000.0
+            while not (ended := attempt.stage.join(again_s)) and time.monotonic() < deadline:
                 attempt.stage.cancel()
             if not ended:
                 _log.warning(
@@ -241,7 +253,7 @@ class SparkJobRunner:
         if driver is None or self._ended.is_set():
             return ()
         answer: queue.SimpleQueue[tuple[str, ...]] = queue.SimpleQueue()
-        self._loop.post(lambda: answer.put(driver.machine.waiting_for()))
+        self._loop.post(lambda: answer.put(driver.waiting_for()))
         try:
             return answer.get(timeout=_ANSWER_TIMEOUT_S)
         except queue.Empty:
@@ -287,7 +299,7 @@ class SparkJobRunner:
             self._loop.post(lambda: self._stage_ended(attempt, outcome))
 
         stage = BarrierStage(self._context, group, slots, program, ended)
-        self._attempt = _Attempt(attempt, restore, stage)
+        self._attempt = RunningAttempt(attempt, restore, stage)
         self._processes = {}
         service.admit_attempt(attempt)
         self._loop.set_timer(
@@ -307,6 +319,7 @@ class SparkJobRunner:
             return
         current.stopping = True
         self._processes = {}
+        self._observer.subtasks_gone(attempt)
         for connection in current.offered.values():
             connection.send(CancelSubtask(reason))
         self._required_service().close_attempt()
@@ -353,17 +366,15 @@ class SparkJobRunner:
             return
         if self._crash is not None:
             return  # its connection was ended from this side: nobody recovers any more
-        offer = connection.offer
-        where = f"slot {connection.slot} at {connection.peer}"
+        offer, where = connection.offer, f"slot {connection.slot} at {connection.peer}"
         if offer is not None:
-            where = (
-                f"{connection.subtask or where} (worker {offer.worker_pid} of executor {offer.executor_id})"
-            )
+            process = f"worker {offer.worker_pid} of executor {offer.executor_id}"
+            where = f"{connection.subtask or where} ({process})"
         self._attempt_failed(f"{where}: {reason}", connection.subtask)
 
     # --- inside ---------------------------------------------------------------------------------------------
 
-    def _place(self, attempt: _Attempt) -> None:
+    def _place(self, attempt: RunningAttempt) -> None:
         offers: dict[int, SlotOffer] = {
             number: connection.offer
             for number, connection in sorted(attempt.offered.items())
@@ -412,7 +423,7 @@ class SparkJobRunner:
                 lambda: driver.on_attempt_failed(number, f"the Spark stage ended: {said}"),
             )
 
-    def _cancel_stage(self, attempt: _Attempt) -> None:
+    def _cancel_stage(self, attempt: RunningAttempt) -> None:
         if not attempt.stage_ended:
             attempt.stage.cancel()
             again_ms = self._clock.now_ms() + _CANCEL_AGAIN_MS
@@ -453,7 +464,10 @@ class SparkJobRunner:
             return
         attempt = self._attempt
         if attempt is None or attempt.stage_ended:
-            self._end = JobEnd(driver.state, driver.reason)
+            stopped = driver.stopped_with
+            self._end = JobEnd(
+                driver.state, driver.reason, stopped.directory if stopped is not None else None
+            )
             self._ended.set()
         elif not attempt.stopping:
             # The subtasks were told to leave; those that do not are made to.

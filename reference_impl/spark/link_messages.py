@@ -92,5 +92,13 @@ class FirstRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelsRefused:
+    """Slot to driver: so many peers were not let in as senders of data channels since this was said last."""
+
+    counts: dict[str, int]
+    """By ``handshake.Refusal``."""
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskLeft:
     """Slot to driver: the subtask ended in good order; that the connection ends next is no failure."""

@@ -52,6 +52,7 @@ def deployment_of(
         config=config,
         restore=restore.snapshot_of(subtask) if restore is not None else None,
         restored_checkpoint=restore.checkpoint if restore is not None else None,
+        stopped=restore is not None and restore.stops_the_job,
     )
 
 

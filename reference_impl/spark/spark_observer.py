@@ -32,6 +32,9 @@ class SparkJobObserver(JobObserver):
     def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
         """Every subtask has its slot; nothing was sent to them yet."""
 
+    def subtasks_gone(self, attempt: int) -> None:
+        """An attempt is being stopped: its subtasks count as gone."""
+
     def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
         """A subtask finished the first batch of an attempt, at a time of the coordinator's clock."""
 

@@ -23,10 +23,16 @@ class SparkOptions:
     connect_timeout_ms: int = 10_000
     """Bound on reaching a peer, all tries and handshakes included."""
     channel_batches: int = 8
-    """Batches that wait at a receiver, per channel; what does not fit waits at the sender."""
+    """Batches that wait at a receiver, per channel, and as many at the sender; then the sender takes no more input."""
     channel_bytes: int = 32 << 20
+    """The same in bytes. A batch above ``fragment_bytes`` passes in pieces."""
     warm_executors: bool = True
     """Make executors that join ready for Python tasks while the job runs: recoveries are quick then."""
+
+    @property
+    def fragment_bytes(self) -> int:
+        """Return the largest piece of a batch that takes one place in a channel."""
+        return max(1, self.channel_bytes // self.channel_batches)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""

@@ -8,6 +8,7 @@ stays fit for the next attempt.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -16,16 +17,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import psutil
 
-from barrier_tck.reference_impl.ids import AttemptNumber
+from barrier_tck.reference_impl.config import CheckpointMode
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.runtime.channel_snapshots import policies_of
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.runtime.ports import Buffer, RuntimePoint
 from barrier_tck.reference_impl.runtime.state_copies import failure_of
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -40,7 +45,9 @@ from barrier_tck.reference_impl.spark.link_messages import (
     SlotOffer,
     SubtaskLeft,
 )
-from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.spark.loop_timers import LoopTimers
+from barrier_tck.reference_impl.spark.mailbox import Arrivals, Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.spark.output_buffers import BufferedOutput
 from barrier_tck.reference_impl.spark.reaching import reach
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
@@ -48,7 +55,6 @@ from barrier_tck.reference_impl.spark.transport import (
     ChannelSender,
     ChannelServer,
     OpenConnections,
-    TcpOutput,
     connect_channel,
 )
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
@@ -130,11 +136,14 @@ def run_slot(program: SubtaskProgram, number: int, executor: Executor) -> Status
             number, executor.host, server.port, os.getpid(), executor.pid, executor.name, copies
         )
         deploy = link.await_deployment(offer)
+        link.report_refused(server.take_refused)
         end, reason = _SubtaskRun(program, deploy, link, server, executor.host).run()
         return (number, str(deploy.deployment.subtask), end, reason)
     except SubtaskCancelled as error:
         return (number, "", "cancelled", str(error))
     finally:
+        with contextlib.suppress(SubtaskCancelled):  # nobody is left to count them
+            link.tell_refused()
         link.close()
         server.close()
 
@@ -191,6 +200,10 @@ def executor_of_this_process() -> Executor:
     return Executor(0, "", socket.gethostname())
 
 
+def _look_again() -> None:
+    """Do nothing: the call wakes the loop."""
+
+
 class _SubtaskRun:
     """One subtask in this process."""
 
@@ -209,11 +222,19 @@ class _SubtaskRun:
         self._host = host
         self._opened = OpenConnections()
         self._inputs = program.graph.inputs_of(deploy.deployment.subtask)
+        checkpoints = deploy.deployment.config.checkpoints
+        mode = CheckpointMode.EXACTLY_ONCE if checkpoints is None else checkpoints.mode
+        policies = policies_of(program.graph, deploy.deployment.subtask, mode)
+        self._overtaken = [policy is ChannelPolicy.OVERTAKE for policy in policies]
         options = program.options
-        self._mailbox = Mailbox(len(self._inputs), options.channel_batches, options.channel_bytes)
+        feedback = [n for n, channel in enumerate(self._inputs) if program.graph.edge_of(channel).feedback]
+        arrivals = Arrivals(self._on_announced, self._on_arrived, self._is_recorded)
+        self._mailbox = Mailbox(len(self._inputs), options.channel_batches, arrivals, feedback)
         self._background = LoopBackground(self._mailbox.post, 1, "snapshots")
         self._clock = MonotonicClock(deploy.now_ms)
+        self._timers = LoopTimers(self._clock)
         self._driver: SubtaskDriver | None = None
+        self._output: BufferedOutput | None = None
 
     def run(self) -> tuple[str, str]:
         """Run to the end and return how it ended and why."""
@@ -221,10 +242,10 @@ class _SubtaskRun:
         self._link.start_reading(self._on_message, self._cancel)
         try:
             self._server.start(self._inputs, deployment.attempt, self._program.secret, self._mailbox)
-            output = self._connect()
+            output = self._output = self._connect()
             driver = self._driver = self._build(output)
             driver.open()
-            self._loop(driver)
+            self._loop(driver, output)
             output.finish()
             self._link.send(SubtaskLeft())
         except SubtaskCancelled as error:
@@ -252,7 +273,7 @@ class _SubtaskRun:
             return ("cancelled", failure.reason)
         return ("failed", failure.reason)
 
-    def _connect(self) -> TcpOutput:
+    def _connect(self) -> BufferedOutput:
         attempt, program = self._deploy.deployment.attempt, self._program
         bound_s = program.options.connect_timeout_ms / 1000.0
 
@@ -271,9 +292,20 @@ class _SubtaskRun:
             # A receiver that let the channel in takes its end for a failure, and lets it in only once (BAR-2).
             return reach(connect, bound_s, self._opened.shut_within, (NotAdmitted, Unanswered))
 
-        return TcpOutput([sender(address) for address in self._deploy.outputs])
+        options = program.options
+        return BufferedOutput(
+            [sender(address) for address in self._deploy.outputs],
+            options.channel_batches,
+            options.channel_bytes,
+            options.fragment_bytes,
+            on_room=lambda: self._mailbox.post(_look_again),
+            on_sent=lambda channel, checkpoint: self._mailbox.post(
+                partial(self._on_sent, channel, checkpoint)
+            ),
+            on_failure=self._mailbox.fail,
+        )
 
-    def _build(self, output: TcpOutput) -> SubtaskDriver:
+    def _build(self, output: BufferedOutput) -> SubtaskDriver:
         program, deployment = self._program, self._deploy.deployment
         files = LocalFileSystem(program.files_root)
         watched = frozenset(
@@ -295,23 +327,34 @@ class _SubtaskRun:
             working_root=local_directory(),
             local_files=program.local_files(),
             host=self._host,
+            input_buffers=self._mailbox,
+            output_buffers=output,
+            timers=self._timers,
         )
         factory = program.components.subtask_driver or SubtaskDriver
         driver: SubtaskDriver = factory(deployment, program.graph, program.plane(), ports, program.components)
         return driver
 
-    def _loop(self, driver: SubtaskDriver) -> None:
+    def _loop(self, driver: SubtaskDriver, output: BufferedOutput) -> None:
         mailbox, blocked = self._mailbox, driver.blocked
         next_poll_s = time.monotonic()
         while not driver.finished:
-            polls = not driver.exhausted
-            timeout_s = max(0.0, next_poll_s - time.monotonic()) if polls else None
-            taken = mailbox.take(blocked, timeout_s)
+            # Output that has to wait stops the data, never barriers and messages. Once there is room, a call wakes
+            # the loop.
+            flows = mailbox.reads_data = not output.full
+            polls = flows and not driver.exhausted
+            timer_s = self._timers.due_in_s()
+            if timer_s is not None and timer_s <= 0:
+                driver.on_timer(self._timers.pop())
+                continue
+            poll_s = max(0.0, next_poll_s - time.monotonic()) if polls else None
+            taken = mailbox.take(blocked, min((s for s in (poll_s, timer_s) if s is not None), default=None))
             if taken is None:
-                wait_ms = driver.poll_source()
-                if wait_ms is not None:
-                    # Counted from when the poll was due, so that late wake-ups do not add up.
-                    next_poll_s = max(next_poll_s + wait_ms / 1000.0, time.monotonic())
+                if polls and time.monotonic() >= next_poll_s:
+                    wait_ms = driver.poll_source()
+                    if wait_ms is not None:
+                        # Counted from when the poll was due, so that late wake-ups do not add up.
+                        next_poll_s = max(next_poll_s + wait_ms / 1000.0, time.monotonic())
             elif not isinstance(taken, tuple):
                 taken()
             elif isinstance(taken[1], CheckpointBarrier | EndOfInput):
@@ -325,6 +368,22 @@ class _SubtaskRun:
     def _give(self, message: Any) -> None:
         if self._driver is not None:
             self._driver.on_message(message)
+
+    def _on_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+        assert self._driver is not None
+        self._driver.on_announced(channel, barrier)
+
+    def _on_arrived(self, channel: int, buffer: Buffer) -> None:
+        assert self._driver is not None
+        self._driver.on_arrived(channel, buffer)
+
+    def _is_recorded(self, channel: int) -> bool:
+        assert self._driver is not None
+        return self._overtaken[channel] and self._driver.recording[channel] > 0
+
+    def _on_sent(self, channel: int, checkpoint: CheckpointId) -> None:
+        if self._driver is not None:
+            self._driver.on_sent(channel, checkpoint)
 
     def _buffered_bytes(self) -> int:
         return self._mailbox.buffered_bytes(self._driver.blocked) if self._driver is not None else 0
@@ -341,4 +400,6 @@ class _SubtaskRun:
                 self._driver.close()
             except RuntimeFailure as error:
                 _log.warning("%s left something behind: %s", self._deploy.deployment.subtask, error)
+        if self._output is not None:
+            self._output.close()
         self._background.close()

@@ -5,6 +5,9 @@ body is the Arrow IPC message, whose buffers go from the operator's memory to th
 on the other side, from the socket into one buffer that the received batch points into. Nothing is compressed,
 nothing copied.
 
+Data passes only as far as the receiver has granted credits, which come back on the same connection. So what is on the
+wire always arrives, and a barrier is never stuck behind a receiver that does not read.
+
 The receiver listens, one port per slot; the sender connects to the address that the driver gave it, which may
 be a proxy's. A channel that ends without an END frame has failed.
 """
@@ -14,8 +17,8 @@ from __future__ import annotations
 import itertools
 import logging
 import socket
-import struct
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,6 +27,7 @@ import pyarrow as pa
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId
 from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
+from barrier_tck.reference_impl.spark.batch_serializer import BatchSerializer
 from barrier_tck.reference_impl.spark.control_wire import (
     ConnectionLost,
     WireError,
@@ -31,92 +35,34 @@ from barrier_tck.reference_impl.spark.control_wire import (
     encode,
     receive_exactly,
 )
+from barrier_tck.reference_impl.spark.frames import (
+    BATCH,
+    CONTROL,
+    END,
+    FRAGMENT,
+    LIMITS,
+    SCHEMA,
+    Header,
+    grant_credits,
+    read_header,
+    receive_credits,
+    send_parts,
+)
 from barrier_tck.reference_impl.spark.handshake import (
     Claim,
     HandshakeRefused,
+    Refusal,
     accept_peer,
     describe_peer,
     introduce,
 )
 from barrier_tck.reference_impl.spark.listening import Listener, shut
 from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.storage.channel_state import Fragment
 
-MAX_BATCH_BYTES = 1 << 30
-MAX_SCHEMA_BYTES = 16 << 20
-_MAX_CONTROL_BYTES = 4096
 _JOIN_TIMEOUT_S = 5.0
-_BUFFERS_PER_CALL = 512
-"""Well below the system's limit on buffers of one ``sendmsg`` (1,024 on Linux)."""
-
-_HEADER = struct.Struct("<B7xQ")
-_SCHEMA, _BATCH, _CONTROL, _END = 1, 2, 3, 4
-_LIMITS = {_SCHEMA: MAX_SCHEMA_BYTES, _BATCH: MAX_BATCH_BYTES, _CONTROL: _MAX_CONTROL_BYTES, _END: 0}
 
 _log = logging.getLogger(__name__)
-
-
-class _Collector:
-    """The file that Arrow's writer writes to: keeps what it is given, by reference."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.parts: list[Any] = []
-
-    def write(self, part: Any) -> int:
-        self.parts.append(part)
-        return len(part)
-
-    def flush(self) -> None:
-        """Do nothing: the parts are sent together."""
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def _holds_dictionary(data_type: pa.DataType) -> bool:
-    if pa.types.is_dictionary(data_type):
-        return True
-    return any(_holds_dictionary(data_type.field(i).type) for i in range(data_type.num_fields))
-
-
-class BatchSerializer:
-    """Turns the batches of one schema into buffers that can be sent as they are.
-
-    Dictionary columns are decoded: their dictionaries would be messages of their own.
-    """
-
-    def __init__(self, first: pa.RecordBatch) -> None:
-        """Take the schema of a batch; raises JobUsageError for a dictionary type inside another type."""
-        self.source_schema: pa.Schema = first.schema
-        self._dictionaries = [i for i, field in enumerate(first.schema) if pa.types.is_dictionary(field.type)]
-        for i, field in enumerate(first.schema):
-            if i not in self._dictionaries and _holds_dictionary(field.type):
-                raise JobUsageError(
-                    f"column {field.name!r} of type {field.type} cannot be sent; decode its dictionary"
-                )
-        empty = self._plain(first.slice(0, 0))
-        self.schema: pa.Schema = empty.schema
-        self._collector = _Collector()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._collector, mode="w"), self.schema)
-        # The stream writer puts the schema before its first batch; frames carry the schema on their own.
-        self._writer.write_batch(empty)
-        self._collector.parts.clear()
-
-    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for i in self._dictionaries:
-            field = batch.schema.field(i)
-            batch = batch.set_column(
-                i, field.with_type(field.type.value_type), batch.column(i).dictionary_decode()
-            )
-        return batch
-
-    def buffers(self, batch: pa.RecordBatch) -> list[Any]:
-        """Return the batch's IPC message in parts; the parts refer to the batch's memory."""
-        self._writer.write_batch(self._plain(batch) if self._dictionaries else batch)
-        parts = self._collector.parts
-        self._collector.parts = []
-        return parts
 
 
 class ChannelSender:
@@ -125,66 +71,50 @@ class ChannelSender:
     def __init__(self, connection: socket.socket, channel: ChannelId) -> None:
         """Take a connection whose handshake is done."""
         self._connection = connection
-        self._channel = channel
+        self.channel = channel
         self._serializer: BatchSerializer | None = None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send_batch(self, batch: pa.RecordBatch) -> None:
-        """Send a batch; blocks while the channel is full. Raises ConnectionLost."""
+        """Send a batch; blocks while the connection is full. Raises ConnectionLost."""
         if not isinstance(batch, pa.RecordBatch):
             raise JobUsageError(f"a channel takes Arrow record batches, not {type(batch).__name__}")
         serializer = self._serializer
-        if serializer is None or (
-            serializer.source_schema is not batch.schema and serializer.source_schema != batch.schema
-        ):
+        if serializer is None or not serializer.takes(batch):
             serializer = self._serializer = BatchSerializer(batch)
-            self._send(_SCHEMA, [serializer.schema.serialize()])
-        self._send(_BATCH, serializer.buffers(batch))
+            self._send(SCHEMA, [serializer.schema.serialize()])
+        self._send(BATCH, serializer.buffers(batch))
+
+    def send_fragment(self, fragment: Fragment) -> None:
+        """Send a piece of a batch; blocks while the connection is full. Raises ConnectionLost."""
+        self._send(FRAGMENT, [fragment.data], fragment.more)
 
     def send_control(self, element: ChannelControl) -> None:
         """Send a control element behind everything sent before. Raises ConnectionLost."""
-        self._send(_CONTROL, [encode(element)])
+        self._send(CONTROL, [encode(element)])
 
     def finish(self) -> None:
         """Say that the sender leaves in good order."""
-        self._send(_END, [])
+        self._send(END, [])
+
+    def receive_credits(self) -> int | None:
+        """Return how much more the receiver has room for, or None if it left; raises ConnectionLost, or WireError."""
+        return receive_credits(self._connection)
 
     def shut(self) -> None:
         """End the connection at once; a blocked send raises ConnectionLost."""
         shut(self._connection)
 
-    def _send(self, kind: int, parts: Sequence[Any]) -> None:
+    def _send(self, kind: int, parts: Sequence[Any], more: bool = False) -> None:
         length = sum(len(part) for part in parts)
-        if length > _LIMITS[kind]:
+        if length > LIMITS[kind]:
             raise JobUsageError(
-                f"{self._channel}: a frame of {length} bytes, above {_LIMITS[kind]}; use smaller batches"
+                f"{self.channel}: a frame of {length} bytes, above {LIMITS[kind]}; use smaller batches"
             )
-        views = [
-            memoryview(_HEADER.pack(kind, length)),
-            *(memoryview(part).cast("B") for part in parts if len(part)),
-        ]
         try:
-            for start in range(0, len(views), _BUFFERS_PER_CALL):
-                self._send_all(views[start : start + _BUFFERS_PER_CALL])
-        except OSError as error:
-            raise ConnectionLost(f"{self._channel}: cannot send: {error}") from error
-
-    def _send_all(self, views: list[memoryview]) -> None:
-        left = sum(len(view) for view in views)
-        while left:
-            sent = self._connection.sendmsg(views)
-            left -= sent
-            if left:
-                views = _after(views, sent)
-
-
-def _after(views: list[memoryview], sent: int) -> list[memoryview]:
-    """Return what is left of the buffers once so many bytes were sent."""
-    for position, view in enumerate(views):
-        if sent < len(view):
-            return [view[sent:], *views[position + 1 :]]
-        sent -= len(view)
-    return []
+            send_parts(self._connection, kind, parts, more=more)
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{self.channel}: {error}") from error
 
 
 class OpenConnections:
@@ -243,37 +173,13 @@ def connect_channel(
     return ChannelSender(connection, channel)
 
 
-class TcpOutput:
-    """The output channels of one subtask: the ``ChannelOutput`` port."""
-
-    def __init__(self, senders: Sequence[ChannelSender]) -> None:
-        """Take the senders in the order of the deployment."""
-        self._senders = senders
-
-    def send_data(self, channel: int, payload: pa.RecordBatch) -> None:
-        """Append a batch to a channel; blocks while it is full."""
-        self._senders[channel].send_batch(payload)
-
-    def send_control(self, channel: int, element: ChannelControl) -> None:
-        """Append a control element to a channel."""
-        self._senders[channel].send_control(element)
-
-    def finish(self) -> None:
-        """Leave every channel in good order; a receiver that left first does not matter."""
-        for sender in self._senders:
-            try:
-                sender.finish()
-            except ConnectionLost as error:
-                _log.debug("a receiver left before its sender: %s", error)
-
-
 class ChannelReader:
     """Reads one channel into the mailbox, on a thread of its own."""
 
     def __init__(self, connection: socket.socket, channel: ChannelId, number: int, mailbox: Mailbox) -> None:
         """Take a connection whose handshake is done, and the channel's number in the mailbox."""
         self._connection = connection
-        self._channel = channel
+        self.channel = channel
         self._number = number
         self._mailbox = mailbox
         self._schema: pa.Schema | None = None
@@ -281,41 +187,53 @@ class ChannelReader:
     def run(self) -> None:
         """Read until the sender's END; anything else that ends the stream fails the mailbox."""
         try:
+            self._mailbox.opened(self._number, self._grant)
             while self._read_frame():
                 pass
         except SubtaskCancelled:
-            _log.debug("%s: no longer read", self._channel)
+            _log.debug("%s: no longer read", self.channel)
         except (RuntimeFailure, pa.ArrowException, OSError) as error:
-            self._mailbox.fail(ConnectionLost(f"{self._channel}: {error}"))
+            self._mailbox.fail(ConnectionLost(f"{self.channel}: {error}"))
+
+    def _grant(self, count: int) -> None:
+        """Let the sender send so many more batches or fragments."""
+        try:
+            grant_credits(self._connection, count)
+        except ConnectionLost as error:
+            # The thread that reads the connection learns of it as well, and knows if the sender left in good order.
+            _log.debug("%s: %s", self.channel, error)
 
     def _read_frame(self) -> bool:
-        header = bytearray(_HEADER.size)
-        if not receive_exactly(self._connection, memoryview(header)):
+        header = read_header(self._connection)
+        if header is None:
             raise ConnectionLost("the sender is gone")
-        kind, length = _HEADER.unpack(header)
-        if kind not in _LIMITS or length > _LIMITS[kind]:
-            raise WireError(f"a frame of kind {kind} and {length} bytes")
-        if kind == _END:
+        if header.kind not in LIMITS or header.length > LIMITS[header.kind]:
+            raise WireError(f"a frame of kind {header.kind} and {header.length} bytes")
+        if header.kind == END:
             return False
-        body = pa.allocate_buffer(length)
-        if length and not receive_exactly(self._connection, memoryview(body)):
+        body = pa.allocate_buffer(header.length)
+        if header.length and not receive_exactly(self._connection, memoryview(body)):
             raise ConnectionLost("the sender is gone")
-        self._deliver(kind, length, body)
+        self._deliver(header, body)
         return True
 
-    def _deliver(self, kind: int, length: int, body: pa.Buffer) -> None:
-        if kind == _SCHEMA:
+    def _deliver(self, header: Header, body: pa.Buffer) -> None:
+        if header.kind == SCHEMA:
             self._schema = pa.ipc.read_schema(pa.BufferReader(body))
-        elif kind == _BATCH:
+            return
+        element: Any
+        if header.kind == BATCH:
             if self._schema is None:
                 raise WireError("a batch before its schema")
             message = pa.ipc.read_message(pa.BufferReader(body))
-            self._mailbox.put(self._number, pa.ipc.read_record_batch(message, self._schema), length)
+            element = pa.ipc.read_record_batch(message, self._schema)
+        elif header.kind == FRAGMENT:
+            element = Fragment(body.to_pybytes(), header.more)
         else:
             element = decode(memoryview(body))
             if not isinstance(element, CheckpointBarrier | EndOfInput):
                 raise WireError(f"a {type(element).__name__} in a data channel")
-            self._mailbox.put(self._number, element, length)
+        self._mailbox.put(self._number, element, header.length)
 
 
 class ChannelServer:
@@ -332,6 +250,7 @@ class ChannelServer:
         self._serials = itertools.count()
         self._expected: dict[str, tuple[int, ChannelId]] = {}
         self._connected: list[str] = []
+        self._refused: Counter[str] = Counter()
         self._attempt = 0
         self._secret = b""
         self._mailbox: Mailbox | None = None
@@ -356,6 +275,12 @@ class ChannelServer:
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join(_JOIN_TIMEOUT_S)
+
+    def take_refused(self) -> dict[str, int]:
+        """Return how many peers were refused since the last call, by ``Refusal``."""
+        with self._lock:
+            refused, self._refused = self._refused, Counter()
+        return dict(refused)
 
     def _spawn(self, target: Any, *arguments: Any) -> None:
         serial = next(self._serials)
@@ -384,7 +309,11 @@ class ChannelServer:
             try:
                 claim = accept_peer(connection, self._secret, self._admit)
             except HandshakeRefused as error:
-                _log.warning("refused a data channel: %s", error)
+                kept = self._listener.proven(connection)
+                with self._lock:
+                    self._refused[error.kind if kept else Refusal.CROWDED_OUT] += 1
+                # They are counted and told to the driver, so that a peer that connects often does not flood the log.
+                _log.debug("refused a data channel: %s", error)
                 return
             finally:
                 self._listener.proven(connection)

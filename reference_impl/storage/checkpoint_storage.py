@@ -5,6 +5,7 @@
     <root>/<job>/counters                            ids and attempts that were given out so far
     <root>/<job>/chk-7/count-0-a2-aggregate-state    a state file of subtask count[0], attempt 2
     <root>/<job>/chk-7/_metadata                     published last: the checkpoint is complete
+    <root>/<job>/chk-8/_savepoint                    checkpoint 8 is a savepoint, and this is where it is kept
 
 Every file name carries its attempt, so a process of an older attempt that still writes can overwrite nothing
 of a newer one (REC-2).
@@ -15,14 +16,14 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.paths import join, parent, safe_name
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
     JobUsageError,
@@ -33,11 +34,15 @@ from barrier_tck.reference_impl.state.backend import StateWriter
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
 
 _METADATA = "_metadata"
+_PLACE = "_savepoint"
 _TEMPORARY = ".tmp"
 _COUNTERS_FORMAT = "counters"
-_COUNTERS_VERSION = 1
+_COUNTERS_VERSION = 2
+_PLACE_FORMAT = "savepoint-place"
+_PLACE_VERSION = 1
 
 
 class CheckpointStorage(Protocol):
@@ -69,9 +74,14 @@ class CheckpointStorage(Protocol):
     """
 
     def writer(
-        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+        self,
+        checkpoint: CheckpointId,
+        attempt: AttemptNumber,
+        subtask: SubtaskId,
+        operator: str,
+        savepoint: str = "",
     ) -> StateWriter:
-        """Return the writer of one operator's files for one checkpoint."""
+        """Return the writer of one operator's files for one checkpoint, or for the savepoint in a directory."""
 
     def read(self, handle: StateHandle) -> bytes:
         """Return a state file; raises CorruptStateError if it is not what its handle says."""
@@ -89,10 +99,31 @@ class CheckpointStorage(Protocol):
         """Return the ids of checkpoints that have files but were never published, ascending."""
 
     def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
-        """Delete everything of a checkpoint, metadata first. A missing one is no error."""
+        """Delete everything of a checkpoint, metadata first. A missing one is no error.
+
+        Of a complete savepoint only the job's own note of it goes.
+        """
 
     def discard(self, handles: Iterable[StateHandle]) -> None:
-        """Delete state files. A missing one is no error; one that stays does not keep the others."""
+        """Delete state files. A missing one is no error; one that stays does not keep the others.
+
+        Files of a complete savepoint are the user's; they are not deleted.
+        """
+
+    def begin_savepoint(self, checkpoint: CheckpointId, directory: str) -> None:
+        """Make durable that a checkpoint is a savepoint and where it will be kept, before anything is written there."""
+
+    def is_free(self, directory: str) -> bool:
+        """Tell whether a savepoint can be put into a directory; raises JobUsageError if none ever can."""
+
+    def load_savepoint(self, directory: str) -> CompletedCheckpoint:
+        """Read a complete savepoint; raises StorageError if there is none, CorruptStateError if it is damaged."""
+
+    def start_from(self, savepoint: CompletedCheckpoint) -> CheckpointId:
+        """Make durable that the job starts from a savepoint; return the newest checkpoint that counts as older.
+
+        If the job has already been started from it, nothing changes. Ids and attempts go on above the savepoint's.
+        """
 
     def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
         """Make durable that ids and attempts up to these are used (COO-4). Never lowers what was reserved."""
@@ -110,6 +141,10 @@ class _Counters:
 
     checkpoint: int
     attempt: int
+    started_from: str = ""
+    """Directory of the savepoint that the job was started from."""
+    started_above: int = 0
+    """Checkpoints up to this one are older than that start."""
 
 
 class FileCheckpointStorage:
@@ -131,17 +166,26 @@ class FileCheckpointStorage:
         self._directory = join(root, self._job)
         self._syncs = DirectorySync(files)
         self._reserved: _Counters | None = None
+        self._savepoints: dict[CheckpointId, SavepointDirectory] = {}
+        """Where the checkpoints that are savepoints are kept; a process that writes late may make files there again."""
 
     def writer(
-        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+        self,
+        checkpoint: CheckpointId,
+        attempt: AttemptNumber,
+        subtask: SubtaskId,
+        operator: str,
+        savepoint: str = "",
     ) -> FileStateWriter:
-        """Return the writer of one operator's files for one checkpoint."""
+        """Return the writer of one operator's files for one checkpoint, or for the savepoint in a directory."""
         prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
+        if savepoint:
+            return FileStateWriter(self._files, savepoint, prefix, savepoint)
         return FileStateWriter(self._files, self._root, f"{self._job}/chk-{checkpoint}/{prefix}")
 
     def read(self, handle: StateHandle) -> bytes:
         """Return a state file, verified against size and checksum (STA-3)."""
-        path = join(self._root, handle.path)
+        path = self._path_of(handle)
         content = self._files.read(path)
         if len(content) != handle.size:
             raise CorruptStateError(
@@ -161,12 +205,19 @@ class FileCheckpointStorage:
             raise JobUsageError(
                 f"checkpoint {completed.checkpoint} is published already; ids are used once (COO-4)"
             )
+        savepoint = completed.savepoint
+        place = SavepointDirectory(self._files, savepoint.directory) if savepoint is not None else None
         try:
+            if place is not None:
+                self._replace(place.metadata_path, place.content(completed))
+                self._syncs.sync(parent(place.directory))
             self._replace(path, metadata.encode(completed))
             # The directory chk-<n> is new too: its own name must survive as well.
             self._syncs.sync(self._directory)
         except Exception as error:
             self._unpublish(path, error)
+            if place is not None:
+                self._unpublish(place.metadata_path, error)
             raise
 
     def load(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
@@ -197,17 +248,22 @@ class FileCheckpointStorage:
 
     def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
         """Delete everything of a checkpoint. Metadata goes first, so that no half of one looks complete."""
+        savepoint = self._savepoint_of(checkpoint)
         self._files.delete(self._metadata_path(checkpoint))
+        if savepoint is not None:
+            savepoint.remove_incomplete()
         self._files.delete_tree(self._checkpoint_directory(checkpoint))
 
     def discard(self, handles: Iterable[StateHandle]) -> None:
         """Delete state files; raises StorageError at the end, naming every file that could not be deleted."""
         problems = []
         for handle in handles:
-            if not handle.path.startswith(f"{self._job}/"):
+            if not handle.savepoint and not handle.path.startswith(f"{self._job}/"):
                 raise JobUsageError(f"{handle.path} is not a file of job {self._job}; it is not deleted")
             try:
-                self._files.delete(join(self._root, handle.path))
+                if handle.savepoint and SavepointDirectory(self._files, handle.savepoint).is_complete:
+                    continue
+                self._files.delete(self._path_of(handle))
             except StorageError as error:
                 problems.append(str(error))
         if problems:
@@ -216,7 +272,12 @@ class FileCheckpointStorage:
     def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
         """Make durable that ids and attempts up to these are used; without a sync if they were already."""
         last_checkpoint, last_attempt = self.reserved()
-        wanted = _Counters(max(checkpoint, last_checkpoint), max(attempt, last_attempt))
+        known = self._counters()
+        self._count(
+            replace(known, checkpoint=max(checkpoint, last_checkpoint), attempt=max(attempt, last_attempt))
+        )
+
+    def _count(self, wanted: _Counters) -> None:
         if wanted == self._reserved:
             return
         body = msgspec.json.encode(wanted)
@@ -225,9 +286,55 @@ class FileCheckpointStorage:
 
     def reserved(self) -> tuple[CheckpointId, AttemptNumber]:
         """Return the highest id and attempt ever reserved; damaged counters are an error, not a new job."""
+        counters = self._counters()
+        return CheckpointId(counters.checkpoint), AttemptNumber(counters.attempt)
+
+    def _counters(self) -> _Counters:
         if self._reserved is None:
             self._reserved = self._load_counters()
-        return CheckpointId(self._reserved.checkpoint), AttemptNumber(self._reserved.attempt)
+        return self._reserved
+
+    # --- savepoints -----------------------------------------------------------------------------------------
+
+    def begin_savepoint(self, checkpoint: CheckpointId, directory: str) -> None:
+        """Make durable where the savepoint will be kept: a coordinator that dies meanwhile must find its files."""
+        self._savepoints[checkpoint] = SavepointDirectory(self._files, directory)
+        body = msgspec.json.encode(Savepoint(directory))
+        self._replace(self._place_path(checkpoint), metadata.frame(_PLACE_FORMAT, _PLACE_VERSION, body))
+        self._syncs.sync(self._directory)
+
+    def is_free(self, directory: str) -> bool:
+        """Tell whether a savepoint can be put into a directory."""
+        place = SavepointDirectory(self._files, directory)
+        return place.is_free and not directory.startswith(f"{self._root}/")
+
+    def load_savepoint(self, directory: str) -> CompletedCheckpoint:
+        """Read a complete savepoint."""
+        return SavepointDirectory(self._files, directory).load()
+
+    def start_from(self, savepoint: CompletedCheckpoint) -> CheckpointId:
+        """Make durable that the job starts from a savepoint, unless it did so before."""
+        known, directory = self._counters(), savepoint.savepoint.directory if savepoint.savepoint else ""
+        if known.started_from != directory:
+            newest = max(known.checkpoint, savepoint.checkpoint)
+            attempt = max(known.attempt, savepoint.attempt)
+            self._count(_Counters(newest, attempt, directory, newest))
+        return CheckpointId(self._counters().started_above)
+
+    def _savepoint_of(self, checkpoint: CheckpointId) -> SavepointDirectory | None:
+        """Return where a checkpoint that is a savepoint is kept; None for any other."""
+        path = self._place_path(checkpoint)
+        if checkpoint not in self._savepoints and self._files.exists(path):
+            body = metadata.unframe(_PLACE_FORMAT, _PLACE_VERSION, self._files.read(path), path)
+            directory = metadata.decode_body(body, Savepoint, path).directory
+            self._savepoints[checkpoint] = SavepointDirectory(self._files, directory)
+        return self._savepoints.get(checkpoint)
+
+    def _path_of(self, handle: StateHandle) -> str:
+        return join(handle.savepoint or self._root, handle.path)
+
+    def _place_path(self, checkpoint: CheckpointId) -> str:
+        return f"{self._checkpoint_directory(checkpoint)}/{_PLACE}"
 
     def files(self) -> list[str]:
         """Return the paths of all files of the job, sorted."""
@@ -282,11 +389,12 @@ class FileCheckpointStorage:
 class FileStateWriter:
     """Writes the state files of one operator for one checkpoint. One thread uses it."""
 
-    def __init__(self, files: FileSystem, root: str, prefix: str) -> None:
-        """Take the file system, the root of checkpoint storage, and what file names begin with."""
+    def __init__(self, files: FileSystem, root: str, prefix: str, savepoint: str = "") -> None:
+        """Take the file system, the root of checkpoint storage or the savepoint, and what file names begin with."""
         self._files = files
         self._root = root
         self._prefix = prefix
+        self._savepoint = savepoint
         self._written: list[str] = []
 
     def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
@@ -306,7 +414,9 @@ class FileStateWriter:
             _remove_after(self._files, path, error)
             raise
         self._written.append(handle_path)
-        return StateHandle(handle_path, size, metadata.checksum_text(crc), key_groups)
+        return StateHandle(
+            handle_path, size, metadata.checksum_text(crc), key_groups, savepoint=self._savepoint
+        )
 
 
 def _write_durably(files: FileSystem, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:

@@ -52,6 +52,7 @@ FILES_WANTED = 4
 """How many files a backend is asked to split a snapshot into, so that a damaged copy still serves a part (LOC-6)."""
 
 _COPY = re.compile(r"([^/]+)-(\d+)/chk-(\d+)-a(\d+)/(.+)")
+_INCOMING_FILE = re.compile(rf"[^/]+/{INCOMING}/a(\d+)-")
 
 
 class CopiedFile(msgspec.Struct, frozen=True):
@@ -314,14 +315,17 @@ class TaskLocalStateStore:
         """Clean up at the start of an attempt that restores a checkpoint (None: none), written by an attempt.
 
         Every other copy of this subtask goes: what is older is not needed, what is newer never completed. Copies of
-        other subtasks, left by attempts that ran here, go if they are older than what is restored.
+        other subtasks, left by attempts that ran here, go if they are older than what is restored. What a later
+        attempt wrote stays: this process may be one that was replaced and does not know it yet (REC-2).
         """
         own = directory_of(self.scope.subtask)
-        try:
-            self.files.delete_tree(f"{own}/{INCOMING}")
-        except RuntimeFailure as error:
-            self._note(str(error))
-        for directory, number in self._directories():
+        for path in self._names(f"{own}/{INCOMING}"):
+            writer = _INCOMING_FILE.match(path)
+            if writer is None or int(writer[1]) <= self.scope.attempt:
+                self._delete_file(path)
+        for directory, number, writing in self._directories():
+            if writing > self.scope.attempt:
+                continue
             mine = directory.startswith(f"{own}/")
             wanted = checkpoint is not None and directory == f"{own}/chk-{checkpoint}-a{attempt}"
             if (mine and not wanted) or (checkpoint is not None and number < checkpoint):
@@ -352,12 +356,14 @@ class TaskLocalStateStore:
                 found[LocalCopy(self.scope.subtask, checkpoint, attempt)] = None
         return list(found)
 
-    def _directories(self) -> list[tuple[str, int]]:
-        found: dict[tuple[str, int], None] = {}
+    def _directories(self) -> list[tuple[str, int, int]]:
+        """Return each copy's directory on this host, with its checkpoint and the attempt that wrote it."""
+        found: dict[tuple[str, int, int], None] = {}
         for path in self._names(""):
             match = _COPY.fullmatch(path)
             if match is not None:
-                found[f"{match[1]}-{match[2]}/chk-{match[3]}-a{match[4]}", int(match[3])] = None
+                directory = f"{match[1]}-{match[2]}/chk-{match[3]}-a{match[4]}"
+                found[directory, int(match[3]), int(match[4])] = None
         return list(found)
 
     def _names(self, directory: str) -> list[str]:
@@ -375,6 +381,12 @@ class TaskLocalStateStore:
             # The manifest first: half a copy must not look whole.
             self.files.delete(join(directory, MANIFEST))
             self.files.delete_tree(directory)
+        except RuntimeFailure as error:
+            self._note(str(error))
+
+    def _delete_file(self, path: str) -> None:
+        try:
+            self.files.delete(path)
         except RuntimeFailure as error:
             self._note(str(error))
 
@@ -441,8 +453,5 @@ class TaskLocalStateStore:
             entry = next((entry for entry in manifest.files if entry.primary == handle.path), None)
         if entry is None:
             self._delete_directory(directory)
-            return
-        try:
-            self.files.delete(join(directory, entry.local))
-        except RuntimeFailure as error:
-            self._note(str(error))
+        else:
+            self._delete_file(join(directory, entry.local))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import (
+    CHANNEL_STATE,
     LocalCopy,
     RestoredFile,
     ServedBy,
@@ -59,8 +60,10 @@ class RestoreReader:
         self._primary = primary
         self._local = local
         self._operators = {
-            handle.path: part.operator for part in snapshot.operators for handle in part.handles
+            handle.name: part.operator for part in snapshot.operators for handle in part.handles
         }
+        if snapshot.channels is not None:
+            self._operators[snapshot.channels.file.path] = CHANNEL_STATE
         self._copy: tuple[str, CopyManifest] | None = None
         self._no_copy = _Refused("local recovery is off")
         self._served: dict[str, RestoredFile] = {}
@@ -87,7 +90,7 @@ class RestoreReader:
         try:
             content = self._primary.read(handle)
         except StorageError as error:
-            self.unreadable = f"{handle.path}: {error}; and its local copy: {found}"
+            self.unreadable = f"{handle.name}: {error}; and its local copy: {found}"
             error.add_note(f"the local copy could not be read either: {found}")
             raise
         self._note(handle, ServedBy.PRIMARY, found)
@@ -116,12 +119,12 @@ class RestoreReader:
             return _refused(error)
 
     def _note(self, handle: StateHandle, served_by: ServedBy, why: _Refused = _SERVES) -> None:
-        operator = self._operators.get(handle.path, "")
+        operator = self._operators.get(handle.name, "")
         secondary = served_by is ServedBy.SECONDARY
         copy_of = self._copy[1].checkpoint if self._copy is not None and secondary else 0
-        self._served[handle.path] = RestoredFile(
+        self._served[handle.name] = RestoredFile(
             operator,
-            handle.path,
+            handle.name,
             handle.key_groups,
             served_by,
             why.reason,

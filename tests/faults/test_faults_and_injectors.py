@@ -21,6 +21,7 @@ from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
@@ -36,6 +37,7 @@ from barrier_tck.faults.targets import (
     COORDINATOR,
     Damage,
     Direction,
+    Forgery,
     Impairment,
     Peers,
     ProcessTarget,
@@ -76,6 +78,7 @@ COPIES: tuple[Fault, ...] = (
     FailPrimaryWrites("a[0]", 2),
 )
 MESSAGES = RepeatMessages("a[0]", 3, 20, Direction.FORWARD)
+FORGED = ForgeAcknowledgement("a[0]", Forgery.NOBODY)
 FAULTS: tuple[Fault, ...] = (
     *KILLS,
     *PAUSES,
@@ -83,6 +86,7 @@ FAULTS: tuple[Fault, ...] = (
     *PARTITIONS,
     *COPIES,
     MESSAGES,
+    FORGED,
 )
 
 
@@ -304,8 +308,20 @@ def test_messages_that_still_come_once_did_not_fire_after_a_bounded_wait() -> No
     assert found.outcome == "not_fired" and "not repeated" in found.reason and messages.stopped == 1
 
 
-def test_messages_that_are_not_exposed_are_skipped_with_the_reason() -> None:
-    found = MESSAGES.inject(FakeTargets(missing=("messages",)))
+def test_a_forged_acknowledgement_is_proved_by_asking_and_does_not_heal() -> None:
+    messages = FakeMessages("the messages")
+    found = FORGED.inject(OneSubtask(messages))
+    assert found.fired and messages.forged == [Forgery.NOBODY] and found.heal is None
+
+
+def test_a_forged_acknowledgement_that_is_not_handed_over_did_not_fire() -> None:
+    found = FORGED.inject(OneSubtask(FakeMessages("the messages", stubborn=True)), lambda seconds: None)
+    assert found.outcome == "not_fired" and "not handed over" in found.reason
+
+
+@pytest.mark.parametrize("fault", [MESSAGES, FORGED])
+def test_messages_that_are_not_exposed_are_skipped_with_the_reason(fault: Fault) -> None:
+    found = fault.inject(FakeTargets(missing=("messages",)))
     assert found.outcome == "skipped" and "messages of a[0]" in found.reason
 
 

@@ -10,6 +10,7 @@ from barrier_tck.faults.targets import (
     CopiesTarget,
     Damage,
     Direction,
+    Forgery,
     Impairment,
     LinkTarget,
     MessagesTarget,
@@ -137,6 +138,7 @@ class FakeMessages:
         self.description = description
         self.stubborn = stubborn
         self.repeated: tuple[Direction, float] | None = None
+        self.forged: list[Forgery] = []
         self.stopped = 0
 
     def repeat(self, direction: Direction, late_ms: float) -> None:
@@ -144,6 +146,12 @@ class FakeMessages:
 
     def is_repeating(self) -> bool:
         return self.repeated is not None and not self.stubborn
+
+    def forge(self, forgery: Forgery) -> None:
+        self.forged.append(forgery)
+
+    def is_forged(self) -> bool:
+        return bool(self.forged) and not self.stubborn
 
     def stop(self) -> None:
         self.repeated = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.job_view import JobView
-from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateScope
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.state.backend import KeyedStateStore, StateBackend, StateReader, StateScope
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from tests.harness.fake_system import FakeSystem
 
@@ -115,6 +117,25 @@ class ExitingBackend:
 
     def open(self, scope: StateScope, restore: Sequence[object], reader: object) -> KeyedStateStore:
         sys.exit(0)
+
+
+class SleepingBackend(HeapStateBackend):
+    """A state backend whose restore never ends, and that catches every ordinary error meanwhile."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        if restore:
+            hangs()
+        return super().open(scope, restore, reader)
+
+
+class DeadlockedBackend(HeapStateBackend):
+    """A state backend whose restore stands still where no signal reaches it, as in a library."""
+
+    def open(self, scope: StateScope, restore: Sequence[StateHandle], reader: StateReader) -> KeyedStateStore:
+        if restore:
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+            hangs()
+        return super().open(scope, restore, reader)
 
 
 def hanging_backend() -> StateBackend:

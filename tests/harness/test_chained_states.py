@@ -39,7 +39,8 @@ from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
-from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import session_settings
 from barrier_tck.reference_impl.state.keyed import KeyedStates

@@ -18,6 +18,7 @@ from barrier_tck.harness.campaign.configuration import (
 from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_names import open_system
 from tests.harness.fake_system import FakeSystem
@@ -175,3 +176,16 @@ def test_a_campaign_file_chooses_the_state_backend_of_every_plan() -> None:
         assert [plan.state_backend for plan in plans] == [name, name]
     with pytest.raises(UsageProblem, match="has no 'SortedDictBackends'; did you mean 'SortedDictBackend'"):
         checked({"state_backend": "examples.minimal_backend.backend:SortedDictBackends"})
+
+
+def test_savepoints_are_prescribed_for_all_trials_or_for_listed_ones(tmp_path: Path) -> None:
+    file = tmp_path / "stop.toml"
+    file.write_text(
+        'name = "stop"\n[[savepoints]]\nafter_checkpoints = 2\nstop = true\n'
+        "[[trial]]\n[[trial]]\n[[trial.savepoints]]\ndelay_ms = 5\n"
+    )
+    configuration = read_configuration(file)
+    everywhere = SavepointPlan(after_checkpoints=2, stop=True)
+    assert configuration.adjusted(TrialPlan()).savepoints == (everywhere,)
+    plans = [configuration.aimed_plan(trial, 1) for trial in configuration.trial]
+    assert [plan.savepoints for plan in plans] == [(everywhere,), (SavepointPlan(delay_ms=5),)]

@@ -176,6 +176,7 @@ def test_an_invalid_campaign_needs_no_controls(tmp_path: Path, monkeypatch: pyte
     record = campaign(tmp_path, system=Broken(), trials=8, controls=2)
     assert record.verdict is Verdict.INVALID
     assert record.controls is not None and record.controls.ran == ()
+    assert "INVALID, which settles the verdict" in record.controls.note
 
 
 class Broken(ReferenceSimulated):

@@ -36,25 +36,29 @@ def test_a_session_that_fails_to_start_takes_its_cluster_and_its_judge_along(
         finally:
             events.append("cluster ends")
 
-    @contextlib.contextmanager
-    def session(*_arguments: Any) -> Iterator[str]:
-        if fails:
-            raise OperatingError("no driver")
-        events.append("session starts")
-        yield "a session"
-        events.append("session ends")
+    class Drivers:
+        def __init__(self, _cluster: Any) -> None:
+            pass
+
+        def present(self) -> None:
+            if fails:
+                raise OperatingError("no driver")
+            events.append("driver starts")
+
+        def close(self) -> None:
+            events.append("driver ends")
 
     monkeypatch.setattr(reference_spark, "LocalCluster", cluster)
     monkeypatch.setattr(reference_spark, "SparkJudge", Judge)
-    monkeypatch.setattr(reference_spark, "spark_session", session)
+    monkeypatch.setattr(reference_spark, "JobDrivers", Drivers)
     system = ReferenceSpark()
     system._prepared = True
     with pytest.raises(OperatingError, match="no driver"):
-        system.session()
-    assert events == ["cluster starts", "judge starts", "judge ends", "cluster ends"]
+        system._started()
+    assert events == ["cluster starts", "judge starts", "driver ends", "judge ends", "cluster ends"]
     fails.clear()
     events.clear()
-    assert system.session() is system.session()
-    assert events == ["cluster starts", "judge starts", "session starts"]
+    assert system._started() is system._started()
+    assert events == ["cluster starts", "judge starts", "driver starts"]
     system.close()
-    assert events[3:] == ["session ends", "judge ends", "cluster ends"]
+    assert events[3:] == ["driver ends", "judge ends", "cluster ends"]

@@ -73,7 +73,7 @@ def with_edge(number: int, **fields: Any) -> dict[str, Any]:
     [
         (with_edge(0, to="lft"), "names a vertex 'lft' that does not exist"),
         (with_edge(2, **{"from": "both", "to": "left"}), "goes backwards"),
-        (with_edge(1, feedback=True), "marked as feedback but goes forwards"),
+        (with_edge(1, feedback=True), "marked as feedback but closes no loop"),
         (with_edge(0, key=[]), "must have key columns if it is a hash edge"),
         (with_edge(4, by="forward"), "needs equal parallelism, not 2 and 1"),
         (with_edge(3, input=2), "number them from 0"),

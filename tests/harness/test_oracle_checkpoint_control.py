@@ -12,12 +12,14 @@ import pytest
 
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
-from barrier_tck.harness.oracle.failures_explained import FailuresExplained, longest_ms
+from barrier_tck.harness.oracle.failures_explained import NOTICED_MS, FailuresExplained, longest_ms
+from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
 from barrier_tck.harness.record import operations as told
@@ -181,6 +183,26 @@ def test_who_learned_of_an_abort_acknowledges_it_no_more() -> None:
     )
 
 
+# --- ALO-1: nothing is held back ----------------------------------------------------------------------------
+
+
+def held_back(subtask: str, held_bytes: int | None) -> told.Acknowledged:
+    return told.Acknowledged(1, 1, subtask, held_bytes=held_bytes)
+
+
+def test_a_channel_that_is_held_back_is_a_finding_and_one_that_is_read_is_none() -> None:
+    begun = Book().attempt(1).triggered(1)
+    free = judge(NothingHeldBack(), begun.tell(held_back(SUBTASKS[2], 0)))
+    assert free.verdict is VALID and free.clauses == ("ALO-1",)
+    held = judge(NothingHeldBack(), begun.tell(held_back(SUBTASKS[3], 128)))
+    assert held.verdict is INVALID and f"{SUBTASKS[3]} of attempt 1" in held.summary
+
+
+def test_who_does_not_say_what_was_held_back_has_shown_nothing() -> None:
+    silent = judge(NothingHeldBack(), Book().attempt(1).triggered(1).tell(held_back(SUBTASKS[2], None)))
+    assert silent.verdict is VALID and not silent.clauses
+
+
 # --- BAR-3, BAR-6: failures without a cause -----------------------------------------------------------------
 
 UNDISTURBED = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:2]).aborted(1).completed(2)
@@ -194,16 +216,49 @@ def test_a_checkpoint_that_fails_without_a_cause_is_a_finding_where_time_is_virt
     assert elsewhere.verdict is VALID and elsewhere.counts["unexplained"] == 1
 
 
-def test_a_fault_that_lasts_or_hits_files_is_a_cause_and_a_kill_is_none() -> None:
-    for fault in (PauseWorker("totals[0]", 5), FailPrimaryWrites("totals[0]")):
-        book = Book().attempt(1).fault().triggered(1).aborted(1)
-        found = judge(FailuresExplained(), book, faults=(ScheduledFault(fault, At(1)),), **QUICK)
-        assert found.verdict is VALID, fault
-    book = Book().attempt(1).fault().triggered(1).aborted(1)
-    assert judge(FailuresExplained(), book, faults=(KILL,), **QUICK).verdict is INVALID
+PAUSE = ScheduledFault(PauseWorker("totals[0]", 5), At(1))
+REFUSED = ScheduledFault(FailPrimaryWrites("totals[0]"), At(1))
+REPEATED = ScheduledFault(RepeatMessages("totals[0]", 0, 5), At(1))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "verdict"),
+    [
+        (PAUSE, Reason.EXPIRED, VALID),
+        (PAUSE, Reason.DECLINED, VALID),
+        (REFUSED, Reason.DECLINED, VALID),
+        (REFUSED, Reason.STORAGE_FAILED, VALID),
+        (REFUSED, Reason.EXPIRED, INVALID),
+        (REPEATED, Reason.EXPIRED, INVALID),
+        (KILL, Reason.EXPIRED, INVALID),
+    ],
+)
+def test_a_fault_that_lasts_or_refuses_files_is_a_cause_and_others_are_none(
+    fault: ScheduledFault, reason: Reason, verdict: Verdict
+) -> None:
+    book = failed(Book().attempt(1).fault().triggered(1), 1, reason)
+    assert judge(FailuresExplained(), book, faults=(fault,), **QUICK).verdict is verdict
+
+
+def test_a_fault_that_comes_after_a_failure_is_no_cause() -> None:
     later = Book().attempt(1).triggered(1).aborted(1).fault()
-    pause = ScheduledFault(PauseWorker("totals[0]", 5), At(1))
-    assert judge(FailuresExplained(), later, faults=(pause,), **QUICK).verdict is INVALID
+    assert judge(FailuresExplained(), later, faults=(PAUSE,), **QUICK).verdict is INVALID
+
+
+def test_a_fault_that_was_healed_long_ago_is_no_cause() -> None:
+    """What it held up has passed, and whoever was silent meanwhile has been noticed."""
+    over_ms = int(NOTICED_MS + longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=False))
+    for waited_ms, verdict in ((over_ms - 10, VALID), (over_ms + 10, INVALID)):
+        book = Book().attempt(1).fault().healing().nothing(waited_ms).triggered(1).aborted(1)
+        assert judge(FailuresExplained(), book, faults=(PAUSE,), **QUICK).verdict is verdict, waited_ms
+    lasting = Book().attempt(1).fault().nothing(over_ms + 10).triggered(1).aborted(1)
+    assert judge(FailuresExplained(), lasting, faults=(PAUSE,), **QUICK).verdict is VALID
+
+
+def test_refused_files_are_no_cause_where_their_subtask_acknowledged() -> None:
+    book = Book().attempt(1).fault().triggered(1).acknowledged(1, subtasks=("totals[0]",))
+    found = judge(FailuresExplained(), failed(book, 1, Reason.DECLINED), faults=(REFUSED,), **QUICK)
+    assert found.verdict is INVALID
 
 
 def test_slow_parts_explain_an_expiry_but_no_decline() -> None:

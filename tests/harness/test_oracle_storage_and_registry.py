@@ -131,6 +131,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "reachability",
         "stored-checkpoints",
         "restorability",
+        "restart-strategy",
         "progress",
         "faults-fired",
     }
@@ -143,6 +144,7 @@ def test_a_system_without_snapshot_inspection_is_judged_on_output_and_progress()
 def test_at_least_once_mode_is_not_judged_on_exactness() -> None:
     plan = a_plan(checkpoints=CheckpointPlan(mode="at_least_once"))
     assert not {"exactly-once-output", "snapshot-formula"} & names(plan)
+    assert "nothing-held-back" in names(plan)
 
 
 def test_without_checkpointing_no_checkpoint_is_judged() -> None:

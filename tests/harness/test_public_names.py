@@ -17,7 +17,7 @@ from barrier_tck import harness
 ROOT = Path(__file__).resolve().parents[2]
 DOOR = ROOT / "harness" / "__init__.py"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-SCREEN_LINES = 100
+SCREEN_LINES = 110
 
 
 def homes() -> dict[str, str]:
@@ -59,7 +59,7 @@ def test_the_list_is_what_type_checkers_see_and_fits_on_a_screen() -> None:
     assert len(DOOR.read_text().splitlines()) <= SCREEN_LINES
 
 
-JUDGED_OTHERWISE = ("OutputComparison", "StoredCheckpoint")
+JUDGED_OTHERWISE = ("OutputComparison", "StoredCheckpoint", "StoredSavepoint")
 """Types of a history that no third party makes: our own query, and the findings of the judge's own reader."""
 
 

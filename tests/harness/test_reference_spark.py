@@ -18,13 +18,15 @@ from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.reference.spark.spark_targets import LostHost, SignalledProcess
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
-from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.trial.trial_run import execute, run_trial
+from barrier_tck.reports.cut import CheckpointCut, cut_of
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +43,20 @@ def test_a_planted_bug_is_caught_on_spark(system: ReferenceSpark, tmp_path: Path
     """The others take minutes: tox runs them in its environment ``explore``."""
     name = "AL-01"
     for plan in MUTANTS[name].plans("spark"):
-        record = run_trial(plan, system, tmp_path)
-        if record.verdict is Verdict.INVALID:
+        result = execute(plan, system, tmp_path)
+        if result.record.verdict is Verdict.INVALID:
+            seen = [sum(channel.early for channel in cut.channels) for cut in cuts(result)]
+            assert max(seen) > 0, "the source's late records go backwards across no cut"
             return
+    record = result.record
     pytest.fail(f"{name} survived on Spark; the last trial was {record.verdict.value}: {record.findings}")
+
+
+def cuts(result: TrialResult) -> list[CheckpointCut]:
+    """Return the cuts of the checkpoints that completed."""
+    completed = [one.checkpoint for one in result.record.checkpoints if one.status == "completed"]
+    assert completed
+    return [cut_of(result.record, result.passages, checkpoint) for checkpoint in completed]
 
 
 @pytest.mark.spark
@@ -75,7 +87,7 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
         """Kills its own judge when the trial begins."""
 
         def run(self, *arguments: Any) -> TrialOutcome:
-            system.session()
+            system._started()
             if system._judge is None:
                 assert system._cluster is not None
                 system._start_judge(system._cluster, quick_start=True)
@@ -86,7 +98,9 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
     unjudged = run_trial(plan, Killer(), tmp_path)
     assert unjudged.verdict is Verdict.UNKNOWN
     assert "judge of the output process is gone" in unjudged.findings[0].summary
-    assert run_trial(plan, system, tmp_path).verdict is Verdict.VALID
+    judged = execute(plan, system, tmp_path)
+    assert judged.record.verdict is Verdict.VALID
+    assert {channel.crossing for cut in cuts(judged) for channel in cut.channels} == {0}
 
 
 @pytest.mark.spark

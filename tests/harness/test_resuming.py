@@ -6,6 +6,8 @@ Grain: campaigns on a fake system and on the simulated reference runtime; comman
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from barrier_tck.harness.campaign.runner import resume_campaign, run_campaign
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import CampaignRecord
+from barrier_tck.harness.record.run_directory import held
 from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
@@ -98,6 +101,41 @@ def test_an_interrupted_resumption_can_be_resumed(tmp_path: Path) -> None:
     run_campaign(configuration(), FakeSystem(interrupting(after=3)), tmp_path / "run", TABLE)
     assert resume_campaign(tmp_path / "run", FakeSystem(interrupting(after=4)), TABLE).trials == 7
     assert without_times(resume_campaign(tmp_path / "run", FakeSystem(), TABLE)) == without_times(whole)
+
+
+def test_a_campaign_that_still_runs_is_not_resumed_and_nothing_of_it_is_touched(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    tried: list[str] = []
+
+    def resuming(plan: TrialPlan) -> Verdict:
+        if not tried:
+            files = kept(path)
+            with pytest.raises(UsageProblem, match="belongs to a campaign that still runs") as refused:
+                resume_campaign(path, FakeSystem(), TABLE)
+            tried.append(str(refused.value))
+            assert kept(path) == files
+        return Verdict.VALID
+
+    record = run_campaign(configuration(), FakeSystem(resuming), path, TABLE)
+    assert tried and not record.interrupted
+
+
+def test_of_two_that_resume_at_once_the_second_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    run_campaign(configuration(), FakeSystem(interrupting(after=3)), path, TABLE)
+    with held(path), pytest.raises(UsageProblem, match="still runs"):
+        resume_campaign(path, FakeSystem(), TABLE)
+    assert not resume_campaign(path, FakeSystem(), TABLE).interrupted
+
+
+def test_a_process_that_was_killed_leaves_no_lock(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        with held(tmp_path):
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    with held(tmp_path):
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_complete_campaign_is_not_resumed(tmp_path: Path) -> None:

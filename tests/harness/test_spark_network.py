@@ -128,7 +128,7 @@ def test_the_proof_is_the_servers_word(client: ToxiproxyClient, network: ProxyNe
     assert not target.is_impaired()
     other = link(network, "totals[0]", "coordinator")
     other.impair(CUT)
-    client.set_enabled("t-control-127.0.0.3-1", True)
+    client.set_enabled("t-control-9-127.0.0.3-1", True)
     assert not other.is_impaired()
 
 
@@ -144,11 +144,33 @@ def test_a_control_connection_is_found_by_its_subtask_and_followed_to_its_next_s
 ) -> None:
     target = link(network, "totals[0]", "coordinator")
     target.impair(BLACK_HOLE)
-    assert disturbed(client) == ["t-control-127.0.0.3-1"]
+    assert disturbed(client) == ["t-control-9-127.0.0.3-1"]
     place(network, 2, {**PLACES, TOTALS: (HOSTS[2], 0)})
-    assert disturbed(client) == ["t-control-127.0.0.4-0"]
+    assert disturbed(client) == ["t-control-9-127.0.0.4-0"]
     target.heal()
     assert disturbed(client) == []
+
+
+def test_another_coordinator_has_ways_of_its_own_and_the_old_ones_stay_while_they_are_disturbed(
+    client: ToxiproxyClient, network: ProxyNetwork
+) -> None:
+    link = network.link(str(TOTALS), "coordinator")
+    assert link is not None
+    link.impair(BLACK_HOLE)
+    before = set(client.names())
+    assert network.to_coordinator(("127.0.0.1", 9), 3) == network.to_coordinator(("127.0.0.1", 9), 3)
+    assert set(client.names()) == before
+    detours = network.to_coordinator(("127.0.0.1", 10), 3)
+    assert len(detours) == 9
+    old = [name for name in client.names() if "-control-9-" in name]
+    assert len(old) == 1, "only the disturbed one"
+    assert len([name for name in client.names() if "-control-10-" in name]) == 9
+    place(network, 2, PLACES)
+    assert link.is_impaired(), "the way to the new coordinator is disturbed, too"
+    link.heal()
+    assert not any("-control-9-" in name for name in client.names())
+    network.close()
+    assert not client.names()
 
 
 def test_a_later_attempt_is_disturbed_as_soon_as_its_proxies_exist(
@@ -214,7 +236,7 @@ def test_a_partition_leaves_out_connections_within_one_side(
     names = disturbed(client)
     # totals and sink are on one host: their channel is within it.
     assert "t-a1-totals-0-sink-0" not in names
-    assert sum("control-127.0.0.3" in name for name in names) == controls
+    assert sum("control-9-127.0.0.3" in name for name in names) == controls
     assert sum("a1-source-0-totals-0" in name for name in names) == channels
     assert len(names) == controls + channels
 

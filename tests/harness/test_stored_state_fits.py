@@ -195,7 +195,9 @@ def test_metadata_of_an_older_release_can_be_read_but_no_job_starts_from_it(stop
     files = stopped.host()
     for checkpoint in FileCheckpointStorage(files, "totals", CHECKPOINTS).completed():
         path = f"{CHECKPOINTS}/totals/chk-{checkpoint}/_metadata"
-        body = msgspec.json.decode(metadata.unframe(metadata.FORMAT, 2, files.read(path), path))
+        body = msgspec.json.decode(
+            metadata.unframe(metadata.FORMAT, metadata.VERSION, files.read(path), path)
+        )
         assert body.pop("job")["max_parallelism"] == 16
         _write(files, path, metadata.frame(metadata.FORMAT, 1, msgspec.json.encode(body)))
     old = FileCheckpointStorage(files, "totals", CHECKPOINTS).load(CheckpointId(3))

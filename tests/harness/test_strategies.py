@@ -10,29 +10,35 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from barrier_tck.faults.catalogue import FAULTS
 from barrier_tck.faults.channel_fault import ChannelFault
+from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.schedule import validate
-from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.faults.targets import Peers
+from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.reading import plan_from
-from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan, to_builtins
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.jobs import build_graph, collection_sources
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.reference.spark.spark_system import HEARTBEAT_TIMEOUT_MS, ReferenceSpark
+from barrier_tck.harness.reference.spark.planned_options import HEARTBEAT_TIMEOUT_MS
+from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
-from barrier_tck.harness.workloads.workload_names import workload_named
+from barrier_tck.harness.workloads.workload_names import job_of, workload_named
 
 STANDARD = draw_plans(5, 600, profile_named("standard"))
 
@@ -133,6 +139,19 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     assert disturbed > 20
 
 
+def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints() -> None:
+    endless = [plan for plan in STANDARD if plan.restart.strategy in ("failure_rate", "exponential_delay")]
+    assert len(endless) > 100
+    slow = [plan for plan in endless if plan.network.slow_channel is not None]
+    assert slow
+    for plan in endless:
+        assert 2 * plan.checkpoints.async_ms_max <= plan.checkpoints.timeout_ms
+    for plan in slow:
+        assert plan.network.latency_ms_max * plan.network.slow_factor < plan.checkpoints.timeout_ms
+    bounded = [plan for plan in STANDARD if plan not in endless]
+    assert any(plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms for plan in bounded)
+
+
 def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
     for plan in STANDARD:
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
@@ -151,7 +170,7 @@ def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demand
 def _explored() -> tuple[TrialPlan, ...]:
     """What is drawn for Spark; no cluster is started."""
     around = Circumstances(ReferenceSpark().job, ReferenceSpark.capabilities)
-    return draw_plans(3, 100, profile_named("spark-explore"), around)
+    return draw_plans(4, 160, profile_named("spark-explore"), around)
 
 
 def test_exploration_on_spark_draws_every_kind_of_fault_that_spark_can_suffer(
@@ -220,6 +239,29 @@ def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
         ends[record.end] += 1
     assert ends["failed"] > 0, "no copy of some jobs can be read, and they say so"
     assert ends["finished"] > ends["failed"]
+
+
+@pytest.mark.parametrize("local_recovery", [False, True])
+def test_an_executor_is_cut_off_from_others_only_if_data_is_sure_to_pass_between_them(
+    local_recovery: bool, tmp_path: Path
+) -> None:
+    """Two pipelines side by side: the forward one fits on one executor, which then has nobody to be cut off from."""
+    plan = TrialPlan(
+        workload=WorkloadPlan(name="lineage", batches=5, records_per_second=300),
+        job=job_of("lineage", JobPlan(shape="apart", widths={"long": 2, "short": 2, "out0": 2, "out1": 1})),
+        deployment=DeploymentPlan(executors=4),
+        local_recovery=local_recovery,
+    )
+    job = DrawnJob(plan, barrier_view(plan))
+    sure = {name: Peers.EXECUTORS in job.peers_of(name) for name in job.view.names}
+    assert [name for name, apart in sure.items() if apart] == ["short[0]", "short[1]", "out1[0]"]
+    for name, apart in sure.items():
+        cut = ScheduledFault(PartitionExecutor(name, Peers.EXECUTORS, 20), At(12))
+        record = execute(msgspec.structs.replace(plan, faults=(cut,)), ReferenceSimulated(), tmp_path).record
+        if apart:
+            assert record.faults_fired == 1, name
+        if not local_recovery and name in ("long[0]", "out0[0]"):
+            assert record.faults[0].reason == "there is no connection between the two sides"
 
 
 @pytest.mark.parametrize("profile", ["standard", "heavy", "at-least-once"])

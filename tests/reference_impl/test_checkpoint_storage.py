@@ -257,7 +257,8 @@ def test_discarding_a_checkpoint_removes_its_metadata_first_and_only_its_files()
     complete(storage, 1)
     kept = complete(storage, 11)
     with pytest.raises(StorageError):
-        FileCheckpointStorage(FailingFileSystem(inner, 2), "job").discard_checkpoint(CheckpointId(1))
+        # It looks for the note of a savepoint, deletes the metadata, and fails then.
+        FileCheckpointStorage(FailingFileSystem(inner, 3), "job").discard_checkpoint(CheckpointId(1))
     assert storage.completed() == (11,)
     storage.discard_checkpoint(CheckpointId(1))
     storage.discard_checkpoint(CheckpointId(1))

@@ -59,9 +59,9 @@ class Job:
         self.now += ms
         return self.tell(timer)
 
-    def ack(self, checkpoint: int, subtask: SubtaskId, attempt: int | None = None) -> Any:
+    def ack(self, checkpoint: int, subtask: SubtaskId, attempt: int | None = None, file: str = "") -> Any:
         number = AttemptNumber(attempt if attempt is not None else self.machine.attempt)
-        handle = StateHandle(f"{checkpoint}/{subtask}/a{number}", 3, "crc32:0", KeyGroupRange(0, 1))
+        handle = StateHandle(f"{checkpoint}/{subtask}/a{number}{file}", 3, "crc32:0", KeyGroupRange(0, 1))
         part = SubtaskSnapshot(subtask, number, (OperatorSnapshot("op", handles=(handle,)),))
         return self.tell(
             AcknowledgeCheckpoint(number, CheckpointId(checkpoint), subtask, part, SnapshotMetrics())
@@ -124,6 +124,16 @@ def test_a_repeated_acknowledgement_never_discards_files_in_use() -> None:
     assert job.ack(1, SOURCE) == ()
     job.complete(1)
     assert job.ack(1, SOURCE) == ()
+
+
+def test_an_acknowledgement_that_contradicts_an_accepted_one_is_removed_with_its_files() -> None:
+    job = running()
+    job.tick(10)
+    job.ack(1, SOURCE)
+    assert kinds(job.ack(1, SOURCE, file="other")) == ["DiscardSnapshot"]
+    job.complete(1)
+    assert kinds(job.ack(1, SOURCE, file="other")) == ["DiscardSnapshot"]
+    assert kinds(job.ack(1, SubtaskId("source", 7))) == ["DiscardSnapshot"]
 
 
 def test_an_acknowledgement_of_an_older_attempt_is_fenced_and_its_files_removed() -> None:

@@ -41,6 +41,27 @@ def graph(*parts: Vertex | Edge, groups: int = 16) -> JobGraph:
     return JobGraph("job", vertices, edges, groups)
 
 
+def test_vertices_that_reach_each_other_are_one_loop() -> None:
+    looped = graph(
+        source("a"),
+        *(steps("b", 2), steps("c"), steps("d"), steps("e"), steps("f")),
+        *(Edge("a", "b", REBALANCE), Edge("b", "c", REBALANCE), Edge("c", "d", FORWARD)),
+        Edge("c", "b", REBALANCE, feedback=True),
+        Edge("d", "c", FORWARD, feedback=True),
+        *(Edge("d", "e", FORWARD), Edge("e", "f", FORWARD)),
+        Edge("e", "e", FORWARD, feedback=True),
+    )
+    first, second = looped.loops
+    assert first.name == "b"
+    assert first.vertices == ("b", "c", "d")
+    assert [str(one) for one in first.members] == ["b[0]", "b[1]", "c[0]", "d[0]"]
+    assert [str(one) for one in first.fed] == ["b[0]", "b[1]"]
+    assert (second.vertices, [str(one) for one in second.fed]) == (("e",), ["e[0]"])
+    assert looped.loop_of("a") is None
+    assert looped.loop_of("e") is second
+    assert [str(one) for one in looped.inputs_of(SubtaskId("e", 0))] == ["d[0]->e[0]", "e[0]->e[0]"]
+
+
 # --- what is refused ----------------------------------------------------------------------------------------
 
 
@@ -54,13 +75,28 @@ def graph(*parts: Vertex | Edge, groups: int = 16) -> JobGraph:
         ),
         (
             [source("a"), steps("b"), Edge("a", "b", FORWARD, feedback=True)],
-            "a -> b is a feedback edge; loops",
+            "a -> b closes no loop: nothing leads from b to a",
         ),
         ([source("a"), steps("b"), Edge("a", "c", FORWARD)], "a -> c names a vertex that does not exist"),
         ([steps("b"), source("a"), Edge("a", "b", FORWARD)], "a -> b goes backwards"),
         (
             [source("a"), steps("b"), Edge("a", "b", FORWARD), Edge("b", "b", FORWARD)],
             "b -> b goes backwards",
+        ),
+        (
+            [
+                *(source("a"), steps("b"), Edge("a", "b", FORWARD)),
+                *(Edge("b", "a", FORWARD, feedback=True), Edge("b", "a", FORWARD, input=1, feedback=True)),
+            ],
+            "all that comes back to a source has input 0",
+        ),
+        (
+            [
+                source("a"),
+                *(steps("b"), steps("c")),
+                *(Edge("a", "b", FORWARD), Edge("b", "c", FORWARD, feedback=True), Edge("c", "b", FORWARD)),
+            ],
+            "closes no loop|goes backwards",
         ),
         ([source("a"), steps("b"), Edge("a", "b", HASH)], "hash edge a -> b needs key columns"),
         (

@@ -176,3 +176,11 @@ def test_mistakes_are_told(directory: Path, tmp_path: Path) -> None:
         CollectionSource((("a", ()), ("a", ())), 1)
     with pytest.raises(JobUsageError, match="plane 'rows'"):
         ParquetSource((str(directory),)).open(0, 1, FILES, RowPlane())
+
+
+def test_parquet_splits_beyond_ten_are_dealt_out_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    names = [f"split-{number}.parquet" for number in range(12)]
+    for name in (*names, "split-07.parquet", "other.parquet"):
+        pq.write_table(pa.table({"i": [1]}), tmp_path / name)
+    found = list(ParquetSource((str(tmp_path),)).split_files())
+    assert found == ["other.parquet", *names[:7], "split-07.parquet", *names[7:]]

@@ -16,41 +16,37 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from barrier_tck.reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, RestartConfig
+from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.coordinator import FENCED, CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.loop_commands import RestLoop, StartWave
+from barrier_tck.reference_impl.protocol.loop_events import WaveDue
+from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
-    CheckpointBarrier,
     CompletedCheckpoint,
     DeclineCheckpoint,
     InputConsumed,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
+    LoopCounted,
+    LoopInputEnded,
+    Savepoint,
     SnapshotMetrics,
     SubtaskFailed,
     SubtaskRunning,
     SubtaskSnapshot,
     TransactionsCommitted,
-    TriggerCheckpoint,
 )
+from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
-from barrier_tck.reference_impl.protocol.subtask_commands import CancelSnapshot, StoreSnapshot, TakeSnapshot
-from barrier_tck.reference_impl.protocol.subtask_events import (
-    BarrierArrived,
-    InputEnded,
-    SnapshotFailed,
-    SnapshotStored,
-    SnapshotTaken,
-)
 from barrier_tck.reference_impl.protocol.table import IGNORED, STORY_MAX, Leads, TableMachine, leads
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 from barrier_tck.reference_impl.protocol_page import MACHINES
 from barrier_tck.reference_impl.runtime_errors import ProtocolError
+from tests.reference_impl.channel_walks import AlignerWalk, RecorderWalk, SubtaskWalk, TrackerWalk, Walk
 
 SUBTASKS = (SubtaskId("source", 0), SubtaskId("count", 0))
 Transition = tuple[StrEnum, type, StrEnum]
@@ -136,25 +132,6 @@ def test_the_story_is_bounded() -> None:
 # --- the machines -------------------------------------------------------------------------------------------
 
 
-class Walk:
-    """Drives one machine at random, as its environment could."""
-
-    machine: Any
-
-    def choose(self) -> Any:
-        """Return an event that may come now, or None at the end of the walk."""
-        raise NotImplementedError
-
-    def tell(self, event: Any) -> None:
-        """Give the machine an event, and queue the answers to what it asks for."""
-        raise NotImplementedError
-
-    @staticmethod
-    def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
-        """Return an event like this one, changed so that the table of this state decides about it."""
-        return event
-
-
 class JobWalk(Walk):
     """The life of a job with two subtasks: events that are due come in any order."""
 
@@ -165,6 +142,7 @@ class JobWalk(Walk):
         config = JobConfig(None if without else checkpoints, RestartConfig(attempts_max=2, delay_ms=7))
         self.machine = CoordinatorMachine(config, SUBTASKS, SUBTASKS[1:])
         self.due: list[Any] = [ev.JobStarted((), 0, 0)]
+        self.due += [ev.SavepointRequested(Savepoint("savepoints/early"))] if chance.random() < 0.1 else []
         self.now = 0.0
 
     def choose(self) -> Any:
@@ -181,6 +159,8 @@ class JobWalk(Walk):
             case do.DeployAttempt(attempt=attempt):
                 said: list[Any] = [SubtaskRunning(attempt, subtask) for subtask in SUBTASKS]
                 said += [InputConsumed(attempt, SUBTASKS[1])] if chance() < 0.7 else []
+                wanted = Savepoint("savepoints/one", stop=chance() < 0.7)
+                said += [ev.SavepointRequested(wanted)] if chance() < 0.3 else []
                 said += [SubtaskFailed(attempt, SUBTASKS[0], "disk")] if chance() < 0.3 else []
                 said += [ev.AttemptFailed(attempt, "lost")] if chance() < 0.3 else []
                 return said
@@ -196,9 +176,13 @@ class JobWalk(Walk):
                     else ev.MetadataWritten(completed)
                 ]
             case do.NotifyComplete(attempt=attempt, checkpoint=checkpoint):
-                return [TransactionsCommitted(attempt, SUBTASKS[1], checkpoint)]
+                late = [acknowledged(attempt, checkpoint, SUBTASKS[0])] if chance() < 0.2 else []
+                asked = [ev.SavepointRequested(Savepoint("savepoints/late"))] if chance() < 0.1 else []
+                return [TransactionsCommitted(attempt, SUBTASKS[1], checkpoint), *late, *asked]
             case do.StopAttempt(attempt=attempt):
                 return [ev.AttemptStopped(attempt)]
+            case do.FinishJob():
+                return [ev.SavepointRequested(Savepoint("savepoints/late"))]
             case do.SetTimer(timer=timer):
                 return [timer]
         return []
@@ -215,99 +199,32 @@ def acknowledged(
     return AcknowledgeCheckpoint(attempt, checkpoint, subtask, part, SnapshotMetrics())
 
 
-class ChannelWalk(Walk):
-    """FIFO channels, which may skip a barrier. The synchronous part of a snapshot ends before anything else comes."""
+class LoopWalk(Walk):
+    """A loop of two members, one of them fed from outside, between which elements are under way."""
 
-    def __init__(self, chance: random.Random, channels: int) -> None:
+    def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.queues: list[list[Any]] = []
-        for channel in range(channels):
-            numbers = [n for n in range(1, 6) if chance.random() < 0.85]
-            self.queues.append([BarrierArrived(channel, barrier(n)) for n in numbers])
-        self.aborts: list[Any] = [
-            NotifyCheckpointAborted(CheckpointId(n), "late") for n in range(1, 6) if chance.random() < 0.3
-        ]
-        self.urgent: Any = None
-
-    def blocked(self, channel: int) -> bool:
-        held: bool = self.machine.blocked[channel]
-        return held
+        self.machine = LoopTermination("loop", SUBTASKS, SUBTASKS[:1])
+        attempt = AttemptNumber(1)
+        self.due: list[Any] = [SubtaskRunning(attempt, subtask) for subtask in SUBTASKS]
+        self.due.append(LoopInputEnded(attempt, SUBTASKS[0], "loop"))
+        self.sent, self.taken = chance.randint(0, 4), 0
 
     def choose(self) -> Any:
-        if self.urgent is not None:
-            urgent, self.urgent = self.urgent, None
-            return urgent
-        queues = [queue for channel, queue in enumerate(self.queues) if queue and not self.blocked(channel)]
-        queues += [self.aborts] if self.aborts else []
-        return self.chance.choice(queues).pop(0) if queues else None
-
-    def tell(self, event: Any) -> None:
-        for command in self.machine.handle(event):
-            if isinstance(command, TakeSnapshot):
-                failed = SnapshotFailed(command.barrier.checkpoint, "disk")
-                self.urgent = failed if self.chance.random() < 0.3 else SnapshotTaken(command.barrier)
-
-
-def barrier(checkpoint: int) -> CheckpointBarrier:
-    return CheckpointBarrier(CheckpointId(checkpoint), 0)
-
-
-class AlignerWalk(ChannelWalk):
-    def __init__(self, chance: random.Random) -> None:
-        super().__init__(chance, chance.randint(1, 3))
-        self.machine = BarrierAligner(len(self.queues))
-
-
-class TrackerWalk(ChannelWalk):
-    def __init__(self, chance: random.Random) -> None:
-        super().__init__(chance, chance.randint(1, 3))
-        self.machine = BarrierTracker(len(self.queues))
-
-    @staticmethod
-    def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
-        probes = (NotifyCheckpointAborted(CheckpointId(n), "") for n in range(1, 99))
-        n = next(probe.checkpoint for probe in probes if machine.state_for(probe) is state)
-        if isinstance(event, BarrierArrived | SnapshotTaken):
-            return msgspec.structs.replace(event, barrier=barrier(n))
-        return msgspec.structs.replace(event, checkpoint=n)
-
-
-class SubtaskWalk(ChannelWalk):
-    """A source or another subtask; its inputs end somewhere between the barriers."""
-
-    def __init__(self, chance: random.Random) -> None:
-        channels = chance.randint(0, 2)
-        super().__init__(chance, channels)
-        self.machine = SubtaskMachine("totals[0]", channels, chance.choice(list(CheckpointMode)))
-        if not channels:
-            self.queues = [[TriggerCheckpoint(CheckpointId(n), 0) for n in (1, 3, 2, 4)]]
-        for channel, queue in enumerate(self.queues):
-            queue.insert(chance.randint(0, len(queue)), InputEnded(channel))
-        self.outcomes: list[Any] = [NotifyCheckpointComplete(CheckpointId(1))]
-
-    def blocked(self, channel: int) -> bool:
-        return bool(self.machine.blocked) and super().blocked(channel)
-
-    def choose(self) -> Any:
-        if self.urgent is None and self.outcomes and self.chance.random() < 0.3:
-            return self.outcomes.pop(self.chance.randrange(len(self.outcomes)))
-        return super().choose()
+        return self.due.pop(self.chance.randrange(len(self.due))) if self.due else None
 
     def tell(self, event: Any) -> None:
         for command in self.machine.handle(event):
             match command:
-                case TakeSnapshot(barrier=taken):
-                    failed = SnapshotFailed(taken.checkpoint, "disk")
-                    self.urgent = failed if self.chance.random() < 0.3 else SnapshotTaken(taken)
-                case StoreSnapshot(checkpoint=checkpoint):
-                    failed = SnapshotFailed(checkpoint, "disk")
-                    self.outcomes.append(failed if self.chance.random() < 0.3 else SnapshotStored(checkpoint))
-                case CancelSnapshot(checkpoint=checkpoint):
-                    self.outcomes = [one for one in self.outcomes if not self.ends(one, checkpoint)]
-
-    @staticmethod
-    def ends(outcome: Any, checkpoint: CheckpointId) -> bool:
-        return isinstance(outcome, SnapshotStored | SnapshotFailed) and outcome.checkpoint == checkpoint
+                case StartWave(wave=wave):
+                    self.taken = self.chance.randint(self.taken, self.sent)
+                    counts = (self.sent, 0), (0, self.taken)
+                    self.due += [
+                        LoopCounted(AttemptNumber(1), subtask, "loop", wave, *count)
+                        for subtask, count in zip(SUBTASKS, counts, strict=True)
+                    ]
+                case RestLoop():
+                    self.due.append(WaveDue(AttemptNumber(1), "loop"))
 
 
 WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
@@ -315,6 +232,8 @@ WALKS: dict[type[TableMachine[Any, Any]], type[Any]] = {
     SubtaskMachine: SubtaskWalk,
     BarrierAligner: AlignerWalk,
     BarrierTracker: TrackerWalk,
+    BarrierRecorder: RecorderWalk,
+    LoopTermination: LoopWalk,
 }
 
 
@@ -347,7 +266,12 @@ def walked(machine: type[TableMachine[Any, Any]]) -> Walked:
                     found.machines[before] = copy.deepcopy(going.machine)
                 going.tell(event)
                 found.events[type(event)] = event
-                found.seen.add((before, type(event), going.machine.state_for(event)))
+                after = going.machine.state_for(event)
+                found.seen.add((before, type(event), after))
+                if after not in found.machines:  # a state in which a machine's life ends
+                    found.machines[after] = copy.deepcopy(going.machine)
+                for state, kind in getattr(going, "early", ()):
+                    found.seen.add((state, kind, state))
     return _walked[machine]
 
 

@@ -343,3 +343,24 @@ def test_refused_connections_are_counted_by_kind(driver: Driver) -> None:
     eventually(lambda: sum(driver.service.refused().values()) == 4)
     assert driver.service.refused() == {"no_handshake": 1, "wrong_secret": 1, "not_wanted": 2}
     stranger.close()
+
+
+def test_data_channels_that_slots_refused_are_counted_beside_those_refused_here(driver: Driver) -> None:
+    link = driver.connect()
+    deployed(driver, link)
+    news = iter([{"not_wanted": 2}, {"not_wanted": 1, "wrong_secret": 4}])
+    link.report_refused(lambda: next(news, {}))
+    expected = {"data_channel_wrong_secret": 4, "data_channel_not_wanted": 3}
+    link.tell_refused()
+    link.tell_refused()
+    eventually(lambda: driver.service.refused() == expected)
+    link.close()
+
+
+def test_refused_data_channels_are_told_with_the_heartbeats(driver: Driver) -> None:
+    link = driver.connect()
+    deployed(driver, link)
+    news = iter([{"no_proof": 1}])
+    link.report_refused(lambda: next(news, {}))
+    eventually(lambda: driver.service.refused() == {"data_channel_no_proof": 1})
+    link.close()

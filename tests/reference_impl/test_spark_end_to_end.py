@@ -27,8 +27,9 @@ from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
 from barrier_tck.reference_impl.runtime.ports import RuntimePoint
-from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.routes import Address, ChannelEnds, DirectRoutes
+from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.spark.transport import ChannelServer

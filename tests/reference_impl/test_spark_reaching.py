@@ -226,7 +226,7 @@ def _proxies() -> Iterator[ToxiproxyClient]:
 
 @pytest.mark.parametrize("secret", [SECRET, new_secret()], ids=["right", "wrong"])
 def test_a_data_channel_is_authenticated_through_a_proxy(proxies: ToxiproxyClient, secret: bytes) -> None:
-    mailbox = Mailbox(1, 8, 1 << 20)
+    mailbox = Mailbox(1, 8)
     server = ChannelServer("127.0.0.1")
     server.start([CHANNEL], ATTEMPT, SECRET, mailbox)
     host, port = proxies.create("data", ("127.0.0.1", server.port))

@@ -19,7 +19,8 @@ from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
 from barrier_tck.reference_impl.spark import deployment
-from barrier_tck.reference_impl.spark.deployment import JobEnd, SparkJobRunner
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.spark.running_attempt import JobEnd, RunningAttempt
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 
 
@@ -39,7 +40,7 @@ def running(tmp_path: Path) -> Iterator[tuple[SparkJobRunner, Machine]]:
     spark: Any = SimpleNamespace(sparkContext=None)
     graph: Any = SimpleNamespace(name="job")
     runner, machine = SparkJobRunner(spark, graph, JobConfig(), tmp_path), Machine()
-    driver: Any = SimpleNamespace(machine=machine, ended=False)
+    driver: Any = SimpleNamespace(waiting_for=machine.waiting_for, ended=False)
     runner._driver = driver
     runner._loop.start()
     yield runner, machine
@@ -76,11 +77,17 @@ def test_the_coordinator_hears_of_the_end_of_a_stage_that_it_stopped_and_of_no_o
     runner, machine = running
     heard: list[int] = []
     driver: Any = SimpleNamespace(
-        machine=machine, ended=ended, on_attempt_stopped=heard.append, state=JobState.FINISHED, reason=""
+        machine=machine,
+        waiting_for=machine.waiting_for,
+        ended=ended,
+        on_attempt_stopped=heard.append,
+        state=JobState.FINISHED,
+        stopped_with=None,
+        reason="",
     )
     runner._driver = driver
     stage: Any = None
-    runner._attempt = deployment._Attempt(1, None, stage, stopping=True)
+    runner._attempt = RunningAttempt(1, None, stage, stopping=True)
     runner._loop.post(lambda: runner._stage_ended(1, []))
     runner.waiting_for()
     assert heard == told
@@ -139,10 +146,12 @@ def test_the_stop_of_an_attempt_that_was_never_deployed_leaves_the_one_before_it
 ) -> None:
     runner, machine = running
     heard: list[int] = []
-    driver: Any = SimpleNamespace(machine=machine, ended=False, on_attempt_stopped=heard.append)
+    driver: Any = SimpleNamespace(
+        waiting_for=machine.waiting_for, ended=False, on_attempt_stopped=heard.append
+    )
     runner._driver = driver
     stage: Any = None
-    before = runner._attempt = deployment._Attempt(1, None, stage, stage_ended=True)
+    before = runner._attempt = RunningAttempt(1, None, stage, stage_ended=True)
     runner._loop.post(lambda: runner.stop(2, "no attempt number"))
     runner.waiting_for()
     runner.waiting_for()

@@ -6,7 +6,8 @@ import errno
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,16 +18,13 @@ from hypothesis import strategies as st
 
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+from barrier_tck.reference_impl.spark.batch_serializer import BatchSerializer
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
 from barrier_tck.reference_impl.spark.handshake import HandshakeRefused, new_secret
-from barrier_tck.reference_impl.spark.mailbox import Mailbox, SubtaskCancelled
-from barrier_tck.reference_impl.spark.transport import (
-    BatchSerializer,
-    ChannelSender,
-    ChannelServer,
-    TcpOutput,
-    connect_channel,
-)
+from barrier_tck.reference_impl.spark.mailbox import Arrivals, Mailbox, SubtaskCancelled
+from barrier_tck.reference_impl.spark.output_buffers import BufferedOutput
+from barrier_tck.reference_impl.spark.transport import ChannelSender, ChannelServer, connect_channel
 
 SECRET = new_secret()
 CHANNELS = [ChannelId(SubtaskId("source", i), SubtaskId("totals", 0)) for i in range(2)]
@@ -39,9 +37,9 @@ def batch(start: int, rows: int = 10) -> pa.RecordBatch:
 
 @contextmanager
 def receiver(
-    max_batches: int = 8, max_bytes: int = 1 << 25, channels: int = 1
+    places: int = 8, channels: int = 1, arrivals: Arrivals | None = None
 ) -> Iterator[tuple[ChannelServer, Mailbox]]:
-    mailbox = Mailbox(channels, max_batches, max_bytes)
+    mailbox = Mailbox(channels, places, arrivals)
     server = ChannelServer("127.0.0.1")
     server.start(CHANNELS[:channels], ATTEMPT, SECRET, mailbox)
     try:
@@ -55,6 +53,27 @@ def connect(server: ChannelServer, number: int = 0, attempt: AttemptNumber = ATT
     return connect_channel(CHANNELS[number], "127.0.0.1", server.port, attempt, SECRET, 5.0)
 
 
+@contextmanager
+def sending(
+    *senders: ChannelSender, batches: int = 4, most_bytes: int = 1 << 25, fragment_bytes: int = 1 << 22
+) -> Iterator[tuple[BufferedOutput, list[RuntimeFailure]]]:
+    failures: list[RuntimeFailure] = []
+    output = BufferedOutput(
+        senders, batches, most_bytes, fragment_bytes, lambda: None, lambda *_: None, failures.append
+    )
+    try:
+        yield output, failures
+    finally:
+        output.close()
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 5
+    while not holds():
+        assert time.monotonic() < deadline, what
+        threading.Event().wait(0.002)
+
+
 def element(mailbox: Mailbox, blocked: list[bool] | None = None) -> Any:
     taken = mailbox.take(blocked or [False], 5.0)
     assert isinstance(taken, tuple), taken
@@ -64,7 +83,7 @@ def element(mailbox: Mailbox, blocked: list[bool] | None = None) -> Any:
 def test_channels_of_parallel_edges_between_two_subtasks_are_told_apart() -> None:
     first = CHANNELS[0]
     second = ChannelId(first.sender, first.receiver, 1)
-    mailbox, server = Mailbox(2, 8, 1 << 25), ChannelServer("127.0.0.1")
+    mailbox, server = Mailbox(2, 8), ChannelServer("127.0.0.1")
     server.start([first, second], ATTEMPT, SECRET, mailbox)
     try:
         senders = [
@@ -86,35 +105,37 @@ def test_channels_of_parallel_edges_between_two_subtasks_are_told_apart() -> Non
 
 
 def test_batches_and_control_elements_arrive_in_the_order_of_sending() -> None:
-    with receiver(max_batches=3) as (server, mailbox):
-        sender = connect(server)
+    with receiver(places=3) as (server, mailbox), sending(connect(server)) as (output, _):
         expected: list[Any] = [
             CheckpointBarrier(CheckpointId(i), i) if i % 7 == 3 else batch(i) for i in range(60)
         ]
         expected.append(EndOfInput())
-
-        def send() -> None:
-            for item in expected:
-                (sender.send_batch if isinstance(item, pa.RecordBatch) else sender.send_control)(item)
-
-        thread = threading.Thread(target=send)
-        thread.start()
+        for item in expected:
+            (output.send_data if isinstance(item, pa.RecordBatch) else output.send_control)(0, item)
         for item in expected:
             received = element(mailbox)
             assert received.equals(item) if isinstance(item, pa.RecordBatch) else received == item
-        thread.join()
-        sender.shut()
 
 
-def test_a_large_batch_survives_partial_sends() -> None:
+def whole(mailbox: Mailbox) -> Any:
+    """Take until a whole element was read: single fragments are taken without a result."""
+    taken = None
+    while taken is None:
+        taken = mailbox.take([False], 5.0)
+    assert isinstance(taken, tuple)
+    return taken[1]
+
+
+@pytest.mark.parametrize("fragment_bytes", [1 << 30, 100_000, 1 << 20])
+def test_a_large_batch_survives_partial_sends_and_fragments(fragment_bytes: int) -> None:
     large = pa.record_batch({"n": pa.array(range(400_000)), "x": pa.array([0.5] * 400_000)})
-    with receiver(max_bytes=1) as (server, mailbox):
-        sender = connect(server)
-        thread = threading.Thread(target=lambda: list(map(sender.send_batch, [large] * 4)))
-        thread.start()
-        assert all(element(mailbox).equals(large) for _ in range(4))
-        thread.join()
-        sender.shut()
+    with (
+        receiver(places=2) as (server, mailbox),
+        sending(connect(server), fragment_bytes=fragment_bytes) as (output, _),
+    ):
+        for _ in range(4):
+            output.send_data(0, large)
+        assert all(whole(mailbox).equals(large) for _ in range(4))
 
 
 def test_a_change_of_schema_between_batches_is_carried() -> None:
@@ -160,37 +181,21 @@ def test_sending_a_batch_copies_none_of_its_column_data() -> None:
     assert address in [part.address for part in parts if isinstance(part, pa.Buffer)]
 
 
-def test_a_receiver_that_does_not_read_stops_its_sender() -> None:
-    big = pa.record_batch({"n": pa.array(range(250_000))})
-    sent = []
-    with receiver(max_batches=2) as (server, mailbox):
-        sender = connect(server)
+def test_a_receiver_that_does_not_read_stops_its_sender_which_goes_on_when_it_reads() -> None:
+    with receiver(places=3) as (server, mailbox), sending(connect(server), batches=4) as (output, _):
+        for start in range(7):
+            assert not output.full
+            output.send_data(0, batch(start))
+            eventually(lambda at=start: waiting(output) == max(0, at - 2), "three batches go on the wire")  # type: ignore[misc]
+        assert output.full
+        received = [element(mailbox).column("n")[0].as_py() for _ in range(3)]
+        eventually(lambda: not output.full, "there is room again")
+        assert received + [element(mailbox).column("n")[0].as_py() for _ in range(4)] == list(range(7))
 
-        def send() -> None:
-            try:
-                for i in range(100):
-                    sender.send_batch(big)
-                    sent.append(i)
-            except ConnectionLost:
-                sent.append(-1)
 
-        thread = threading.Thread(target=send)
-        thread.start()
-        thread.join(1.0)
-        assert thread.is_alive(), "200 MB fit into a channel that holds 2 batches"
-        # 2 in the queue, 1 held by the reader, the rest in the system's socket buffers (about 10 MB).
-        assert len(sent) < 20
-        before = len(sent)
-        for _ in range(10):
-            element(mailbox)
-        deadline = time.monotonic() + 5
-        while len(sent) <= before and time.monotonic() < deadline:
-            thread.join(0.01)
-        assert len(sent) > before
-        sender.shut()
-        thread.join(5.0)
-        assert not thread.is_alive()
-        assert sent[-1] == -1
+def waiting(output: BufferedOutput) -> int:
+    """Return how many elements wait in the first buffer."""
+    return len(output._buffers[0]._queue)
 
 
 def test_a_blocked_channel_is_not_read_while_the_other_flows() -> None:
@@ -215,7 +220,7 @@ def test_a_blocked_channel_is_not_read_while_the_other_flows() -> None:
 
 
 def test_a_call_wakes_the_loop_and_overtakes_batches() -> None:
-    mailbox = Mailbox(1, 8, 1 << 20)
+    mailbox = Mailbox(1, 8)
     called: list[str] = []
     mailbox.put(0, batch(0), 100)
     mailbox.post(lambda: called.append("message"))
@@ -231,8 +236,8 @@ def test_a_call_wakes_the_loop_and_overtakes_batches() -> None:
 def test_the_sender_s_sudden_end_fails_the_receiver_and_an_orderly_end_does_not() -> None:
     with receiver(channels=2) as (server, mailbox):
         orderly, sudden = connect(server, 0), connect(server, 1)
-        TcpOutput([orderly]).finish()
-        orderly.shut()
+        with sending(orderly) as (output, _):
+            output.finish()
         assert mailbox.take([False, False], 0.1) is None
         sudden.shut()
         with pytest.raises(ConnectionLost, match=r"source\[1\]->totals\[0\]: the sender is gone"):
@@ -257,14 +262,31 @@ def test_a_channel_that_ends_elsewhere_is_refused() -> None:
         connect(server, number=1)
 
 
+def test_refused_channels_are_counted_by_kind_and_reported_once() -> None:
+    with receiver() as (server, _):
+        for number, attempt in ((0, 2), (1, ATTEMPT), (0, 2)):
+            with pytest.raises(HandshakeRefused):
+                connect(server, number, AttemptNumber(attempt))
+        # A refusal is counted when its reason has been sent, so the refused peer may know it first.
+        counted: Counter[str] = Counter()
+
+        def all_counted() -> bool:
+            counted.update(server.take_refused())
+            return counted.total() >= 3
+
+        eventually(all_counted, "three are counted")
+        assert counted == {"not_wanted": 3}
+        assert server.take_refused() == {}
+
+
 def test_a_cancelled_receiver_ends_its_reader_at_once_although_the_queue_is_full() -> None:
-    mailbox = Mailbox(1, 1, 1)
+    mailbox = Mailbox(1, 1)
     server = ChannelServer("127.0.0.1")
     server.start(CHANNELS[:1], ATTEMPT, SECRET, mailbox)
     sender = connect(server)
-    for i in range(3):
-        sender.send_batch(batch(i))
+    sender.send_batch(batch(0))
     element(mailbox)
+    sender.send_batch(batch(1))
     mailbox.fail(SubtaskCancelled("cancelled"))
     server.close()
     assert not [

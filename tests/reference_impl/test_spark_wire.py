@@ -64,6 +64,10 @@ EXAMPLES: list[Any] = [
     messages.DeclineCheckpoint(ATTEMPT, CHECKPOINT, SUBTASK, "disk full"),
     messages.AbortNoted(ATTEMPT, SUBTASK, CHECKPOINT),
     messages.InputConsumed(ATTEMPT, SUBTASK),
+    messages.CountLoop("head", 3),
+    messages.EndLoop("head"),
+    messages.LoopInputEnded(ATTEMPT, SUBTASK, "head"),
+    messages.LoopCounted(ATTEMPT, SUBTASK, "head", 3, 5, 4),
     messages.TransactionsCommitted(ATTEMPT, SUBTASK, CHECKPOINT),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why"),
     messages.SubtaskFailed(ATTEMPT, SUBTASK, "why", CHECKPOINT),
@@ -81,6 +85,7 @@ EXAMPLES: list[Any] = [
     link_messages.Resume(1),
     link_messages.FirstRecords(3.5),
     link_messages.SubtaskLeft(),
+    link_messages.ChannelsRefused({"not_wanted": 2}),
 ]
 
 

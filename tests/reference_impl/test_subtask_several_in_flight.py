@@ -75,7 +75,7 @@ Channels = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=4), min_siz
 """For each channel, how many records come before each of its barriers; every channel has all barriers."""
 
 
-@pytest.mark.parametrize("mode", list(CheckpointMode))
+@pytest.mark.parametrize("mode", [EXACTLY_ONCE, AT_LEAST_ONCE])
 @given(gaps=Channels, order=st.randoms(use_true_random=False))
 def test_every_interleaving_gives_every_checkpoint_its_prefix_and_no_less(
     mode: CheckpointMode, gaps: list[list[int]], order: random.Random
@@ -112,7 +112,7 @@ def test_every_interleaving_gives_every_checkpoint_its_prefix_and_no_less(
     assert not any(subtask.machine.blocked)
 
 
-@pytest.mark.parametrize("mode", list(CheckpointMode))
+@pytest.mark.parametrize("mode", [EXACTLY_ONCE, AT_LEAST_ONCE])
 def test_stores_overlap_and_end_in_any_order(mode: CheckpointMode) -> None:
     subtask = Subtask(2, mode)
     for number in (1, 2, 3):
@@ -134,7 +134,7 @@ def test_at_least_once_mode_never_holds_a_channel_where_exactly_once_does() -> N
         assert subtask.machine.blocked == held
 
 
-@pytest.mark.parametrize("mode", list(CheckpointMode))
+@pytest.mark.parametrize("mode", [EXACTLY_ONCE, AT_LEAST_ONCE])
 def test_a_checkpoint_that_a_channel_skipped_is_declined(mode: CheckpointMode) -> None:
     subtask = Subtask(2, mode)
     subtask.feed(BarrierArrived(0, barrier(1)))
@@ -143,7 +143,7 @@ def test_a_checkpoint_that_a_channel_skipped_is_declined(mode: CheckpointMode) -
     assert subtask.declined == [1] and subtask.storing == [2]
 
 
-@pytest.mark.parametrize("mode", list(CheckpointMode))
+@pytest.mark.parametrize("mode", [EXACTLY_ONCE, AT_LEAST_ONCE])
 def test_a_source_ignores_a_trigger_that_was_overtaken(mode: CheckpointMode) -> None:
     source = Subtask(0, mode)
     source.feed(TriggerCheckpoint(CheckpointId(2), 0))

@@ -469,7 +469,7 @@ def test_nothing_is_written_if_rendering_fails(tmp_path: Path, monkeypatch: pyte
     run_directory = write_run(tmp_path / "run", [record_of(6)])
     before = sorted(run_directory.rglob("*"))
 
-    def broken(run: Any) -> str:
+    def broken(run: Any, cuts: Any) -> str:
         raise RuntimeError("no page")
 
     monkeypatch.setattr("barrier_tck.reports.write.render", broken)

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import msgspec
 
+from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
+from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
-from barrier_tck.faults.targets import Direction
+from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, RestartPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.reference.mutants import control_bugs as control
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, WITH_ZOMBIE, Mutant, kill
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
@@ -73,6 +75,23 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         twice,
     )
     yield Mutant(
+        "FA-01",
+        "COO-3",
+        "An acknowledgement for a checkpoint that was never triggered is ignored, and its file is kept.",
+        OURS,
+        replace(product, coordinator_machine=control.KeepsWhatIsUnknown),
+        _forged(several, Forgery.UNTRIGGERED),
+    )
+    yield Mutant(
+        "FA-02",
+        "STA-3",
+        "An acknowledgement of a subtask that does not exist counts as that of the first one of its vertex.",
+        OURS,
+        replace(product, coordinator_machine=control.CountsStrangers),
+        _forged(several, Forgery.NOBODY),
+        _forged(SPARK, Forgery.NOBODY),
+    )
+    yield Mutant(
         "TF-01",
         "COO-2",
         "One failure in a row more than configured is tolerated.",
@@ -103,11 +122,61 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
             faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2, worker=True),
         ),
     )
+    yield from _restart_mutants(product)
+
+
+def _restart_mutants(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs in restart strategies."""
+    yield Mutant(
+        "RS-01",
+        "REC-3",
+        "The failure rate counts failures that lie longer ago than its interval.",
+        OURS,
+        replace(product, coordinator_machine=control.CountsOldFailures),
+        _restarting(RestartPlan("failure_rate", attempts_max=1, interval_ms=30), 1, 6),
+    )
+    yield Mutant(
+        "RS-02",
+        "REC-3",
+        "The delay after a failure does not grow.",
+        OURS,
+        replace(product, coordinator_machine=control.NeverWaitsLonger),
+        _restarting(RestartPlan("exponential_delay"), 1, 2),
+    )
+    yield Mutant(
+        "RS-03",
+        "REC-3",
+        "The delay after failures grows on, although the job ran well for a long time.",
+        OURS,
+        replace(product, coordinator_machine=control.NeverResetsTheDelay),
+        _restarting(
+            RestartPlan("exponential_delay", delay_ms=40, factor=8, delay_ms_max=1_000, reset_after_ms=30),
+            1,
+            6,
+        ),
+    )
+
+
+def _restarting(restart: RestartPlan, *completions: int) -> TrialPlan:
+    """Return a plan in which a subtask is killed after some completed checkpoints."""
+    faults = [
+        ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=nth))
+        for nth in completions
+    ]
+    return msgspec.structs.replace(WITH_ZOMBIE, restart=restart, faults=tuple(faults))
 
 
 def _with(checkpoints: CheckpointPlan) -> TrialPlan:
     workload = WorkloadPlan(batches=40, records_per_second=600)
     return msgspec.structs.replace(SIMULATED, workload=workload, checkpoints=checkpoints)
+
+
+def _forged(plan: TrialPlan, forgery: Forgery) -> TrialPlan:
+    """Return the plan with one forged acknowledgement, which comes while a checkpoint is pending."""
+    fault = ForgeAcknowledgement("totals[0]", forgery)
+    return msgspec.structs.replace(
+        plan, faults=(ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_TRIGGERED)),)
+    )
 
 
 def _twice(plan: TrialPlan, direction: Direction) -> TrialPlan:

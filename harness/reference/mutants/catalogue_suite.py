@@ -81,6 +81,13 @@ def flow_bugs() -> Iterator[FlowBug]:
         replace(product, subtask_driver=flow.CountsNoBytes),
         "test_every_part_of_a_completed_checkpoint_says_how_many_bytes_it_wrote",
     )
+    yield FlowBug(
+        "ME-05",
+        "SNP-7",
+        "Synchronous parts are reported as taking no time.",
+        replace(product, subtask_driver=flow.MeasuresNoSynchronousPart),
+        "test_the_length_of_the_synchronous_part_is_measured",
+    )
 
 
 FLOW_BUGS: dict[str, FlowBug] = {bug.id: bug for bug in flow_bugs()}

@@ -1,18 +1,23 @@
-"""Planted bugs in the control of checkpoints: how they are admitted, counted and aborted."""
+"""Planted bugs in the control of checkpoints and restarts: how they are admitted, counted and aborted."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from barrier_tck.reference_impl.config import JobConfig
+import msgspec
+
+from barrier_tck.reference_impl.config import ExponentialDelayRestart, FailureRateRestart, JobConfig
+from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.admission import Admission, CheckpointAdmission
-from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_events import CheckpointExpired, CoordinatorEvent
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, NotifyCheckpointAborted
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
 from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, plan_recovery
+from barrier_tck.reference_impl.protocol.restarts import ExponentialDelay, FailureRate
 from barrier_tck.reference_impl.protocol.subtask import SubtaskCommands, SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import CancelSnapshot, ForwardBarrier
 from barrier_tck.reference_impl.protocol.subtask_events import SubtaskEvent
@@ -30,6 +35,27 @@ class CountsAcknowledgements(CoordinatorMachine):
             return result
         pending.awaiting.popitem()
         return AcknowledgeResult.ACCEPTED
+
+
+class KeepsWhatIsUnknown(CoordinatorMachine):
+    """FA-01: an acknowledgement that nobody can have given is ignored together with the file that it names."""
+
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
+        """Ignore what names an id that was never given out."""
+        unknown = isinstance(event, AcknowledgeCheckpoint) and event.checkpoint > self._last_checkpoint
+        return () if unknown else super().handle(event, now_ms)
+
+
+class CountsStrangers(CoordinatorMachine):
+    """FA-02: an acknowledgement of a subtask that does not exist counts as that of the first one of its vertex."""
+
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
+        """Take a stranger for somebody else."""
+        if isinstance(event, AcknowledgeCheckpoint) and event.subtask not in self._subtasks:
+            first = SubtaskId(event.subtask.vertex, 0)
+            part = msgspec.structs.replace(event.snapshot, subtask=first)
+            event = msgspec.structs.replace(event, subtask=first, snapshot=part)
+        return super().handle(event, now_ms)
 
 
 class ComparesIdsAsText(CoordinatorMachine):
@@ -114,16 +140,61 @@ class ToleratesOneMore(CoordinatorMachine):
         super().__init__(replace(config, checkpoints=checkpoints), *arguments)
 
 
+class _NeverForgets(FailureRate):
+    """Counts every failure, however long ago it was."""
+
+    def next_delay_ms(self, failed_ms: float, ran_ms: float) -> float | None:
+        return super().next_delay_ms(0.0, ran_ms)
+
+
+class CountsOldFailures(CoordinatorMachine):
+    """RS-01: the failure rate counts failures that lie longer ago than its interval."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Count failures in another way."""
+        super().__init__(config, *arguments)
+        if isinstance(config.restart, FailureRateRestart):
+            self._restart = _NeverForgets(config.restart)
+
+
+class NeverWaitsLonger(CoordinatorMachine):
+    """RS-02: the delay after a failure does not grow."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Use another factor than the configured one."""
+        if isinstance(config.restart, ExponentialDelayRestart):
+            slowest = msgspec.structs.replace(config.restart, factor=1.0)
+            config = replace(config, restart=slowest)
+        super().__init__(config, *arguments)
+
+
+class _OneRow(ExponentialDelay):
+    """Takes all failures for one row."""
+
+    def next_delay_ms(self, failed_ms: float, ran_ms: float) -> float | None:
+        return super().next_delay_ms(failed_ms, 0.0)
+
+
+class NeverResetsTheDelay(CoordinatorMachine):
+    """RS-03: the delay grows on although the job ran well for a long time."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Count rows in another way."""
+        super().__init__(config, *arguments)
+        if isinstance(config.restart, ExponentialDelayRestart):
+            self._restart = _OneRow(config.restart)
+
+
 class StoresOnAfterAnAbort(SubtaskMachine):
     """AB-01: the asynchronous part of an aborted snapshot is not cancelled, and is acknowledged at its end."""
 
     def handle(self, event: SubtaskEvent) -> SubtaskCommands:
         """Note the abort, but continue to store."""
-        storing = tuple(self._storing)
+        waiting = dict(self._waiting)
         commands = super().handle(event)
-        if not isinstance(event, NotifyCheckpointAborted) or event.checkpoint not in storing:
+        if not isinstance(event, NotifyCheckpointAborted) or event.checkpoint not in waiting:
             return commands
-        self._storing.append(event.checkpoint)
+        self._waiting[event.checkpoint] = waiting[event.checkpoint]
         return tuple(command for command in commands if not isinstance(command, CancelSnapshot))
 
 

@@ -140,6 +140,12 @@ class MeasuresNoStoring(_MeasuresNot):
     fields = ("async_ms",)
 
 
+class MeasuresNoSynchronousPart(_MeasuresNot):
+    """ME-05: synchronous parts are reported as taking no time."""
+
+    fields = ("sync_ms",)
+
+
 class CountsNoBytes(_MeasuresNot):
     """ME-04: parts are reported as writing nothing."""
 

@@ -24,10 +24,13 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.reference.mutants import data_bugs as data
 from barrier_tck.harness.reference.mutants import protocol_bugs as protocol
 from barrier_tck.harness.reference.mutants import storage_bugs as storage
+from barrier_tck.harness.reference.mutants.catalogue_channels import channel_mutants
 from barrier_tck.harness.reference.mutants.catalogue_control import control_mutants
 from barrier_tck.harness.reference.mutants.catalogue_graphs import graph_mutants
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
+from barrier_tck.harness.reference.mutants.catalogue_loops import loop_mutants
 from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mutants
+from barrier_tck.harness.reference.mutants.catalogue_savepoints import savepoint_mutants
 from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
 from barrier_tck.harness.reference.mutants.mutant import (
     AT_LEAST_ONCE,
@@ -233,6 +236,9 @@ def _mutants() -> Iterator[Mutant]:
     yield from control_mutants(product)
     yield from recovery_mutants(product)
     yield from graph_mutants(product)
+    yield from savepoint_mutants(product)
+    yield from channel_mutants(product)
+    yield from loop_mutants(product)
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:
@@ -268,6 +274,11 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
                 ),
             ),
         ),
+        spark(
+            ScheduledFault(
+                CrashCoordinator(unreadable_ms=1_500), After(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]")
+            )
+        ),
     )
     yield Mutant(
         "SK-01",
@@ -279,6 +290,15 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
             SIMULATED, faults=kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", nth=2, worker=True)
         ),
         spark(*kill(ProtocolPoint.SNAPSHOT_STORED, "sink[0]", nth=2, worker=True)),
+    )
+    yield Mutant(
+        "AO-05",
+        "ALO-1",
+        "At-least-once mode holds channels back until all barriers have come, as exactly-once mode does.",
+        "planted here, no public report",
+        replace(product, subtask_machine=protocol.AlignsInEveryMode),
+        AT_LEAST_ONCE,
+        SPARK_AT_LEAST_ONCE,
     )
     yield Mutant(
         "AO-02",
@@ -319,6 +339,11 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
                     After(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]"),
                 ),
             ),
+        ),
+        spark(
+            ScheduledFault(
+                CrashCoordinator(lose_unsynced=True), After(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]")
+            )
         ),
     )
     yield Mutant(
@@ -384,6 +409,7 @@ def _of_faults(product: Components) -> Iterator[Mutant]:
             SIMULATED,
             faults=(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2)),),
         ),
+        spark(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", 2))),
     )
 
 

@@ -10,7 +10,8 @@ from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
-from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_commands import (
     DeployAttempt,
     DiscardCheckpoint,
@@ -32,6 +33,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TriggerCheckpoint,
 )
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
+from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import ForwardBarrier
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
@@ -285,8 +287,21 @@ class _FirstBarrierTracker(BarrierTracker):
 class SnapshotsAtTheFirstBarrier(SubtaskMachine):
     """AO-01: at-least-once mode does not wait for the barriers of the other channels."""
 
-    def new_aligner(self, channels: int, mode: CheckpointMode) -> BarrierAligner | BarrierTracker:
+    def new_aligner(
+        self, channels: int, mode: CheckpointMode
+    ) -> BarrierAligner | BarrierTracker | BarrierRecorder:
         """Return a tracker that does not wait in at-least-once mode."""
         if mode is CheckpointMode.AT_LEAST_ONCE:
             return _FirstBarrierTracker(channels, self.name)
         return super().new_aligner(channels, mode)
+
+
+class AlignsInEveryMode(SubtaskMachine):
+    """AO-05: at-least-once mode holds channels back until all barriers have come, as exactly-once mode does."""
+
+    def new_aligner(
+        self, channels: int, mode: CheckpointMode
+    ) -> BarrierAligner | BarrierTracker | BarrierRecorder:
+        """Return an aligner where a tracker should be."""
+        aligned = CheckpointMode.EXACTLY_ONCE if mode is CheckpointMode.AT_LEAST_ONCE else mode
+        return super().new_aligner(channels, aligned)

@@ -8,7 +8,8 @@ import msgspec
 
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
-from barrier_tck.reference_impl.protocol.coordinator import Commands, CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
+from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_events import CoordinatorEvent
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint

@@ -89,15 +89,20 @@ class ChecksTheBeginning(FileCheckpointStorage):
     """MD-03: the checksum of a state file covers its first bytes only; writer and reader agree on it."""
 
     def writer(
-        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+        self,
+        checkpoint: CheckpointId,
+        attempt: AttemptNumber,
+        subtask: SubtaskId,
+        operator: str,
+        savepoint: str = "",
     ) -> FileStateWriter:
         """Return a writer that makes such checksums."""
-        inner = super().writer(checkpoint, attempt, subtask, operator)
+        inner = super().writer(checkpoint, attempt, subtask, operator, savepoint)
         return cast("FileStateWriter", _BeginningWriter(inner))
 
     def read(self, handle: StateHandle) -> bytes:
         """Return a state file after checking its length and its first bytes."""
-        content = self._files.read(join(self._root, handle.path))
+        content = self._files.read(join(handle.savepoint or self._root, handle.path))
         found = checksum_of(content[:CHECKED])
         if (len(content), found) != (handle.size, handle.checksum):
             raise CorruptStateError(f"{handle.path} has {len(content)} bytes with the checksum {found}")

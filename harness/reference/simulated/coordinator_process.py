@@ -13,7 +13,7 @@ from barrier_tck.harness.reference.simulated.surroundings import Background, Sur
 from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.messages import CancelSubtask, CompletedCheckpoint, Savepoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.coordinator_driver import (
     CoordinatorDriver,
@@ -174,6 +174,10 @@ class SimulatedCoordinator:
         if self.alive:
             self._trace("receive", self.world.traced(message))
             self.guarded(self.driver.on_message, message)
+
+    def asked_for(self, savepoint: Savepoint) -> None:
+        """Take a user's request for a savepoint."""
+        self.guarded(self.driver.request_savepoint, savepoint)
 
     def defer(self, action: Callable[..., None], argument: Any) -> None:
         """Do something later; this is never called, because a coordinator is never frozen."""

@@ -3,7 +3,8 @@
 Ordering contract: messages on one channel or link arrive in the order of sending (BAR-2). Between channels there is
 no order. A data channel counts the batches in transit and those that wait; a sender whose channel is full is not
 scheduled until its receiver takes something. Control elements are not counted, because they must not cause a
-deadlock.
+deadlock. For the same reason a channel of a feedback edge has no bound: round a loop, everybody could wait for
+everybody. Its receiver takes nothing from outside while too much waits in it (``subtask_processes``).
 
 A disturbance (``disturbances``) changes when a message arrives, swallows it, or ends the connection; the order stays.
 Swallowed elements do not fill the channel, because a proxy that lets nothing through still reads. A broken channel is
@@ -13,6 +14,7 @@ noticed by its receiver, and by its sender when it sends.
 from __future__ import annotations
 
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -24,6 +26,10 @@ from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 
 MESSAGE_BYTES = 64
 """Estimated size of a row of a batch, of a control element, and of a message to or from the coordinator."""
+
+
+UNBOUNDED = sys.maxsize
+"""The capacity of a channel that is never full."""
 
 
 class ChannelBroken(RuntimeFailure):
@@ -233,7 +239,7 @@ class DataChannel:
         if self.broken:
             raise ChannelBroken(f"{self.name}: cannot send: the connection is broken")
         assert self.disturbance is not None
-        size = MESSAGE_BYTES * (len(element) if is_data else 1)
+        size = self.size_of(is_data, element)
         outcome = self.disturbance.fate(self._scheduler.now, arrival, self._last, size)
         if not isinstance(outcome, Loss):
             return outcome
@@ -242,6 +248,10 @@ class DataChannel:
         else:
             self.swallowed = True
         return None
+
+    def size_of(self, is_data: bool, element: Any) -> int:
+        """Return the estimated size of an element in bytes."""
+        return MESSAGE_BYTES * (len(element) if is_data else 1)
 
     @property
     def last_arrival_ms(self) -> float:

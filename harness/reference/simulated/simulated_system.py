@@ -10,10 +10,12 @@ import msgspec
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import End, History, Row
-from barrier_tck.harness.record.operations import InputRead, ReadsObserved
+from barrier_tck.harness.record.operations import ReadsObserved
+from barrier_tck.harness.record.passages import Passage, in_order
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
+    SAVEPOINTS,
     build_graph,
     collection_sources,
     give_out_ids,
@@ -22,9 +24,12 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
-from barrier_tck.harness.reference.observed_inputs import inputs_observed
+from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
+from barrier_tck.harness.reference.observed_messages import SubtaskLog, messages_observed
+from barrier_tck.harness.reference.observed_passages import passages_observed
 from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.operators import OUTPUT
+from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.recorder import RunRecorder
 from barrier_tck.harness.reference.simulated.simulated_targets import SimulatedTargets
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
@@ -41,6 +46,7 @@ from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.rows import RowPlane
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.messages import Savepoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
@@ -60,8 +66,10 @@ class ReferenceSimulated:
             Capability.WORKER_KILL,
             Capability.COORDINATOR_CRASH,
             Capability.CHECKPOINTS,
+            Capability.UNALIGNED_CHECKPOINTS,
             Capability.ATTEMPTS,
             Capability.BARRIERS,
+            Capability.SAVEPOINTS,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,
@@ -73,13 +81,22 @@ class ReferenceSimulated:
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
+            Capability.MESSAGE_LOG,
+            Capability.LOOPS,
+            Capability.CHANDY_LAMPORT,
             Capability.MESSAGE_FAULTS,
         }
     )
 
-    def __init__(self, state_backend: Callable[[], StateBackend] | None = None) -> None:
-        """Take the factory of a candidate's state backend; None means the plan's backend."""
+    def __init__(
+        self, state_backend: Callable[[], StateBackend] | None = None, notes_passages: bool = False
+    ) -> None:
+        """Take the factory of a candidate's state backend; None means the plan's backend.
+
+        ``notes_passages``: outcomes hold what passed the channels, which takes some time.
+        """
         self._state_backend = state_backend
+        self._notes_passages = notes_passages
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
@@ -88,6 +105,10 @@ class ReferenceSimulated:
     def broken(self, plan: TrialPlan, how: BrokenRecovery) -> TrialPlan | None:
         """Return the plan with the planted bug that breaks recovery in this way."""
         return catalogue_recovery.broken(plan, how)
+
+    def noting_passages(self) -> ReferenceSimulated:
+        """Return a system like this one, whose outcomes hold what passed the channels."""
+        return ReferenceSimulated(self._state_backend, notes_passages=True)
 
     def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
         """Run one trial in virtual time."""
@@ -102,12 +123,22 @@ class ReferenceSimulated:
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
         recorder = _Recorder(plan, graph, components)
-        watched = observed(inputs_observed(components, recorder.keep_input), recorder.keep_reads)
+        watched = observed(
+            inputs_observed(components, recorder.keep_input, ends=bool(plan.savepoints)), recorder.keep_reads
+        )
+        passages: list[Passage] = []
+        if self._notes_passages:
+            watched = passages_observed(watched, passages.extend)
+        logs: list[SubtaskLog] = []
+        if plan.checkpoints.records_all or (plan.checkpoints.enabled and plan.job.loops):
+            watched = messages_observed(watched, logs)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
         give_out_ids(plan, FileCheckpointStorage(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
             in_time = world.run(SimulatedTargets(world))
+            for log in logs:
+                recorder.note(log.observed(), process="doors")
             history = _history(world, recorder, in_time)
             return TrialOutcome(
                 history=history,
@@ -118,6 +149,7 @@ class ReferenceSimulated:
                 duration_ms=world.scheduler.now,
                 trace=world.trace.lines(),
                 measurements=_measure(world),
+                passages=in_order(passages),
             )
         finally:
             nemesis.heal_all()
@@ -142,7 +174,8 @@ class _Recorder(RunRecorder):
                 CHECKPOINTS,
                 OUTPUT,
                 _decode_lines if judged_as_a_whole else None,
-            )
+            ),
+            planned_savepoints(plan),
         )
         self._world: SimulatedWorld | None = None
         self._reads: dict[tuple[str, int], ReadsObserved] = {}
@@ -150,9 +183,13 @@ class _Recorder(RunRecorder):
     def keep_reads(self, reads: ReadsObserved) -> None:
         self._reads[reads.subtask, reads.attempt] = reads
 
-    def keep_input(self, read: InputRead) -> None:
+    def keep_input(self, note: InputNote) -> None:
         if self._world is not None:
-            self.note(read, process="source")
+            self.note(note, process="source")
+
+    def ask_for(self, savepoint: Savepoint, delay_ms: float) -> None:
+        assert self._world is not None
+        self._world.ask_for_savepoint(savepoint, delay_ms)
 
     def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
         return self._reads.get((subtask, attempt))
@@ -195,8 +232,8 @@ def _history(world: SimulatedWorld, books: RunRecorder, in_time: bool) -> Histor
         output=output,
         output_by=writers,
         checkpoints=tuple(books.views),
-        storage=view_storage(storage, files, CHECKPOINTS, OUTPUT),
-        pending=driver.machine.waiting_for() if end is End.STUCK else (),
+        storage=view_storage(storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
+        pending=driver.waiting_for() if end is End.STUCK else (),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
+from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.world import SimulatedWorld
@@ -198,7 +199,14 @@ class SimulatedTargets:
 
     def messages_of(self, subtask: str) -> RepeatableMessages:
         """Return the messages about checkpoints between a subtask and the coordinator."""
-        return RepeatableMessages(self._world.repeats, subtask)
+        world = self._world
+        job, root = world.graph.name, world.config.storage_root
+        forger = Forger(
+            lambda: FileCheckpointStorage(world.disk.host(), job, root),
+            world.graph.subtasks,
+            world.receive_forged,
+        )
+        return RepeatableMessages(world.repeats, subtask, forger)
 
     def coordinator(self) -> _CoordinatorTarget | None:
         """Return the coordinator, if it is alive."""

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from barrier_tck.faults.targets import COORDINATOR
+from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHost
 from barrier_tck.harness.reference.simulated.network import ChannelBroken, DataChannel, Link
@@ -145,7 +146,14 @@ class SimulatedSubtask:
         self.inputs: list[DataChannel] = []
         self._queues: list[tuple[int, deque[tuple[float, bool, Any]]]] = []
         """The number and the queue of each input channel; every step looks through them."""
+        self._feedback: list[tuple[int, deque[tuple[float, bool, Any]], int]] = []
+        """The number and the queue of each input channel that closes a loop, and how long the queue should become."""
         self.outputs: list[DataChannel] = []
+        self.buffered = False
+        """Whether its channels are buffered: then it reads barriers even if its outputs are full."""
+        self.batch_ms = 0.0
+        """How much longer than usual it takes to process a batch (virtual ms)."""
+        self._free_at = 0.0
         self.full_outputs = 0
         """How many of them are full; as long as one is, nothing is read and no source is polled."""
         self.mailbox: deque[Any] = deque()
@@ -211,11 +219,37 @@ class SimulatedSubtask:
 
     # --- life -----------------------------------------------------------------------------------------------
 
-    def read_from(self, channel: DataChannel) -> None:
-        """Add an input channel; its number is the number of channels before."""
+    def read_from(self, channel: DataChannel, crowded_at: int | None = None) -> None:
+        """Add an input channel; its number is the number of channels before.
+
+        ``crowded_at`` is the length of the queue of a channel that closes a loop from which on nothing is read from
+        outside the loop; None for any other channel.
+        """
         channel.receiver = self
+        if crowded_at is not None:
+            self._feedback.append((len(self.inputs), channel.queue, crowded_at))
         self._queues.append((len(self.inputs), channel.queue))
+        if isinstance(channel, BufferedChannel):
+            channel.number_in = len(self.inputs)
         self.inputs.append(channel)
+
+    def write_to(self, channel: DataChannel) -> None:
+        """Add an output channel; its number is the number of channels before."""
+        channel.sender = self
+        if isinstance(channel, BufferedChannel):
+            channel.number_out = len(self.outputs)
+        self.outputs.append(channel)
+
+    def set(self, name: str, at_ms: float) -> None:
+        """Timers: call the driver's ``on_timer`` at a time, or when the process is resumed."""
+        self._scheduler.at(at_ms, self._on_timer, name)
+
+    def _on_timer(self, name: str) -> None:
+        if self.frozen and self.alive:
+            self.defer(self._on_timer, name)
+        elif self.alive and self.driver is not None:
+            self.guarded(self.driver.on_timer, name)
+            self.wake()
 
     def attach(self, driver: SubtaskDriver) -> None:
         """Give the process its driver and schedule its opening."""
@@ -233,6 +267,9 @@ class SimulatedSubtask:
         self.guarded(self._open_connected)
         self.opened = True
         self.runs = self.alive
+        for channel in self.inputs:
+            if isinstance(channel, BufferedChannel):
+                channel.open()
         self.wake()
 
     def _open_connected(self) -> None:
@@ -379,6 +416,8 @@ class SimulatedSubtask:
                     if is_data:
                         self._note((now, self.name, "data", choice))
                         driver.on_data(choice, element)
+                        if self.batch_ms:
+                            self._free_at = self._scheduler.now + self.batch_ms
                     else:
                         self._note((now, self.name, "control", (choice, element)))
                         driver.on_control(choice, element)
@@ -403,17 +442,35 @@ class SimulatedSubtask:
     def _enabled(self, driver: SubtaskDriver, now: float) -> list[int]:
         """List what may come next: channel numbers, ``_POLL``, or ``_MESSAGE``."""
         choices = [_MESSAGE] if self.mailbox else []
-        if self.full_outputs:
-            return choices
+        if self.full_outputs or now < self._free_at:
+            return choices if not self.buffered or now < self._free_at else choices + self._barriers(driver)
         if not driver.exhausted:
             if now >= self._poll_at:
                 choices.append(_POLL)
-            return choices
+            if not self._queues:
+                return choices
         blocked = driver.blocked
-        for number, queue in self._queues:
+        for number, queue in self._open_queues(blocked) if self._feedback else self._queues:
             if queue and queue[0][0] <= now and not blocked[number]:
                 choices.append(number)
         return choices
+
+    def _open_queues(self, blocked: list[bool]) -> list[tuple[int, deque[tuple[float, bool, Any]]]]:
+        """Return the queues to read from: while too much waits to go round a loop again, only those that close it.
+
+        A channel that is held back does not count: what holds it may wait for an element from outside.
+        """
+        crowded = [
+            (number, queue)
+            for number, queue, most in self._feedback
+            if len(queue) >= most and not blocked[number]
+        ]
+        return crowded or self._queues
+
+    def _barriers(self, driver: SubtaskDriver) -> list[int]:
+        """List the channels of which a control element comes next: it is read even if there is no room for output."""
+        blocked = driver.blocked
+        return [number for number, queue in self._queues if queue and not queue[0][1] and not blocked[number]]
 
     def _expect_next(self, driver: SubtaskDriver) -> None:
         """Expect a step for the earliest thing that ``_enabled`` would list, now or later."""
@@ -421,18 +478,20 @@ class SimulatedSubtask:
         if self.mailbox:
             earliest = now
         elif self.full_outputs:
+            if self.buffered and self._barriers(driver):
+                self.expect(max(now, self._free_at))
             return  # the receiver wakes this process when it makes room
-        elif not driver.exhausted:
+        elif not driver.exhausted and not self._queues:
             earliest = self._poll_at
         else:
-            earliest = NEVER
+            earliest = NEVER if driver.exhausted else self._poll_at
             blocked = driver.blocked
-            for number, queue in self._queues:
+            for number, queue in self._open_queues(blocked) if self._feedback else self._queues:
                 if queue and queue[0][0] < earliest and not blocked[number]:
                     earliest = queue[0][0]
             if earliest == NEVER:
                 return
-        self.expect(earliest if earliest > now else now)
+        self.expect(max(earliest, now, self._free_at))
 
     def _trace(self, step: str, details: Any = None) -> None:
         self._note((self._scheduler.now, self.name, step, details))

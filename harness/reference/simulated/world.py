@@ -16,17 +16,19 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from barrier_tck.faults.targets import COORDINATOR, Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
+from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel, InputSide, OutputSide
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
 from barrier_tck.harness.reference.simulated.disturbances import Disturbances
 from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, SimulatedFileSystem
 from barrier_tck.harness.reference.simulated.hosts import SimulatedHosts, planned_failures
-from barrier_tck.harness.reference.simulated.network import DataChannel, Link
+from barrier_tck.harness.reference.simulated.network import UNBOUNDED, DataChannel, Link
 from barrier_tck.harness.reference.simulated.randomness import stream
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.harness.reference.simulated.silence import HEARTBEAT_TIMEOUT_MS, Heartbeats
@@ -44,7 +46,7 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskI
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, RuntimePoint
@@ -181,17 +183,37 @@ class SimulatedWorld:
     def stop_if_over(self) -> None:
         """End the run if the job has ended and its last process has left."""
         coordinator = self.coordinator
-        if coordinator.alive and coordinator.driver.ended:
+        if coordinator.alive and coordinator.driver.state is JobState.STOPPED:
+            self._start_from_savepoint(coordinator)
+        elif coordinator.alive and coordinator.driver.ended:
             self.scheduler.stopped = not [process for process in self._everyone if process.alive]
             if not self._over:
                 # No fault strikes any more, and processes that were paused or cut off may leave.
                 self._over = True
                 self.scheduler.at(self.scheduler.now, self._heal_all)
 
+    def _start_from_savepoint(self, stopped: SimulatedCoordinator) -> None:
+        """Start a second job from the savepoint with which the first one was stopped, as a user would.
+
+        Processes of the first job that have not heard of its end by then learn of it in the usual way.
+        """
+        stopped.alive, savepoint = False, stopped.driver.stopped_with
+        assert savepoint is not None
+        self.trace.add((self.scheduler.now, stopped.name, "stopped", savepoint.directory))
+        self.config = replace(self.config, start_from=savepoint.directory)
+        for process in self.processes.values():
+            self._tell_through(process.from_coordinator, process.orphan)
+        self._restart_coordinator(self.scheduler.now + COORDINATOR_RESTART_MS)
+
+    def ask_for_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
+        """Ask whoever is the coordinator by then for a savepoint; nobody hears it if it has died."""
+        self.scheduler.at(self.scheduler.now + delay_ms, lambda _: self.coordinator.asked_for(savepoint))
+
     def _heal_all(self, _: Any) -> None:
         self.nemesis.heal_all()
 
     def _start(self, coordinator: SimulatedCoordinator) -> None:
+        self._arm()
         now = self.scheduler.now
         self.trace.add((now, coordinator.name, "start", None))
         if now < self._readable_at:
@@ -230,14 +252,23 @@ class SimulatedWorld:
             executor.subtasks.append(process)
             processes[subtask] = process
             self._in_rings.append(process)
+        buffered = self._needs_buffers(restore)
         for number, identity in enumerate(self.graph.channels):
             slow = network.slow_factor if number == network.slow_channel else 1
-            channel = DataChannel(
-                str(identity), scheduler, network_random, latency_ms * slow, network.channel_capacity
+            feedback = self.graph.edge_of(identity).feedback
+            capacity = UNBOUNDED if feedback else network.channel_capacity
+            common = (str(identity), scheduler, network_random, latency_ms * slow, capacity)
+            channel = (
+                BufferedChannel(*common, self.plane, network.buffer_bytes)
+                if buffered
+                else DataChannel(*common)
             )
-            sender = channel.sender = processes[identity.sender]
-            sender.outputs.append(channel)
-            processes[identity.receiver].read_from(channel)
+            processes[identity.sender].write_to(channel)
+            processes[identity.receiver].read_from(channel, network.channel_capacity if feedback else None)
+        for process in processes.values():
+            process.buffered = buffered
+            if process.subtask.vertex == self.plan.deployment.slow_vertex:
+                process.batch_ms = float(self.plan.deployment.slow_batch_ms)
         self.processes = processes
         self._everyone = [process for process in self._everyone if process.alive]
         self._everyone.extend(processes.values())
@@ -247,6 +278,13 @@ class SimulatedWorld:
                 process.pause()
         for subtask, process in processes.items():
             process.attach(self._driver_for(process, subtask, attempt, restore))
+
+    def _needs_buffers(self, restore: CompletedCheckpoint | None) -> bool:
+        """Tell whether channels hold records of checkpoints: in modes that overtake, and if some are restored."""
+        checkpoints = self.config.checkpoints
+        overtakes = checkpoints is not None and checkpoints.mode.overtakes
+        restored = restore is not None and any(part.channels is not None for part in restore.snapshots)
+        return overtakes or restored
 
     def _place(self, attempt: int, restore: CompletedCheckpoint | None) -> dict[SubtaskId, SimulatedExecutor]:
         if not self.config.local_recovery:
@@ -265,6 +303,7 @@ class SimulatedWorld:
             config=self.config,
             restore=restore.snapshot_of(subtask) if restore is not None else None,
             restored_checkpoint=restore.checkpoint if restore is not None else None,
+            stopped=restore is not None and restore.stops_the_job,
         )
         files: FileSystem = process.executor.files
         if self.primary_failures is not None:
@@ -282,6 +321,9 @@ class SimulatedWorld:
             working_root=self._working.name if self._working is not None else None,
             local_files=host.local if self.config.local_recovery else None,
             host=host.name,
+            input_buffers=InputSide(process.inputs) if process.buffered else None,
+            output_buffers=OutputSide(process.outputs) if process.buffered else None,
+            timers=process,
         )
         driver: SubtaskDriver = self._driver_type(deployment, self.graph, self.plane, ports, self.components)
         return driver
@@ -311,6 +353,16 @@ class SimulatedWorld:
         A coordinator that has not read storage yet takes no message.
         """
         if self.coordinator.driver.state is not JobState.CREATED:
+            self.coordinator.receive_once(message)
+
+    def receive_forged(self, message: Any) -> None:
+        """Deliver a message that no subtask sent, after what is under way, to a coordinator that has read storage."""
+        self.scheduler.at(self.scheduler.now, self._forged_due, message)
+
+    def _forged_due(self, message: Any) -> None:
+        if self.coordinator.driver.state is JobState.CREATED:
+            self.scheduler.at(self.scheduler.now + 1.0, self._forged_due, message)
+        else:
             self.coordinator.receive_once(message)
 
     def _arm(self) -> None:

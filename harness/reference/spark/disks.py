@@ -93,7 +93,8 @@ def _obstacles(
     the next one as long as the subtask has written nothing for it.
     """
     completed = storage.completed()
-    part = storage.load(completed[-1]).snapshot_of(subtask) if completed else None
+    loaded = [storage.load(checkpoint) for checkpoint in completed]
+    part = next((one.snapshot_of(subtask) for one in reversed(loaded) if one.savepoint is None), None)
     handles = part.handles() if part is not None else ()
     if not handles:
         raise TargetGone(f"no completed checkpoint shows the names of {subtask}'s state files yet")

@@ -96,6 +96,7 @@ class ProxyNetwork:
         self._proxies: dict[str, Proxied] = {}
         self._disturbed: dict[int, tuple[ProxiedLink, Impairment]] = {}
         self._detours: dict[tuple[str, int], Address] = {}
+        self._coordinator: Address | None = None
         self._slow: tuple[ChannelId, Impairment] | None = None
         self._attempt = 0
 
@@ -106,15 +107,29 @@ class ProxyNetwork:
     # --- reference_impl.spark.routes.Routes -----------------------------------------------------------------
 
     def to_coordinator(self, address: Address, slots: int) -> Mapping[tuple[str, int], Address]:
-        """Return the address of a proxy for each host and slot number; the proxies are made at the first call."""
+        """Return the address of a proxy for each host and slot number; they are made once for each coordinator."""
         with self._lock:
-            if not self._detours:
+            if self._coordinator != address:
+                self._abandon_detours(address)
                 for host, slot in itertools.product(self._hosts, range(slots)):
                     proxied = self._make(
-                        f"control-{host}-{slot}", address, Proxied("", address, host, "", slot=slot)
+                        f"control-{address[1]}-{host}-{slot}",
+                        address,
+                        Proxied("", address, host, "", slot=slot),
                     )
                     self._detours[host, slot] = proxied.listen
             return dict(self._detours)
+
+    def _abandon_detours(self, address: Address) -> None:
+        """Take the way to a coordinator that is gone for one of its last attempt: it stays while it is disturbed."""
+        self._coordinator = address
+        self._detours.clear()
+        old = [
+            proxied for proxied in self._proxies.values() if proxied.slot is not None and not proxied.attempt
+        ]
+        for proxied in old:
+            self._proxies[proxied.name] = replace(proxied, attempt=max(1, self._attempt))
+        self._remove([self._proxies[proxied.name] for proxied in old], even=False)
 
     def to_channels(self, channels: Sequence[tuple[ChannelEnds, Address]]) -> Sequence[Address]:
         """Make a proxy for each channel and return the addresses on which they listen."""
@@ -140,7 +155,7 @@ class ProxyNetwork:
         by_slot = {(where.host, where.slot): subtask for subtask, where in processes.items()}
         with self._lock:
             for name, proxied in list(self._proxies.items()):
-                if proxied.slot is None:
+                if proxied.slot is None or proxied.attempt:
                     continue
                 subtask = by_slot.get((proxied.client_host, proxied.slot))
                 if subtask == proxied.subtask:

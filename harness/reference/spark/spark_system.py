@@ -11,49 +11,48 @@ import io
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
+from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
-from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
+from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
-from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.job_graph import SOURCE
-from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
-from barrier_tck.harness.record.operations import ReadsObserved
 from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.jobs import (
     CHECKPOINTS,
-    build_graph,
+    SAVEPOINTS,
     give_out_ids,
-    job_config,
     kinds_of,
-    parquet_sources,
 )
 from barrier_tck.harness.reference.mutants import catalogue_recovery
-from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
-from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
-from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
+from barrier_tck.harness.reference.observed_inputs import InputsDirectory
+from barrier_tck.harness.reference.observed_passages import PassagesDirectory
+from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.operators import OUTPUT
-from barrier_tck.harness.reference.recorder import RunRecorder
-from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
+from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
+from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.sink_files import rows_by_writer
-from barrier_tck.harness.reference.slow_storage import slowed
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
 from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
+from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
+from barrier_tck.harness.reference.spark.job_parts import graph_of, name_of, parts_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
-from barrier_tck.harness.reference.spark.repeating_runner import RepeatingRunner
+from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob, doors_of
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
+from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
+from barrier_tck.harness.reference.unsynced_files import lose_unsynced
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import Scale
@@ -64,88 +63,17 @@ from barrier_tck.harness.workloads.workload import Workload, read_splits, write_
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.runtime.ports import RuntimePoint
-from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
-from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver, SubtaskProcess
-from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
-HEARTBEAT_TIMEOUT_MS = 4_000
-"""Used in trials in which processes are paused or out of reach; it bounds the time that such a fault costs."""
 _FLIGHT_SPLITS = 8
 _EXECUTORS_TIMEOUT_S = 60.0
 _LOOK_AGAIN_MS = 20.0
-_FAULT_POINTS = {point: ProtocolPoint(point.value) for point in RuntimePoint}
-_RUNTIME_POINTS = {fault_point: point for point, fault_point in _FAULT_POINTS.items()}
-
-
-class _Watcher(RunRecorder, SparkJobObserver):
-    """Records the trial in the trial's own time, and tells the nemesis and the network what they must know."""
-
-    def __init__(self, opener: CheckpointOpener, reads: ReadsDirectory) -> None:
-        super().__init__(opener)
-        self._reads = reads
-        self.nemesis: NemesisHooks | None = None
-        self.runner: SparkJobRunner | None = None
-        self.kills_ms: list[float] = []
-        self.first_records_ms: dict[int, float] = {}
-        self.network: ProxyNetwork | None = None
-
-    def now_ms(self) -> float:
-        return self.runner.now_ms() - self.epoch_ms if self.runner is not None else 0.0
-
-    def reads_of(self, subtask: str, attempt: int) -> ReadsObserved | None:
-        return self._reads.take(subtask, attempt)
-
-    def note_kill(self) -> None:
-        self.kills_ms.append(self.now_ms())
-
-    def attempt_running(self, attempt: int) -> None:
-        super().attempt_running(attempt)
-        if self.nemesis is not None:
-            self.nemesis.first_attempt_ran()
-
-    def subtasks_placed(self, attempt: int, processes: Mapping[SubtaskId, SubtaskProcess]) -> None:
-        if self.network is not None:
-            self.network.placed(processes)
-
-    def first_records(self, subtask: SubtaskId, attempt: int, at_ms: float) -> None:
-        at_ms -= self.epoch_ms
-        self.first_records_ms[attempt] = min(at_ms, self.first_records_ms.get(attempt, at_ms))
-
-    def attempt_ended(self, attempt: int, cause: Cause, reason: str) -> None:
-        super().attempt_ended(attempt, cause, reason)
-        if self.network is not None:
-            self.network.attempt_over(attempt)
-
-    def point_reached(
-        self, point: RuntimePoint, subtask: SubtaskId | None, attempt: int, checkpoint: int | None
-    ) -> None:
-        if self.nemesis is not None:
-            name = str(subtask) if subtask is not None else None
-            self.nemesis.point_reached(_FAULT_POINTS[point], name, attempt)
-
-    def kill_to_first_record_ms(self) -> list[float]:
-        """Return, for each kill, the time until a later attempt had processed its first batch."""
-        ended = {record.attempt: record.ended_at_ms for record in self.attempts()}
-        found = []
-        for kill_ms in self.kills_ms:
-            later = [
-                first
-                for attempt, first in self.first_records_ms.items()
-                if first > kill_ms and ended.get(attempt - 1, kill_ms - 1) >= kill_ms
-            ]
-            found.extend([min(later) - kill_ms] if later else [])
-        return found
+_RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.items()}
 
 
 class ReferenceSpark:
@@ -162,7 +90,7 @@ class ReferenceSpark:
         bytes_factor=10,
         timeout_ms_min=20_000,
         executors_min=3,
-        wall_s=60,
+        wall_s=90,
         examples_max=2,
         profiles=(
             *(("standard", "spark-kill"), ("heavy", "spark-kill")),
@@ -173,6 +101,11 @@ class ReferenceSpark:
         {
             Capability.EXECUTOR_KILL,
             Capability.WORKER_KILL,
+            Capability.COORDINATOR_CRASH,
+            Capability.STORAGE_OUTAGE,
+            Capability.SAVEPOINTS,
+            Capability.UNALIGNED_CHECKPOINTS,
+            Capability.UNSYNCED_LOSS,
             Capability.CHECKPOINTS,
             Capability.ATTEMPTS,
             Capability.BARRIERS,
@@ -199,13 +132,13 @@ class ReferenceSpark:
         ``state_backend`` makes a candidate's backend and must be importable on executors; None means the plan's
         backend.
         """
-        self._state_backend = state_backend
+        self._backend = name_of(state_backend) if state_backend is not None else None
         self._config = config or LocalClusterConfig(
             workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
         )
         self._stack = contextlib.ExitStack()
         self._proxies = ProxyServers(self._stack)
-        self._spark: SparkSession | None = None
+        self._drivers: JobDrivers | None = None
         self._cluster: LocalCluster | None = None
         self._judge: SparkJudge | None = None
         self._prepared = False
@@ -238,21 +171,22 @@ class ReferenceSpark:
         """
         self._proxies.check()
         self._prepared = True
-        self.session()
+        self._started().present()
 
-    def session(self) -> SparkSession:
-        """Return the session on the cluster; the first call starts both."""
-        if self._spark is None:
+    def _started(self) -> JobDrivers:
+        """Return what starts drivers on the cluster; the first call starts the cluster."""
+        if self._drivers is None:
             with contextlib.ExitStack() as started:  # all of it, or nothing
                 cluster = started.enter_context(LocalCluster(self._config))
-                # For a whole campaign the judge may warm up, and its Spark starts at the same time as the cluster's.
+                # For a whole campaign the judge may warm up, and its Spark starts at the same time as the driver's.
                 judge = SparkJudge(cluster.directory) if self._prepared else None
                 if judge is not None:
                     started.enter_context(contextlib.closing(judge))
-                spark = started.enter_context(spark_session(cluster, "barrier-tck", dict(session_settings())))
+                drivers = started.enter_context(contextlib.closing(JobDrivers(cluster)))
+                drivers.present()
                 self._stack.enter_context(started.pop_all())
-            self._spark, self._cluster, self._judge = spark, cluster, judge
-        return self._spark
+            self._drivers, self._cluster, self._judge = drivers, cluster, judge
+        return self._drivers
 
     def _start_judge(self, cluster: LocalCluster, quick_start: bool) -> None:
         if self._judge is not None:
@@ -261,8 +195,8 @@ class ReferenceSpark:
         self._stack.enter_context(contextlib.closing(self._judge))
 
     def close(self) -> None:
-        """Stop session and cluster. Closing twice is harmless."""
-        self._spark = None
+        """Stop driver and cluster. Closing twice is harmless."""
+        self._drivers = None
         self._cluster = None
         self._judge = None
         self._proxies.forget()
@@ -274,8 +208,9 @@ class ReferenceSpark:
         Raises RuntimeFailure if the cluster is not complete again in time: then no verdict is possible.
         """
         plan = filled(plan)
-        spark = self.session()
+        drivers = self._started()
         assert self._cluster is not None
+        driver = drivers.present()
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         workload = workload_named(plan.workload.name)
         if self._judge is None or not self._judge.usable:
@@ -286,12 +221,12 @@ class ReferenceSpark:
             _scratch(self._cluster.directory) as scratch,
             self._proxies.network(plan, hosts) as network,
         ):
-            source = _input_directory(spark, workload, plan, scratch)
-            return self._run_job(spark, plan, workload, source, scratch, nemesis, network)
+            source = _input_directory(driver, workload, plan, scratch)
+            return self._run_job(drivers, plan, workload, source, scratch, nemesis, network)
 
     def _run_job(
         self,
-        spark: SparkSession,
+        drivers: JobDrivers,
         plan: TrialPlan,
         workload: Workload,
         source: Path,
@@ -299,16 +234,14 @@ class ReferenceSpark:
         nemesis: NemesisHooks,
         network: ProxyNetwork | None,
     ) -> TrialOutcome:
-        graph = build_graph(plan, workload, parquet_sources(plan, workload, source))
+        graph = graph_of(plan, source)
         if network is not None:
             _slow_down(network, graph, plan.network)
         root = scratch / "files"
         root.mkdir()
         files = LocalFileSystem(root)
         storage = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
-        components = components_of(plan)
-        if self._state_backend is not None:
-            components = replace(components, state_backend=self._state_backend)
+        components = parts_of(plan, self._backend)
         opener = CheckpointOpener(
             graph,
             kinds_of(plan),
@@ -323,46 +256,60 @@ class ReferenceSpark:
         Path(reads.path).mkdir()
         inputs = InputsDirectory(str(scratch / "inputs"))
         Path(inputs.path).mkdir()
-        watcher = _Watcher(opener, reads)
-        repeats = RepeatedMessages()
-        runner = RepeatingRunner(
-            spark,
-            graph,
-            job_config(plan),
-            root,
-            components=observed(
-                inputs_observed(slowed(components, plan.checkpoints.async_ms_max), inputs), reads
-            ),
-            options=_options(plan),
-            observer=watcher,
-            routes=network,
-            watched=[
+        passages = PassagesDirectory(str(scratch / "passages"))
+        Path(passages.path).mkdir()
+        watcher = SparkWatcher(opener, reads, planned_savepoints(plan))
+        journals = scratch / "unsynced" if any(one.fault.loses_unsynced for one in plan.faults) else None
+        order = JobOrder(
+            plan=to_builtins(plan),
+            source=str(source),
+            root=str(root),
+            reads=reads.path,
+            inputs=inputs.path,
+            passages=passages.path,
+            watched=tuple(
                 (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
                 for point, subtask in nemesis.watched_points()
-            ],
-            repeats=repeats,
+            ),
+            proxied=network is not None,
+            backend=self._backend,
+            journals=str(journals) if journals is not None else None,
         )
-        watcher.runner = runner
-        watcher.epoch_ms = runner.now_ms()
+        job = RemoteJob(drivers, order, lambda: watcher.finished)
+        watcher.on_job_over, watcher.on_savepoint = job.job_over, job.take_savepoint
+        repeats = RepeatedMessages(lambda: job.repeat(repeats.in_force))
+        forger = Forger(
+            lambda: FileCheckpointStorage(files, graph.name, CHECKPOINTS), graph.subtasks, job.take_forged
+        )
         assert self._cluster is not None
         disks = JobDisks(self._cluster.directory, self._config.worker_host, graph.name, root)
         targets = SparkTargets(
-            runner.subtask_processes,
+            lambda: watcher.processes,
             watcher.note_kill,
+            job,
             disks,
             lambda subtask: primary_of(subtask, storage, root),
             bool(plan.local_recovery),
             self._cluster.local_directory,
             network,
-            repeats,
+            lambda subtask: RepeatableMessages(repeats, subtask, forger),
+            (lambda pids: lose_unsynced(journals, root, pids)) if journals is not None else None,
         )
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, network
-        with runner:
-            try:
-                end, detail, pending = _wait(runner, watcher, nemesis, plan)
-            finally:
-                nemesis.heal_all()  # before the runner closes: a stopped process cannot leave
+        drivers.tell(watcher, network)
+        if any(planned.fault.ends is Ends.COORDINATOR for planned in plan.faults):
+            drivers.keep_spare()
+        try:
+            job.start()
+            end, detail, pending = _wait(job, watcher, nemesis, plan)
+            while job.stopped_with is not None:
+                job.start_from(job.stopped_with)
+                end, detail, pending = _wait(job, watcher, nemesis, plan)
+        finally:
+            nemesis.heal_all()  # before the job ends: a stopped process cannot leave
+            job.close()
+            drivers.tell(JobReports(), None)
         disks.wipe_all()
         for read in inputs.take_all():
             watcher.note(read, process="source")
@@ -379,7 +326,7 @@ class ReferenceSpark:
             output=output[0] if output is not None else None,
             output_by=output[1] if output is not None else (),
             checkpoints=tuple(watcher.views),
-            storage=view_storage(opener.storage, files, CHECKPOINTS, OUTPUT),
+            storage=view_storage(opener.storage, files, CHECKPOINTS, OUTPUT, SAVEPOINTS),
             pending=pending,
             output_query=query,
         )
@@ -391,7 +338,8 @@ class ReferenceSpark:
             subtasks=tuple(str(subtask) for subtask in graph.subtasks),
             duration_ms=duration_ms,
             measurements={"kill_to_first_record_ms": statistics.median(recoveries)} if recoveries else {},
-            refused_connections=runner.refused_connections(),
+            refused_connections=job.refused,
+            passages=passages.take_all(watcher.epoch_ms),
         )
 
     def _output(
@@ -433,16 +381,6 @@ def _slow_down(network: ProxyNetwork, graph: JobGraph, planned: NetworkPlan) -> 
     network.slow_down(graph.channels[planned.slow_channel], late)
 
 
-def _options(plan: TrialPlan) -> SparkOptions:
-    """Return the runtime's options: if faults silence processes, the timeouts are shorter, so that this is noticed
-    sooner."""
-    if any(planned.fault.heals_after_ms is not None for planned in plan.faults):
-        return SparkOptions(
-            heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS, isolation_timeout_ms=2 * HEARTBEAT_TIMEOUT_MS
-        )
-    return SparkOptions()
-
-
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
     """Yield a directory for one trial's input, checkpoints and output, below the cluster's; it is removed at exit."""
@@ -453,7 +391,7 @@ def _scratch(parent: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
+def _input_directory(driver: DriverProcess, workload: Workload, plan: TrialPlan, scratch: Path) -> Path:
     """Return the directory of Parquet splits, which were prepared before or are written now."""
     if workload.input_directory is None:
         directory = scratch / "input"
@@ -461,12 +399,12 @@ def _input_directory(spark: SparkSession, workload: Workload, plan: TrialPlan, s
         return directory
     directory = flights.default_directory()
     if not flights.is_prepared(directory, _FLIGHT_SPLITS):
-        flights.prepare(spark, directory, _FLIGHT_SPLITS)
+        doors_of(driver).prepare_flights(str(directory), _FLIGHT_SPLITS)
     return directory
 
 
 def _wait(
-    runner: SparkJobRunner, watcher: _Watcher, nemesis: NemesisHooks, plan: TrialPlan
+    job: RemoteJob, watcher: SparkWatcher, nemesis: NemesisHooks, plan: TrialPlan
 ) -> tuple[End, str, tuple[str, ...]]:
     """Wait for the job's end or the trial's bound; meanwhile timed faults strike and lasting faults are healed."""
     bound_ms = plan.limits.wall_s * 1_000.0
@@ -474,11 +412,11 @@ def _wait(
         due_ms = nemesis.next_time_ms()
         # A fault that fires at a point meanwhile may have to be healed: look again soon.
         next_ms = min(bound_ms, watcher.now_ms() + _LOOK_AGAIN_MS, due_ms if due_ms is not None else bound_ms)
-        ended = runner.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
+        ended = job.wait(max(0.0, next_ms - watcher.now_ms()) / 1_000.0)
         if ended is not None:
-            end = End.FINISHED if ended.state is JobState.FINISHED else End.FAILED
+            end = End.FAILED if ended.state is JobState.FAILED else End.FINISHED
             return end, ended.reason, ()
         if watcher.now_ms() >= bound_ms:
-            return End.STUCK, f"no end within {plan.limits.wall_s} s", runner.waiting_for()
+            return End.STUCK, f"no end within {plan.limits.wall_s} s", job.waiting_for()
         if due_ms is not None and watcher.now_ms() >= due_ms:
             nemesis.time_reached(watcher.now_ms())

@@ -12,23 +12,33 @@ import psutil
 
 from barrier_tck.faults.targets import NoTargets, Peers, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
-from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
+from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
+from barrier_tck.harness.reference.spark.remote_job import RemoteJob
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.spark.spark_observer import SubtaskProcess
 
 _SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.002
 
+Lose = Callable[[Sequence[int]], object]
+"""Takes back what dead processes, given by their pids, wrote and did not sync."""
+
 
 class SignalledProcess:
     """A process on this machine as a fault target; implements ``barrier_tck.faults.targets.PausableTarget``."""
 
     def __init__(
-        self, pid: int, description: str, on_kill: Callable[[], None], with_children: bool = False
+        self,
+        pid: int,
+        description: str,
+        on_kill: Callable[[], None],
+        with_children: bool = False,
+        lose: Lose | None = None,
     ) -> None:
-        """Take hold of a process; ``on_kill`` is called right after the signal is sent.
+        """Take hold of a process; ``on_kill`` is called right after the signal is sent, ``lose`` takes back the
+        unsynced writes of dead processes.
 
         ``with_children`` also hits the processes that it started. After the death of an executor's JVM alone, its
         Python workers would live on for up to a quarter of a second; when a container or host dies, they die with it.
@@ -37,6 +47,7 @@ class SignalledProcess:
         self._description = description
         self._on_kill = on_kill
         self._with_children = with_children
+        self._lose = lose
         try:
             self._process: psutil.Process | None = psutil.Process(pid)
         except psutil.NoSuchProcess:
@@ -48,12 +59,12 @@ class SignalledProcess:
         return self._description
 
     def kill(self, lose_unsynced: bool = False) -> None:
-        """Send SIGKILL and wait for the death; unsynced writes cannot be lost on a real machine.
+        """Send SIGKILL and wait for the death; then take back what was not synced, if that is to be lost.
 
         Raises TargetGone if the process was dead already.
         """
-        if lose_unsynced:
-            raise ValueError("unsynced writes can be lost in the simulator only")
+        if lose_unsynced and self._lose is None:
+            raise ValueError(f"nobody keeps a journal of what {self._description} did not sync")
         if self._process is None or self.is_dead():
             raise TargetGone(self._description)
         doomed = self._family(self._process)
@@ -63,6 +74,8 @@ class SignalledProcess:
         self._on_kill()
         # They are not our children, so there is no exit status to wait for: look until they are gone.
         _look_until(lambda: all(_is_dead(process) for process in doomed))
+        if lose_unsynced and self._lose is not None:
+            self._lose([process.pid for process in doomed])
 
     def is_dead(self) -> bool:
         """Tell whether the process is gone, or a zombie that nobody has reaped yet."""
@@ -117,6 +130,27 @@ def _status(process: psutil.Process) -> str:
         return str(psutil.STATUS_DEAD)
 
 
+class DriverOfJob(SignalledProcess):
+    """The driver's process with its JVM; implements ``barrier_tck.faults.targets.StorageUser``."""
+
+    def __init__(
+        self, job: RemoteJob, pid: int, on_kill: Callable[[], None], lose: Lose | None = None
+    ) -> None:
+        """Take the job that resumes after the kill."""
+        super().__init__(pid, f"driver process (pid {pid})", on_kill, with_children=True, lose=lose)
+        self._job = job
+        self._pid = pid
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Kill it; the job resumes in another process. Raises TargetGone if it was dead already."""
+        with self._job.killing(self._pid):
+            super().kill(lose_unsynced)
+
+    def hide_storage(self, duration_ms: int) -> None:
+        """Let its successor's reads fail for this long after it starts."""
+        self._job.hide_storage(duration_ms)
+
+
 class LostHost:
     """An executor together with the local disk of its host; implements ``barrier_tck.faults.targets.ProcessTarget``."""
 
@@ -164,12 +198,14 @@ class SparkTargets(NoTargets):
         self,
         processes: Callable[[], Mapping[SubtaskId, SubtaskProcess]],
         on_kill: Callable[[], None],
+        job: RemoteJob,
         disks: JobDisks,
         primaries: Callable[[str], PrimaryCopies],
         local_recovery: bool,
         local_directory: Callable[[str], Path | None],
         network: ProxyNetwork | None = None,
-        repeats: RepeatedMessages | None = None,
+        messages: Callable[[str], RepeatableMessages] | None = None,
+        lose: Lose | None = None,
     ) -> None:
         """Look up subtasks in what ``processes()`` returns at that moment; ``disks`` are the workers' own disks.
 
@@ -178,12 +214,14 @@ class SparkTargets(NoTargets):
         """
         self._processes = processes
         self._on_kill = on_kill
+        self._job = job
         self._disks = disks
         self._primaries = primaries
         self._local_recovery = local_recovery
         self._local_directory = local_directory
         self._network = network
-        self._repeats = repeats
+        self._messages = messages
+        self._lose = lose
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
         """Return the copies of a subtask on the workers' disks; None without local recovery."""
@@ -195,7 +233,7 @@ class SparkTargets(NoTargets):
 
     def messages_of(self, subtask: str) -> RepeatableMessages | None:
         """Return the messages about checkpoints between a subtask and the coordinator."""
-        return RepeatableMessages(self._repeats, subtask) if self._repeats is not None else None
+        return self._messages(subtask) if self._messages is not None else None
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor JVM that hosts a subtask now."""
@@ -203,7 +241,7 @@ class SparkTargets(NoTargets):
         if where is None or not where.executor_pid:
             return None
         text = f"executor {where.executor_id} (pid {where.executor_pid}) on {where.host}"
-        return SignalledProcess(where.executor_pid, text, self._on_kill, with_children=True)
+        return SignalledProcess(where.executor_pid, text, self._on_kill, with_children=True, lose=self._lose)
 
     def worker_of(self, subtask: str) -> SignalledProcess | None:
         """Return the Python worker that runs a subtask now."""
@@ -213,9 +251,10 @@ class SparkTargets(NoTargets):
         text = f"Python worker of {subtask} (pid {where.worker_pid}) on {where.host}"
         return SignalledProcess(where.worker_pid, text, self._on_kill)
 
-    def coordinator(self) -> None:
-        """Return None: the coordinator lives in the driver, which is this process."""
-        return
+    def coordinator(self) -> DriverOfJob | None:
+        """Return the driver's process, in which the coordinator lives; None while another one starts."""
+        pid = self._job.pid
+        return DriverOfJob(self._job, pid, self._on_kill, self._lose) if pid is not None else None
 
     def host_of(self, subtask: str) -> LostHost | None:
         """Return the executor that hosts a subtask now, with its host's local files."""

@@ -1,0 +1,132 @@
+"""Loops, and global snapshots of any graph by Chandy and Lamport's algorithm.
+
+In a loop, what is under way on the feedback edge is part of every checkpoint, and the job ends when nothing is. Under
+Chandy-Lamport anybody may initiate a snapshot, every channel is recorded, and the application goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_worker, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.operations import MessagesObserved
+from barrier_tck.harness.system.system_under_test import Capability
+
+loops = pytest.mark.needs(Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
+recovers = pytest.mark.needs(Capability.LOOPS, Capability.ATTEMPTS, Capability.SNAPSHOT_INSPECTION)
+marked = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
+observed = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.MESSAGE_LOG)
+
+LOOP: TrialPlan = varied(
+    workload=WorkloadPlan("rounds", batches=8, batch_records=3, keys=5, records_per_second=300),
+    job=JobPlan("loop"),
+    checkpoints=CheckpointPlan(interval_ms=12, max_concurrent=2),
+)
+"""Records go up to three times round a loop of a vertex with state and one without."""
+
+EXCHANGE: TrialPlan = msgspec.structs.replace(
+    LOOP,
+    job=JobPlan("exchange"),
+    checkpoints=CheckpointPlan(
+        protocol="chandy_lamport",
+        initiators=(("hub[1]",), ("read[0]", "hub[0]")),
+        interval_ms=12,
+        max_concurrent=2,
+    ),
+)
+"""Processes that all reach each other; they take turns at initiating a snapshot."""
+
+
+def _killed_twice(plan: TrialPlan) -> TrialPlan:
+    return with_faults(
+        kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 1)),
+        kill_worker(OTHER_STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 3)),
+        plan=plan,
+    )
+
+
+def _in_flight(trial: Trial) -> int:
+    return trial.finding("dataflow").counts["in_flight"]
+
+
+@loops
+@pytest.mark.clause("CHL-5")
+@pytest.mark.parametrize("shape", ["loop", "mesh", "nested", "two-loops"])
+def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, shape: str) -> None:
+    for trial in trials.all_valid(msgspec.structs.replace(LOOP, job=JobPlan(shape))):
+        require(trial.finding("dataflow").counts["checkpoints"] >= 1, "a checkpoint was judged", trial)
+        require(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
+
+
+@recovers
+@pytest.mark.clause("CHL-5", "REC-1")
+def test_a_loop_is_recovered_exactly_once(trials: Trials) -> None:
+    for trial in trials.all_valid(_killed_twice(LOOP)):
+        require(trial.record.recoveries >= 1, "the job recovered", trial)
+        require(_in_flight(trial) > 0, "something was under way in a checkpoint", trial)
+
+
+@loops
+@pytest.mark.clause("CHL-5", "REC-6")
+def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
+    without = msgspec.structs.replace(LOOP, checkpoints=CheckpointPlan(enabled=False))
+    for trial in trials.all_valid(without):
+        require(trial.finding("dataflow").counts["records"] > 50, "records went round", trial)
+        require(trial.record.recoveries == 0, "no attempt failed", trial)
+
+
+@marked
+@pytest.mark.clause("CHL-1", "CHL-2")
+def test_anybody_initiates_and_every_snapshot_is_a_consistent_cut(trials: Trials) -> None:
+    for trial in trials.all_valid(EXCHANGE):
+        counts = trial.finding("dataflow").counts
+        require(counts["checkpoints"] >= 2 and counts["in_flight"] > 0, "snapshots with messages", trial)
+        if trials.can(Capability.MESSAGE_LOG):
+            cuts = trial.finding("consistent-cut").counts
+            require(cuts["checkpoints"] == counts["checkpoints"], "every cut was judged", trial)
+
+
+@marked
+@pytest.mark.clause("CHL-2", "REC-1")
+def test_a_restored_snapshot_replays_the_messages_of_its_channels_first(trials: Trials) -> None:
+    for trial in trials.all_valid(_killed_twice(EXCHANGE)):
+        require(trial.record.recoveries >= 1, "the job recovered", trial)
+
+
+def _sent(trial: Trial) -> Counter[tuple[str, str]]:
+    """Return how often each row was sent on each channel, in any attempt."""
+    found: Counter[tuple[str, str]] = Counter()
+    for line in trial.history.of(MessagesObserved):
+        for event in line.operation.events:
+            if event.kind == "sent":
+                found.update((event.channel, row) for row in event.rows)
+    return found
+
+
+@observed
+@pytest.mark.clause("CHL-3")
+def test_the_application_sends_the_same_messages_with_and_without_snapshots(trials: Trials) -> None:
+    """In a mesh where keys decide every way, no interleaving changes what is sent on a channel."""
+    often = msgspec.structs.replace(EXCHANGE, job=JobPlan("mesh", {"out": 1}))
+    often = msgspec.structs.replace(
+        often, checkpoints=CheckpointPlan(protocol="chandy_lamport", interval_ms=6, max_concurrent=3)
+    )
+    seldom = msgspec.structs.replace(
+        often, checkpoints=CheckpointPlan(protocol="chandy_lamport", interval_ms=1_000_000)
+    )
+    for busy, calm in zip(trials.all_valid(often), trials.all_valid(seldom), strict=True):
+        taken = [trial.finding("dataflow").counts["checkpoints"] for trial in (busy, calm)]
+        require(
+            taken[0] >= 4 and taken[1] <= 1,
+            f"{taken} snapshots: many, and one",
+            busy,
+        )
+        sent = _sent(busy)
+        require(sent and sent == _sent(calm), "the same messages on every channel", busy)

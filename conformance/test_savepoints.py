@@ -1,0 +1,144 @@
+"""Savepoints are the user's, and a job can be stopped with one and started from one."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, kill_worker, varied
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import (
+    AttemptStarted,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointTriggered,
+    Committed,
+    InputRead,
+    JobFinished,
+    JobStopped,
+)
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.system.system_under_test import Capability
+
+pytestmark = pytest.mark.needs(Capability.SAVEPOINTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION)
+
+SELDOM_MS = 50
+"""An interval in which no other checkpoint begins between the first one and the savepoint."""
+STOP = SavepointPlan(after_checkpoints=1, stop=True)
+
+
+def _plan(
+    *savepoints: SavepointPlan, faults: tuple[ScheduledFault, ...] = (), **changes: object
+) -> TrialPlan:
+    checkpoints = msgspec.structs.replace(CheckpointPlan(interval_ms=12, retained=1), **changes)
+    return msgspec.structs.replace(varied(checkpoints=checkpoints), savepoints=savepoints, faults=faults)
+
+
+def _views(trial: Trial) -> list[SnapshotView]:
+    return [view for view in trial.history.checkpoints if view.savepoint is not None]
+
+
+def _stops(trial: Trial) -> list[int | None]:
+    return [line.operation.checkpoint for line in trial.history.of(JobStopped)]
+
+
+@pytest.mark.clause("COO-5")
+def test_a_savepoint_outlives_the_checkpoints_after_it_and_needs_none_of_their_files(trials: Trials) -> None:
+    for trial in trials.all_valid(_plan(SavepointPlan(after_checkpoints=1))):
+        (view,) = _views(trial)
+        storage = trial.history.storage
+        assert storage is not None
+        require(storage.retained[-1] > view.checkpoint, "newer checkpoints completed", trial)
+        require(view.checkpoint not in storage.retained, "retention has let go of it", trial)
+        (kept,) = storage.savepoints
+        require(kept.contents.problem is None and not kept.outside, "it is there, and whole", trial)
+        positions = dict(position for part in kept.contents.parts for position in part.positions)
+        require(positions == view.positions, f"it holds {view.positions}, and not {positions}", trial)
+
+
+@pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
+@pytest.mark.clause("COO-5")
+def test_a_savepoint_is_taken_while_a_checkpoint_is_in_flight_and_is_not_subsumed(trials: Trials) -> None:
+    plan = _plan(
+        *(SavepointPlan(after_checkpoints=1, delay_ms=delay) for delay in (0, 2, 4, 8)),
+        max_concurrent=2,
+        async_ms_max=12,
+    )
+    for trial in trials.all_valid(plan):
+        open_ones: list[int] = []
+        beside = 0
+        for line in trial.history.operations:
+            match line.operation:
+                case CheckpointTriggered(checkpoint=number, savepoint=place):
+                    beside += place is not None and bool(open_ones)
+                    open_ones.append(number)
+                case CheckpointCompleted(checkpoint=number) | CheckpointAborted(checkpoint=number):
+                    open_ones.remove(number)
+        require(beside > 0, "some savepoint began while a checkpoint was in flight", trial)
+        completed = [line.operation.checkpoint for line in trial.history.of(CheckpointCompleted)]
+        require(
+            all(view.checkpoint in completed for view in _views(trial)), "every savepoint completes", trial
+        )
+        require(len(_views(trial)) == 4, "all were taken", trial)
+
+
+@pytest.mark.clause("COO-5", "SNK-1")
+@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+def test_a_job_that_is_stopped_does_nothing_behind_the_barrier_and_a_second_one_goes_on_there(
+    trials: Trials, mode: str
+) -> None:
+    for trial in trials.all_valid(_plan(STOP, mode=mode)):
+        (stopped,) = _stops(trial)
+        (view,) = _views(trial)
+        require(stopped == view.checkpoint, f"it stopped with {view.checkpoint}, not {stopped}", trial)
+        finding = trial.finding("stop-with-savepoint")
+        require(finding.verdict is Verdict.VALID and "COO-5" in finding.clauses, finding.summary, trial)
+        _, second = list(trial.history.of(AttemptStarted))
+        require(second.operation.restored_checkpoint == stopped, "the second job started from it", trial)
+        later = {
+            line.operation.split: line.operation.offset
+            for line in trial.history.of(InputRead)
+            if line.operation.attempt == second.operation.attempt
+        }
+        require(later, "the second job read what was left", trial)
+        require(all(view.positions[split] == offset for split, offset in later.items()), f"{later}", trial)
+        require(any(trial.history.of(JobFinished)), "and finished", trial)
+
+
+@pytest.mark.clause("COO-5", "REC-1")
+@pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
+def test_a_job_whose_sink_dies_before_it_commits_for_the_last_savepoint_commits_and_stops_all_the_same(
+    trials: Trials,
+) -> None:
+    kill = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=2))
+    for trial in trials.all_valid(_plan(STOP, faults=(kill,), interval_ms=SELDOM_MS)):
+        (stopped,) = _stops(trial)
+        restored = [line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)]
+        require(restored[1:] == [stopped, stopped], f"an attempt finished the commits: {restored}", trial)
+        between = list(trial.history.of(AttemptStarted))[1].operation.attempt
+        read = [line.operation for line in trial.history.of(InputRead) if line.operation.attempt == between]
+        require(not read, f"it read nothing, and not {read}", trial)
+        told = {
+            line.operation.subtask
+            for line in trial.history.of(Committed)
+            if line.operation.checkpoint == stopped
+        }
+        require(told, "sinks committed for the savepoint", trial)
+
+
+@pytest.mark.clause("COO-5", "COO-2")
+@pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
+@pytest.mark.parametrize("who", [SOURCE, STATEFUL])
+def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, who: str) -> None:
+    kill = kill_worker(who, After(ProtocolPoint.SNAPSHOT_TAKEN, who, nth=2))
+    for trial in trials.all_valid(_plan(STOP, faults=(kill,), interval_ms=SELDOM_MS)):
+        stops = [line.operation for line in trial.history.of(CheckpointTriggered) if line.operation.stops]
+        aborted = [line.operation.checkpoint for line in trial.history.of(CheckpointAborted)]
+        require(len(stops) == 1 and stops[0].checkpoint in aborted, "the savepoint failed", trial)
+        require(not _stops(trial), "the job was not stopped", trial)
+        require(any(trial.history.of(JobFinished)), "it went on to its end", trial)
+        storage = trial.history.storage
+        require(storage is not None and not storage.savepoints, "nothing looks like a savepoint", trial)

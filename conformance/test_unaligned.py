@@ -1,0 +1,228 @@
+"""Barriers that overtake records: what is in flight is part of the checkpoint, comes back first, and counts once.
+
+A vertex is slower than the others, so that records queue up before it in every world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from barrier_tck.conformance.plans import SINK, STATEFUL, kill_executor, kill_worker, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
+    CheckpointPlan,
+    DeploymentPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import Restored, ServedFrom
+from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.lineage import hashed, source
+
+pytestmark = pytest.mark.needs(
+    Capability.UNALIGNED_CHECKPOINTS, Capability.SNAPSHOT_INSPECTION, Capability.ATTEMPTS
+)
+
+QUEUED: TrialPlan = msgspec.structs.replace(
+    varied(
+        workload=WorkloadPlan("keyed-totals", batches=16, batch_records=3, keys=8, records_per_second=900),
+        deployment=DeploymentPlan(slow_vertex="totals", slow_batch_ms=3),
+        checkpoints=CheckpointPlan(mode="unaligned", interval_ms=15, max_concurrent=2),
+    ),
+    network=NetworkPlan(channel_capacity=8),
+)
+"""Records queue up before the keyed subtasks."""
+
+
+def before_two_inputs(first: str, second: EdgePlan, batches: int) -> TrialPlan:
+    """Return a plan in which records queue up before subtasks with a keyed and another input."""
+    vertices = (
+        source(first),
+        source(second.source, 1),
+        VertexPlan("met", "merge", 2),
+        VertexPlan("kept", "keep", 2),
+        VertexPlan("out", SINK_KIND, 1),
+    )
+    edges = (hashed(first, "met"), second, hashed("met", "kept"), EdgePlan("kept", "out", Spread.REBALANCE))
+    return varied(
+        QUEUED,
+        workload=WorkloadPlan("lineage", batches=batches, batch_records=3, keys=8, records_per_second=900),
+        job=JobPlan(vertices=vertices, edges=edges),
+        deployment=DeploymentPlan(slow_vertex="met", slow_batch_ms=3),
+    )
+
+
+KEYED_AND_BROADCAST = before_two_inputs("read", EdgePlan("told", "met", Spread.BROADCAST, input=1), 30)
+TWO_INPUTS = before_two_inputs("left", hashed("right", "met", 1), 12)
+
+
+def in_mode(mode: CheckpointingMode, plan: TrialPlan = QUEUED, timeout_ms: int = 20) -> TrialPlan:
+    checkpoints = msgspec.structs.replace(plan.checkpoints, mode=mode, alignment_timeout_ms=timeout_ms)
+    return varied(plan, checkpoints=checkpoints)
+
+
+def after_a_kill(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with a kill after a few checkpoints, so that records in flight are restored."""
+    return with_faults(kill_executor(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)), plan=plan)
+
+
+def in_flight(views: Iterable[SnapshotView]) -> int:
+    """Return how many records are in flight in some checkpoints."""
+    return sum(len(one.rows) for view in views for one in view.in_flight)
+
+
+@pytest.mark.clause("UNA-1")
+def test_what_a_barrier_overtakes_is_in_the_checkpoint_and_comes_first_after_a_restore(
+    trials: Trials,
+) -> None:
+    found = []
+    for trial in trials.all_valid(after_a_kill(QUEUED)):
+        found.append(in_flight(trial.history.checkpoints))
+        require(len(trial.record.attempts) > 1, "a checkpoint was restored", trial)
+    assert any(found), "records were in flight in some checkpoint"
+
+
+@pytest.mark.clause("UNA-1")
+def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> None:
+    small = msgspec.structs.replace(
+        after_a_kill(QUEUED), network=msgspec.structs.replace(QUEUED.network, buffer_bytes=24)
+    )
+    cut = 0
+    for trial in trials.all_valid(small):
+        cut += sum(
+            bool(one.at_receiver and one.at_sender)
+            for view in trial.history.checkpoints
+            for one in view.in_flight
+        )
+    assert cut, "both ends of some channel held records in flight"
+
+
+@pytest.mark.clause("UNA-1")
+def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trials: Trials) -> None:
+    found = {"left": 0, "right": 0}
+    for trial in trials.all_valid(after_a_kill(TWO_INPUTS)):
+        for view in trial.history.checkpoints:
+            for one in view.in_flight:
+                sender = one.sender.partition("[")[0]
+                found[sender] = found.get(sender, 0) + len(one.rows)
+    assert found["left"] and found["right"], f"records of both inputs were in flight: {found}"
+
+
+@pytest.mark.clause("ALN-1", "UNA-1")
+def test_aligned_barriers_overtake_nothing(trials: Trials) -> None:
+    for trial in trials.all_valid(after_a_kill(in_mode("exactly_once"))):
+        require(not in_flight(trial.history.checkpoints), "no record is in flight", trial)
+
+
+@pytest.mark.clause("UNA-2")
+def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_before(
+    trials: Trials,
+) -> None:
+    patient = trials.all_valid(after_a_kill(in_mode("aligned_timeout", timeout_ms=100_000)))
+    for trial in patient:
+        require(not in_flight(trial.history.checkpoints), "no barrier overtakes before the timeout", trial)
+    hurried = trials.all_valid(after_a_kill(in_mode("aligned_timeout", timeout_ms=2)))
+    assert any(in_flight(trial.history.checkpoints) for trial in hurried), "some barrier overtakes after it"
+
+
+def longest_ms(trial: Trial) -> float:
+    """Return the longest time from the trigger of a completed checkpoint until its last subtask began its part."""
+    begun: dict[int, float] = {}
+    for part in trial.record.snapshots:
+        ended = part.alignment_started_ms + part.alignment_ms
+        begun[part.checkpoint] = max(begun.get(part.checkpoint, 0.0), ended)
+    completed = [one for one in trial.record.checkpoints if one.status == "completed"]
+    return max(begun[one.checkpoint] - one.triggered_at_ms for one in completed if one.checkpoint in begun)
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("UNA-3")
+def test_the_delay_grows_with_the_queue_only_if_barriers_are_aligned_and_the_bytes_only_if_they_overtake(
+    trials: Trials,
+) -> None:
+    """Only virtual time compares two runs to the millisecond; on a real machine a benchmark measures the same."""
+    delays: dict[tuple[str, int], float] = {}
+    sizes: dict[tuple[str, int], int] = {}
+    modes: tuple[CheckpointingMode, ...] = ("exactly_once", "unaligned")
+    for mode in modes:
+        for capacity in (2, 16):
+            plan = msgspec.structs.replace(
+                varied(in_mode(mode), workload=WorkloadPlan("keyed-totals", batches=40, batch_records=3)),
+                network=NetworkPlan(channel_capacity=capacity),
+            )
+            trial = trials.valid(plan)
+            delays[mode, capacity] = longest_ms(trial)
+            largest: dict[int, int] = {}
+            for part in trial.record.snapshots:
+                largest[part.checkpoint] = largest.get(part.checkpoint, 0) + part.bytes_written
+            sizes[mode, capacity] = max(largest.values())
+    assert delays["exactly_once", 16] > 2 * delays["exactly_once", 2], delays
+    assert delays["unaligned", 16] < delays["exactly_once", 2], delays
+    assert delays["unaligned", 16] < 50, delays
+    assert sizes["unaligned", 16] > 2 * sizes["unaligned", 2], sizes
+    assert sizes["exactly_once", 16] < sizes["unaligned", 2], sizes
+
+
+@pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
+@pytest.mark.clause("UNA-4")
+def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left_of_them_once(
+    trials: Trials, mode: CheckpointingMode
+) -> None:
+    """The first checkpoint after a restore is itself restored; every checkpoint in between is judged by itself."""
+    first = kill_executor(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 1))
+    second = kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2))
+    plan = with_faults(first, second, plan=in_mode(mode, KEYED_AND_BROADCAST, timeout_ms=2))
+    again = 0
+    for trial in trials.all_valid(plan):
+        attempts = trial.record.attempts
+        require(len(attempts) >= 3, "two checkpoints were restored", trial)
+        firsts = [
+            next((view for view in trial.history.checkpoints if view.attempt == attempt.attempt), None)
+            for attempt in attempts[1:]
+        ]
+        again += in_flight(view for view in firsts if view is not None)
+    assert again, "records were in flight in a checkpoint soon after a restore"
+
+
+@pytest.mark.clause("UNA-5")
+def test_every_receiver_has_applied_a_broadcast_or_none_has_at_every_cut(trials: Trials) -> None:
+    found = 0
+    for trial in trials.all_valid(after_a_kill(KEYED_AND_BROADCAST)):
+        for view in trial.history.checkpoints:
+            broadcast = [one for one in view.in_flight if one.sender.startswith("told[")]
+            require(not broadcast, f"checkpoint {view.checkpoint} holds no broadcast in flight", trial)
+        found += in_flight(trial.history.checkpoints)
+    assert found, "records of keyed edges were in flight"
+
+
+@pytest.mark.needs(Capability.LOCAL_RECOVERY)
+@pytest.mark.clause("LOC-11")
+def test_records_in_flight_are_restored_from_the_copy_on_the_host(trials: Trials) -> None:
+    plan = msgspec.structs.replace(
+        with_faults(kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)), plan=QUEUED),
+        local_recovery=True,
+    )
+    near = 0
+    for trial in trials.all_valid(plan):
+        views = {view.checkpoint: view for view in trial.history.checkpoints}
+        for line in trial.history.operations:
+            restored = line.operation
+            if isinstance(restored, Restored) and views[restored.checkpoint].in_flight:
+                kept = [file for file in restored.files if file.key_groups == (0, 0)]
+                near += sum(file.served_by is ServedFrom.SECONDARY for file in kept)
+    assert near, "some subtask read its records in flight from the copy on its host"
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("UNA-1", "UNA-4", "UNA-5")
+def test_generated_jobs_in_every_mode_are_right(trials: Trials) -> None:
+    trials.generated("modes")

@@ -1,0 +1,67 @@
+"""Notes what pictures of cuts need and a run directory does not hold yet: a simulated trial runs again for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from barrier_tck.harness.cli.named_code import code_of, require_named
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from barrier_tck.reports.cuts import Wanted
+    from barrier_tck.reports.loading import ReportedRun
+
+
+def note_what_is_asked(path: Path, wanted: tuple[Wanted, ...], trust: bool) -> None:
+    """Note what passed the channels of trials of which somebody asks for a cut.
+
+    Raises UsageProblem if that is impossible, or if it would run code that only the run directory names.
+    """
+    from barrier_tck.harness.campaign.noted_passages import are_noted
+    from barrier_tck.reports.cuts import require_kept
+    from barrier_tck.reports.loading import load_run
+
+    if not wanted:
+        return
+    run = load_run(path)
+    require_kept(run, wanted)
+    for trial in dict.fromkeys(one.trial for one in wanted):
+        if not are_noted(path, trial):
+            if not trust:
+                require_named(code_of(run.details[trial].plan, _system_of(run)), (), str(path))
+            _note(run, trial)
+
+
+def note_what_is_shown(path: Path, console: Console, trust: bool = False) -> None:
+    """Note what passed the channels of the trials that a report shows anyway, where that is possible.
+
+    ``trust`` says that code named in the run directory may run, for instance because it just did.
+    """
+    from barrier_tck.harness.campaign.noted_passages import are_noted
+    from barrier_tck.reports.cuts import shown_by_default
+    from barrier_tck.reports.loading import load_run
+
+    run = load_run(path)
+    for trial in dict.fromkeys(one.trial for one in shown_by_default(run)):
+        known = trust or not any(code_of(run.details[trial].plan, _system_of(run)))
+        if known and not are_noted(path, trial):
+            try:
+                _note(run, trial, if_possible=True)
+            except UsageProblem as problem:
+                console.print(f"no picture of a cut of trial {trial}: {problem}", markup=False)
+
+
+def _system_of(run: ReportedRun) -> str:
+    return run.campaign.opened_as or run.campaign.system
+
+
+def _note(run: ReportedRun, trial: int, if_possible: bool = False) -> None:
+    from barrier_tck.harness.campaign.noted_passages import can_note, note_passages
+    from barrier_tck.harness.cli.opening import opened
+
+    with opened(_system_of(run)) as system:
+        if not if_possible or can_note(system):
+            note_passages(run.directory, trial, system)

@@ -1,0 +1,110 @@
+"""A driver in a process of its own, from the harness's side.
+
+The process runs a module of the system under test. It is the leader of a session of its own, so a terminal's Ctrl-C
+reaches the harness alone. It ends when the harness closes the connection or dies, because then ``Peer.work`` returns
+on its side; and it carries the marker of its cluster, so that whatever should be left of it is found and removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
+
+from barrier_tck.harness.cluster.driver.peer import Peer
+from barrier_tck.harness.cluster.installation import import_path
+
+_END_TIMEOUT_S = 20.0
+
+
+class DriverProcess:
+    """A started driver. ``kill`` is left to those who inject faults: they need its ``pid`` only."""
+
+    def __init__(
+        self,
+        module: str,
+        log_file: Path,
+        environment: Mapping[str, str],
+        offers: Mapping[str, tuple[type, object]],
+    ) -> None:
+        """Start ``python -m module`` with one argument, the number of its end of the connection.
+
+        ``environment`` is added to this process's own. ``offers`` is what the driver may call: name -> interface and
+        object. The calls are carried out on a thread of this object, one after the other.
+        """
+        ours, theirs = socket.socketpair()
+        try:
+            with open(log_file, "ab") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=(theirs.fileno(),),
+                    env={**os.environ, "PYTHONPATH": import_path(), **environment},
+                )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self.pid = self._process.pid
+        self.peer = Peer(ours, f"the driver process {self.pid}")
+        for name, (interface, target) in offers.items():
+            self.peer.offer(name, interface, target)
+        self._worker = threading.Thread(target=self._work, name=f"serves driver {self.pid}", daemon=True)
+        self._over = threading.Event()
+        self._on_over: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        self.peer.start()
+        self._worker.start()
+
+    @property
+    def over(self) -> bool:
+        """Tell whether it is gone, and everything that it had said before is carried out."""
+        return self._over.is_set()
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call a function when the driver is over, at once if it is; on the thread that serves it."""
+        with self._lock:
+            if not self._over.is_set():
+                self._on_over.append(call)
+                return
+        call()
+
+    def close(self) -> None:
+        """Let it end, with all that it started, and wait; kill what does not end. Closing twice is harmless."""
+        family = self._family()
+        self.peer.close()
+        try:
+            self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        if threading.current_thread() is not self._worker:
+            self._worker.join(_END_TIMEOUT_S)
+
+    def _family(self) -> list[psutil.Process]:
+        try:
+            return list(psutil.Process(self.pid).children(recursive=True))
+        except psutil.NoSuchProcess:
+            return []
+
+    def _work(self) -> None:
+        self.peer.work()
+        with self._lock:
+            self._over.set()
+            calls = list(self._on_over)
+        for call in calls:
+            call()

@@ -1,0 +1,42 @@
+"""How a profile changes for plans in which copies of state are hit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from barrier_tck.harness.draw.profiles import Profile
+
+_RETAINED_MIN = 2
+"""The smallest number of checkpoints that a plan for faults of copies retains, so that an older one can be restored."""
+_MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
+
+
+def for_storage_faults(profile: Profile) -> Profile:
+    """Return the profile of plans in which copies of state are hit. Checkpoints come one by one, often and reliably,
+    and each subtask has state, in several files if it keeps copies.
+    """
+    earliest, latest = profile.interval_ms
+    quickest, slowest = profile.async_ms_max
+    return replace(
+        profile,
+        tiny_inputs_per_mille=0,
+        keys=_MANY_KEYS,
+        max_parallelism=tuple(groups for groups in profile.max_parallelism if groups >= _MANY_GROUPS)
+        or (_MANY_GROUPS,),
+        subtasks_max=min(_FEW_SUBTASKS, profile.subtasks_max),
+        max_concurrent=(1, 1),
+        slow_factors=(min(profile.slow_factors),),
+        records_per_second=(min((rate for rate in profile.records_per_second if rate), default=None),),
+        latency_ms_max=(
+            profile.latency_ms_max[0],
+            max(profile.latency_ms_max[0], profile.latency_ms_max[1] // 4),
+        ),
+        interval_ms=(earliest, (earliest + latest) // 2),
+        min_pause_ms=(0,),
+        timeouts_ms=(max(profile.timeouts_ms),),
+        async_ms_max=(quickest, (quickest + slowest) // 2),
+        late_async_per_mille=0,
+        slow_channel_per_mille=profile.slow_channel_per_mille if profile.slow_channel_into_keyed else 0,
+        retained=(max(_RETAINED_MIN, profile.retained[0]), max(_RETAINED_MIN, profile.retained[1])),
+        local_recovery_per_mille=max(750, profile.local_recovery_per_mille),
+    )

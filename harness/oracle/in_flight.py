@@ -1,0 +1,62 @@
+"""Records in flight in checkpoints: which modes have any, where they may be, and what a broadcast promises.
+
+That state and records in flight are together what lies before the barriers is judged by ``dataflow`` and
+``snapshot_formula``, and that those in flight are the newest of their channel by ``record_routes``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import InFlight, SnapshotView
+from barrier_tck.harness.workloads.meaning import Bag
+from barrier_tck.harness.workloads.record_forms import RecordForm
+
+IN_FLIGHT = "in_flight"
+"""The count of a finding that says how many records in flight were seen in checkpoints."""
+
+
+def edge_of(job: JobPlan, one: InFlight) -> EdgePlan | None:
+    """Return the edge to which a channel belongs; None if there is no such edge."""
+    ends = one.sender.rpartition("[")[0], one.receiver.rpartition("[")[0]
+    edges = [edge for edge in job.edges if (edge.source, edge.target) == ends]
+    return edges[one.edge] if one.edge < len(edges) else None
+
+
+def by_edge(view: SnapshotView, form: RecordForm) -> dict[tuple[str, str, int], Bag]:
+    """Return (source, target, which of the edges between them) -> what is in flight there."""
+    found: dict[tuple[str, str, int], Bag] = {}
+    for one in view.in_flight:
+        edge = one.sender.rpartition("[")[0], one.receiver.rpartition("[")[0], one.edge
+        found.setdefault(edge, Counter()).update(map(form.read, one.rows))
+    return found
+
+
+def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
+    """Yield which records are in flight where none may be, and which broadcasts only some receivers have applied."""
+    broadcasts: dict[tuple[str, str, int], dict[str, InFlight]] = {}
+    for one in view.in_flight:
+        channel = f"{one.sender}->{one.receiver}"
+        edge = edge_of(plan.job, one)
+        if one.problem:
+            yield f"records in flight on {channel}: {one.problem}"
+        if edge is None:
+            yield f"{len(one.rows)} records are in flight on {channel}, and there is no such channel"
+        elif plan.checkpoints.records_all:
+            continue
+        elif not plan.checkpoints.overtakes and not edge.feedback:
+            yield f"{len(one.rows)} records are in flight on {channel}, though every barrier is aligned"
+        elif edge.by is Spread.BROADCAST:
+            broadcasts.setdefault((one.sender, edge.target, one.edge), {})[one.receiver] = one
+    for (sender, target, _), held in broadcasts.items():
+        receivers = plan.job.vertex(target).subtasks
+        contents = {receiver: held[receiver].rows if receiver in held else () for receiver in receivers}
+        if len({str(rows) for rows in contents.values()}) > 1:
+            told = ", ".join(f"{len(rows)} to {receiver}" for receiver, rows in contents.items())
+            yield (
+                f"of a broadcast of {sender}, {told} are in flight: some receivers have applied what others have not "
+                "(UNA-5)"
+            )

@@ -1,0 +1,111 @@
+"""Reads the records in flight of a checkpoint from their bytes, by the documented format (docs/checkpoint-files.md).
+
+It shares no code with what writes them. What a channel's receiver holds is older than what its sender holds, and a
+batch may be cut between the two; here both are put together again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.record.history import InFlight, Row
+
+FORMAT, VERSION = "channel-state", 1
+_Channel = tuple[str, str, int]
+_Buffer = tuple[bytes, bool]
+
+
+class NotChannelState(ValueError):
+    """A file does not have the documented form; the text says why."""
+
+
+def records_in_flight(files: Mapping[str, bytes]) -> tuple[InFlight, ...]:
+    """Return what is in flight on every channel of a checkpoint; ``files``: subtask -> content of its file.
+
+    Raises NotChannelState if a file, or both together, are not what the format says.
+    """
+    held: dict[_Channel, dict[str, list[_Buffer]]] = {}
+    encodings: list[str] = []
+    for subtask, content in files.items():
+        encoding, frames = _frames(content)
+        encodings.append(encoding)
+        for direction, channel, buffers in frames:
+            sender, receiver, _ = channel
+            if subtask != {"input": receiver, "output": sender}.get(direction):
+                raise NotChannelState(
+                    f"the part of {subtask} has an {direction} channel {sender}->{receiver}"
+                )
+            if direction in held.setdefault(channel, {}):
+                raise NotChannelState(f"the part of {subtask} has the channel {sender}->{receiver} twice")
+            held[channel][direction] = buffers
+    return tuple(
+        _in_flight(channel, sides.get("input", []), sides.get("output", []), encodings[0])
+        for channel, sides in sorted(held.items())
+    )
+
+
+def _frames(content: bytes) -> tuple[str, list[tuple[str, _Channel, list[_Buffer]]]]:
+    try:
+        line, _, rest = content.partition(b"\n")
+        header = json.loads(line)
+        if (header["format"], header["version"]) != (FORMAT, VERSION):
+            raise NotChannelState(f"it is a {header['format']!r} file of version {header['version']}")
+        return header["encoding"], list(_each_frame(rest))
+    except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise NotChannelState(f"it does not have the documented form: {error!r}") from error
+
+
+def _each_frame(content: bytes) -> Iterator[tuple[str, _Channel, list[_Buffer]]]:
+    while content:
+        line, _, content = content.partition(b"\n")
+        frame = json.loads(line)
+        buffers: list[_Buffer] = []
+        for size, more in frame["buffers"]:
+            if len(content) <= size:
+                raise NotChannelState(f"a buffer of {size} bytes is cut off")
+            buffers.append((content[:size], more))
+            content = content[size:]
+        if content[:1] != b"\n":
+            raise NotChannelState("a frame does not end with a newline")
+        content = content[1:]
+        channel = frame["channel"]
+        ends = (f"{channel[end]['vertex']}[{channel[end]['index']}]" for end in ("sender", "receiver"))
+        yield frame["direction"], (*ends, int(channel["edge"])), buffers  # type: ignore[misc]
+
+
+def _in_flight(
+    channel: _Channel, at_receiver: list[_Buffer], at_sender: list[_Buffer], encoding: str
+) -> InFlight:
+    rows: list[Row] = []
+    batch = b""
+    torn = False
+    for data, more in (*at_receiver, *at_sender):
+        batch, torn = batch + data, more
+        if not more:
+            rows += _rows(batch, encoding)
+            batch = b""
+    sender, receiver, edge = channel
+    problem = "its last batch is not whole: neither end holds the rest of it" if torn else ""
+    return InFlight(sender, receiver, edge, tuple(rows), len(at_receiver), len(at_sender), problem)
+
+
+def _rows(data: bytes, encoding: str) -> list[Row]:
+    if encoding == "rows":
+        try:
+            rows: list[Row] = msgspec.msgpack.decode(data, type=list[dict[str, Any]])
+        except msgspec.MsgspecError as error:
+            raise NotChannelState(f"a batch is not a MessagePack array of maps: {error}") from error
+        return rows
+    if encoding != "arrow":
+        raise NotChannelState(f"the encoding {encoding!r} is not documented")
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            return list(reader.read_all().to_pylist())
+    except (pa.ArrowInvalid, OSError) as error:
+        raise NotChannelState(f"a batch is not an Arrow stream: {error}") from error

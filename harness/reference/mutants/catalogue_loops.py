@@ -1,0 +1,97 @@
+"""The planted bugs of loops and of Chandy-Lamport."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan, NetworkPlan, WorkloadPlan
+from barrier_tck.harness.reference.mutants import loop_bugs as loops
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
+from barrier_tck.harness.workloads.workload_names import job_of
+from barrier_tck.reference_impl.runtime.components import Components
+
+LOOP = msgspec.structs.replace(
+    SIMULATED,
+    workload=WorkloadPlan("rounds", batches=8, records_per_second=300),
+    job=job_of("rounds", JobPlan(shape="loop")),
+    limits=LimitsPlan(virtual_ms=2_500),
+)
+"""A loop that is never empty while its input lasts."""
+
+MESH = msgspec.structs.replace(
+    LOOP,
+    job=job_of("rounds", JobPlan(shape="exchange")),
+    checkpoints=CheckpointPlan(
+        protocol="chandy_lamport",
+        initiators=(("hub[1]",), ("hub[0]", "hub[2]")),
+        interval_ms=10,
+        max_concurrent=3,
+    ),
+    network=NetworkPlan(latency_ms_max=10),
+)
+"""Chandy-Lamport among processes that all reach each other; several snapshots overlap."""
+
+
+def loop_mutants(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs that need a loop, or channels that are recorded, to show."""
+    here = "planted here, no public report"
+    yield Mutant(
+        "LP-01",
+        "REC-6",
+        "One wave of counts ends a loop, whatever it says.",
+        here,
+        replace(product, loop_termination=loops.EndsAfterOneWave),
+        LOOP,
+    )
+    yield Mutant(
+        "CL-01",
+        "CHL-5",
+        "Records in flight on a feedback edge are not part of the snapshot.",
+        "FLINK-3257",
+        replace(product, subtask_driver=loops.ForgetsTheBackEdge),
+        LOOP,
+    )
+    yield Mutant(
+        "CL-02",
+        "CHL-2",
+        "The channels are recorded for one checkpoint at a time; a newer one ends the recording of the older.",
+        "FLINK-17533",
+        replace(product, subtask_machine=loops.RecordsOneCheckpointAtATime),
+        MESH,
+    )
+    yield Mutant(
+        "CL-03",
+        "CHL-2",
+        "A process that recorded itself deals with one more batch before it sends its markers.",
+        here,
+        replace(product, subtask_driver=loops.SendsMarkersLate),
+        MESH,
+    )
+    yield Mutant(
+        "CL-04",
+        "CHL-2",
+        "A marker overtakes a message that was sent before it.",
+        here,
+        replace(product, subtask_driver=loops.MarkersOvertake),
+        MESH,
+    )
+    yield Mutant(
+        "CL-05",
+        "CHL-2",
+        "The first marker that comes back closes every channel.",
+        here,
+        replace(product, subtask_machine=loops.ClosesAtTheFirstMarker),
+        MESH,
+    )
+    yield Mutant(
+        "CL-06",
+        "CHL-2",
+        "A channel is recorded beyond its marker, until the last one is closed.",
+        here,
+        replace(product, subtask_machine=loops.ClosesWithTheLastMarker),
+        MESH,
+    )

@@ -1,0 +1,120 @@
+"""The planted bugs of savepoints and of stops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from barrier_tck.faults.vocabulary import ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.reference.mutants import savepoint_bugs as bugs
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
+from barrier_tck.reference_impl.runtime.components import Components
+
+OURS = "planted here, no public report"
+LONG = WorkloadPlan(batches=60, records_per_second=600)
+SELDOM = CheckpointPlan(interval_ms=50, retained=2)
+OFTEN = CheckpointPlan(interval_ms=6, max_concurrent=2, async_ms_max=30)
+STOP = SavepointPlan(after_checkpoints=1, stop=True)
+
+
+def savepoint_mutants(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs that show with savepoints, and those of sinks that were reported together with them."""
+    at_least_once = msgspec.structs.replace(SELDOM, mode="at_least_once")
+    yield Mutant(
+        "AL-04",
+        "COO-5",
+        "In at-least-once mode, nobody stops at the barrier of the savepoint with which the job is stopped.",
+        "hazelcast-jet #1069",
+        replace(product, subtask_machine=bugs.GoesOnBehindTheLastBarrier),
+        _plan(STOP, checkpoints=at_least_once),
+    )
+    yield Mutant(
+        "AL-14",
+        "COO-5",
+        "Only sources stop at that barrier, and only after one more batch; other subtasks read on behind it.",
+        "hazelcast-jet #1073",
+        replace(product, subtask_machine=bugs.StopsSourcesOnly, subtask_driver=bugs.EmitsOneMoreBatch),
+        _plan(STOP),
+    )
+    yield Mutant(
+        "CO-05",
+        "REC-1",
+        "Sinks commit for a savepoint, but a recovery goes back to the checkpoint before it.",
+        "FLINK-10354, FLINK-14145",
+        replace(product, coordinator_machine=bugs.RecoversFromCheckpointsOnly),
+        _plan(
+            SavepointPlan(after_checkpoints=1),
+            faults=kill(ProtocolPoint.TRANSACTIONS_COMMITTED, "sink[0]", nth=2, worker=True),
+        ),
+    )
+    yield Mutant(
+        "CO-09",
+        "COO-5",
+        "The checkpoint that was in flight when the stop was asked for is taken for the last savepoint.",
+        "arroyo 2090cb97, arroyo #400",
+        replace(product, coordinator_machine=bugs.TakesAnyForTheLast),
+        _plan(STOP, checkpoints=OFTEN),
+    )
+    yield Mutant(
+        "SI-01",
+        "SNK-1",
+        "The sink commits exactly the transaction of the checkpoint that it is told of, and forgets earlier ones.",
+        "FLINK-10377",
+        replace(product, build_operator=bugs.commits_exactly_this_one),
+        _plan(SavepointPlan(after_checkpoints=1), SavepointPlan(after_checkpoints=3), checkpoints=OFTEN),
+    )
+    yield Mutant(
+        "SI-03",
+        "COO-3",
+        "Transactions that were opened after the last checkpoint are left open by the next attempt.",
+        "FLINK-23854",
+        replace(product, build_operator=bugs.leaves_what_it_does_not_know),
+        msgspec.structs.replace(
+            SIMULATED, workload=LONG, faults=kill(ProtocolPoint.SNAPSHOT_TAKEN, "sink[0]", nth=2, worker=True)
+        ),
+    )
+    yield Mutant(
+        "SV-01",
+        "COO-5",
+        "A newer checkpoint ends a pending savepoint.",
+        OURS,
+        replace(product, coordinator_machine=bugs.SubsumesSavepoints),
+        _plan(*(SavepointPlan(after_checkpoints=n) for n in (1, 2, 3)), checkpoints=OFTEN),
+    )
+    yield Mutant(
+        "SV-02",
+        "COO-5",
+        "Retention deletes a savepoint when a newer checkpoint completes.",
+        OURS,
+        replace(product, checkpoint_storage=bugs.DeletesSavepoints),
+        _plan(SavepointPlan(after_checkpoints=1)),
+    )
+    yield Mutant(
+        "SV-03",
+        "COO-5",
+        "The state files of a savepoint lie among those of the checkpoints.",
+        OURS,
+        replace(product, checkpoint_storage=bugs.SharesFiles),
+        _plan(SavepointPlan(after_checkpoints=1)),
+    )
+    yield Mutant(
+        "SV-04",
+        "COO-5",
+        "An attempt that has only the commits of a stopped job to finish reads its input on meanwhile.",
+        OURS,
+        replace(product, subtask_driver=bugs.ReadsOnWhenItShouldCommit),
+        _plan(STOP, faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2, worker=True)),
+    )
+
+
+def _plan(
+    *savepoints: SavepointPlan,
+    checkpoints: CheckpointPlan = SELDOM,
+    faults: tuple[ScheduledFault, ...] = (),
+) -> TrialPlan:
+    return msgspec.structs.replace(
+        SIMULATED, workload=LONG, checkpoints=checkpoints, savepoints=savepoints, faults=faults
+    )

@@ -1,0 +1,107 @@
+"""What the harness and the driver's process of a job on Spark say to each other.
+
+``JobDoors`` is what the driver can be asked to do, ``JobReports`` what it tells, and ``Routes`` of the runtime what it
+asks: where connections go. All three are interfaces of ``barrier_tck.harness.cluster.driver.peer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from barrier_tck.faults.targets import Direction
+from barrier_tck.harness.cluster.local_cluster import SessionPlace
+from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
+from barrier_tck.reference_impl.runtime.ports import RuntimePoint
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """The messages of one subtask come twice."""
+
+    subtask: str
+    direction: Direction
+    late_ms: float
+
+
+class JobOrder(msgspec.Struct, frozen=True):
+    """One run of a job: the first, or one that resumes it from durable storage."""
+
+    plan: Mapping[str, Any]
+    """The trial plan, as plain values; its job is filled in."""
+    source: str
+    """Directory of the input."""
+    root: str
+    """Directory of checkpoint storage and output."""
+    reads: str
+    """Directory in which the reads of restores are noted."""
+    inputs: str
+    """Directory in which the reads of the input are noted."""
+    passages: str
+    """Directory in which it is noted what passes the channels."""
+    watched: tuple[tuple[RuntimePoint, SubtaskId | None], ...]
+    proxied: bool
+    """Whether connections go through proxies."""
+    backend: str | None
+    """A candidate's state backend, as ``package.module:Factory``; None: the plan's."""
+    journals: str | None = None
+    """Directory for journals of unsynced writes; None: nobody's unsynced writes are lost in this trial."""
+    start_from: str | None = None
+    """The savepoint from which a job starts that has no checkpoint of its own."""
+    repeats: tuple[Repeat, ...] = ()
+    unreadable_ms: float = 0.0
+    """For this long after its start, the coordinator's reads of durable storage fail."""
+
+
+class JobOver(msgspec.Struct, frozen=True):
+    """How a run of a job ended."""
+
+    state: JobState | None
+    """None: the coordinator crashed."""
+    reason: str
+    stopped_with: str | None = None
+    """The savepoint with which the job was stopped, if it was."""
+    crash: str = ""
+    """The class of the error that crashed the coordinator."""
+
+
+class JobDoors(Protocol):
+    """What the driver's process can be asked to do. It has one session, and one job at a time."""
+
+    def warm_up(self, place: SessionPlace) -> None:
+        """Start the JVM of the session; nothing of the cluster is used yet."""
+
+    def open_session(self, place: SessionPlace) -> None:
+        """Open the Spark session."""
+
+    def prepare_flights(self, directory: str, splits: int) -> None:
+        """Prepare the flights with a Spark job."""
+
+    def start_job(self, order: JobOrder) -> None:
+        """Start a job; its end is reported."""
+
+    def end_job(self) -> dict[str, int]:
+        """End what still runs of the job, and return the connections that were refused, by reason."""
+
+    def waiting_for(self) -> tuple[str, ...]:
+        """Return what the job waits for, in words."""
+
+    def repeat(self, repeats: tuple[Repeat, ...]) -> None:
+        """Repeat the messages of these subtasks from now on, and of no others."""
+
+    def take_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:
+        """Ask the coordinator for a savepoint, so many milliseconds from now."""
+
+    def take_forged(self, message: AcknowledgeCheckpoint) -> None:
+        """Let the coordinator take a message that no subtask sent."""
+
+
+class JobReports(SparkJobObserver):
+    """What the driver's process tells, in order; it stands still until it was taken."""
+
+    def job_over(self, over: JobOver) -> None:
+        """The job ended, and everything that belonged to it."""

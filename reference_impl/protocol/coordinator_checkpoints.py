@@ -1,0 +1,351 @@
+"""The checkpoints of a job: the half of the coordinator that triggers, completes, aborts and subsumes them.
+
+``coordinator`` has the other half, the life of the job and its attempts, and the table that joins them.
+
+Savepoints (COO-5) pass through the same steps as checkpoints, with these differences. A user asks for one, so it waits
+for no interval, no pause and no slot. It is subsumed by nothing, and its failure does not count among those that are
+tolerated. Its files belong to the user. What the job keeps is its metadata, because sinks commit for it too: the
+savepoint is what a recovery starts from until a newer checkpoint is complete.
+
+A job is stopped with a savepoint that is taken alone: from the request on nothing else is triggered, and it waits until
+nothing is pending. No subtask processes anything behind its barrier. When its transactions are committed, the job has
+stopped. If it fails, the job goes on.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from barrier_tck.reference_impl.config import JobConfig
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
+from barrier_tck.reference_impl.protocol.admission import Admit, CheckpointAdmission, WaitUntil
+from barrier_tck.reference_impl.protocol.causes import Cause
+from barrier_tck.reference_impl.protocol.coordinator_commands import (
+    CoordinatorCommand,
+    DiscardCheckpoint,
+    DiscardSnapshot,
+    NotifyAborted,
+    NotifyComplete,
+    RefuseSavepoint,
+    SendTrigger,
+    SetTimer,
+    WriteMetadata,
+)
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    CheckpointExpired,
+    CoordinatorEvent,
+    MetadataFailed,
+    MetadataWritten,
+    SavepointRequested,
+    TriggerDue,
+)
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    DeclineCheckpoint,
+    Savepoint,
+    SubtaskSnapshot,
+)
+from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
+from barrier_tck.reference_impl.protocol.table import TableMachine
+
+Commands = tuple[CoordinatorCommand, ...]
+
+ABORTED_MAX = 64
+"""How many of an attempt's latest aborted checkpoints are discarded once more after it. Every subtask heard of older
+ones long ago.
+"""
+
+
+class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
+    """Coordinates the checkpoints of one job."""
+
+    def __init__(self, config: JobConfig, subtasks: Sequence[SubtaskId]) -> None:
+        """Take the subtasks, each of which has a part in every checkpoint."""
+        super().__init__("the coordinator", JobState.CREATED)
+        self.config = config
+        self.attempt = AttemptNumber(0)
+        self.pending: dict[CheckpointId, PendingCheckpoint] = {}
+        self.completed: list[CompletedCheckpoint] = []
+        """Those that a recovery may start from, oldest first."""
+        self._subtasks = tuple(subtasks)
+        self._admission = CheckpointAdmission(config.checkpoints) if config.checkpoints else None
+        self._unreadable: dict[CheckpointId, str] = {}
+        """Completed checkpoints that could be restored from no copy, each with the reason."""
+        self._last_checkpoint = 0
+        self._last_trigger_ms: float | None = None
+        self._last_end_ms: float | None = None
+        self._failures_in_row = 0
+        self._final: CheckpointId | None = None
+        """The checkpoint after which the job is over, once it is complete."""
+        self._stop_wanted: Savepoint | None = None
+        """The savepoint with which the job is to be stopped, as long as it is not complete."""
+        self._stopped_with: Savepoint | None = None
+        """The complete savepoint with which the job is being stopped."""
+        self._aborted: list[CheckpointId] = []
+        """The latest checkpoints that this attempt aborted. A subtask that dies before it hears of an abort leaves
+        its files.
+        """
+        self._abandoned: list[CheckpointId] = []
+        """Checkpoints that failed attempts aborted. A process of such an attempt may write on until it learns of its
+        end, so they are discarded once more when a later checkpoint completes."""
+
+    # --- what the other half decides ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _input_is_consumed(self) -> bool:
+        """Tell whether every terminal subtask has consumed its input."""
+
+    @abstractmethod
+    def _stop(self, now_ms: float, cause: Cause, reason: str, failed: SubtaskId | None = None) -> Commands:
+        """End the attempt, because it failed."""
+
+    @abstractmethod
+    def _finish(self) -> Commands:
+        """End the job: all that it has to commit is committed."""
+
+    @abstractmethod
+    def _restart_when_quiet(self, now_ms: float) -> Commands:
+        """Plan the next attempt, if nothing of the old one is left."""
+
+    # --- triggers -------------------------------------------------------------------------------------------
+
+    def _after_progress(self, now_ms: float) -> Commands:
+        """Any progress while RUNNING may make the next checkpoint due; after all input, the last one (BAR-4)."""
+        final = self._input_is_consumed()
+        if self._admission is None:
+            return self._finish() if final else ()
+        if self._stop_wanted is not None:
+            return () if self.pending else self._trigger(now_ms, savepoint=self._stop_wanted)
+        in_flight = [pending for pending in self.pending.values() if final or pending.savepoint is None]
+        decision = self._admission.decide(
+            now_ms, len(in_flight), self._last_trigger_ms, self._last_end_ms, final
+        )
+        match decision:
+            case Admit():
+                self._last_trigger_ms = now_ms
+                return (*self._trigger(now_ms, final), *self._after_progress(now_ms))
+            case WaitUntil(at_ms=at_ms):
+                return (SetTimer(TriggerDue(), at_ms),)
+        return ()
+
+    def _trigger(self, now_ms: float, final: bool = False, savepoint: Savepoint | None = None) -> Commands:
+        assert self.config.checkpoints is not None
+        self._last_checkpoint += 1
+        checkpoint = CheckpointId(self._last_checkpoint)
+        self.pending[checkpoint] = PendingCheckpoint(
+            checkpoint, self.attempt, now_ms, self._subtasks, final, savepoint
+        )
+        return (
+            SendTrigger(self.attempt, checkpoint, int(now_ms), final, savepoint),
+            SetTimer(CheckpointExpired(checkpoint), now_ms + self.config.checkpoints.timeout_ms),
+        )
+
+    def on_trigger_due(self, event: TriggerDue, now_ms: float) -> Commands:
+        """The next checkpoint may be due."""
+        return self._after_progress(now_ms)
+
+    def on_savepoint(self, event: SavepointRequested, now_ms: float) -> Commands:
+        """A user asks for a savepoint (COO-5)."""
+        wanted = event.savepoint
+        if self._admission is None:
+            return self._refused(wanted, "the job takes no checkpoints, so nothing says when one has failed")
+        if self._stop_wanted is not None or any(pending.final for pending in self.pending.values()):
+            return self._refused(wanted, "the job is about to end")
+        if not wanted.stop:
+            return self._trigger(now_ms, savepoint=wanted)
+        self._stop_wanted = wanted
+        return self._after_progress(now_ms)
+
+    def not_now(self, event: SavepointRequested, now_ms: float) -> Commands:
+        """A user asks for a savepoint when none can be taken."""
+        return self._refused(event.savepoint, f"the job is {self.state.value}; ask again when it is running")
+
+    def _refused(self, savepoint: Savepoint, reason: str) -> Commands:
+        return (RefuseSavepoint(savepoint, reason),)
+
+    def _forget_stop(self, reason: str) -> Commands:
+        """Give up a stop that was asked for: the job goes on, or ends in another way. No savepoint was triggered."""
+        wanted, self._stop_wanted = self._stop_wanted, None
+        triggered = any(pending.savepoint == wanted for pending in self.pending.values())
+        return () if wanted is None or triggered else self._refused(wanted, reason)
+
+    # --- acknowledgements -----------------------------------------------------------------------------------
+
+    def on_acknowledge(self, event: AcknowledgeCheckpoint, now_ms: float) -> Commands:
+        """Take an acknowledgement, which may be late, unknown, or one of two."""
+        pending = self.pending.get(event.checkpoint)
+        result = self._classify(event, pending)
+        if result in (AcknowledgeResult.UNKNOWN, AcknowledgeResult.LATE):
+            return self.discard_late(event.snapshot)
+        if pending is None or result is AcknowledgeResult.DUPLICATE or not pending.fully_acknowledged:
+            return ()
+        return self.complete_when_acknowledged(pending, now_ms)
+
+    def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
+        """An acknowledgement is accepted, a duplicate, unknown, or late; what the last two wrote is removed (COO-3)."""
+        for completed in self.completed:
+            if completed.checkpoint == event.checkpoint:
+                # A repeated one of a checkpoint that completed names files in use; any other names nobody's.
+                repeated = completed.snapshot_of(event.subtask) == event.snapshot
+                return AcknowledgeResult.DUPLICATE if repeated else AcknowledgeResult.UNKNOWN
+        if pending is None or pending.attempt != event.attempt:
+            known = event.checkpoint <= self._last_checkpoint
+            return AcknowledgeResult.LATE if known else AcknowledgeResult.UNKNOWN
+        return pending.acknowledge(event.subtask, event.snapshot)
+
+    def complete_when_acknowledged(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
+        """Start the one atomic step that completes a fully acknowledged checkpoint (COO-1)."""
+        pending.completing = True
+        return (WriteMetadata(pending.complete(now_ms)),)
+
+    def discard_late(self, snapshot: SubtaskSnapshot) -> Commands:
+        """Remove what a late or unknown acknowledgement wrote: nobody else owns it (COO-3)."""
+        return (DiscardSnapshot(snapshot),) if snapshot.handles() else ()
+
+    # --- failures -------------------------------------------------------------------------------------------
+
+    def on_decline(self, event: DeclineCheckpoint, now_ms: float) -> Commands:
+        """A subtask could not take its part (COO-2)."""
+        pending = self.pending.get(event.checkpoint)
+        if pending is None or pending.completing:
+            return ()
+        said = f"{event.subtask} declined: {event.reason}"
+        return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
+
+    def on_expired(self, event: CheckpointExpired, now_ms: float) -> Commands:
+        """The time of a checkpoint is over (COO-2)."""
+        pending = self.pending.get(event.checkpoint)
+        if pending is None or pending.completing:
+            return ()
+        return self._fail_checkpoint(pending, now_ms, Cause.EXPIRED, "expired before completing")
+
+    def _fail_checkpoint(
+        self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str
+    ) -> Commands:
+        assert self.config.checkpoints is not None
+        commands = self._abort(pending, now_ms, cause, reason)
+        if pending.savepoint is not None:
+            self._stop_wanted = None if pending.savepoint.stop else self._stop_wanted
+            return (*commands, *self._after_progress(now_ms))
+        self._failures_in_row += 1
+        if self._failures_in_row > self.config.checkpoints.tolerated_failures:
+            tolerated = self.config.checkpoints.tolerated_failures
+            why = f"checkpoint {pending.checkpoint} failed ({reason}) and {tolerated} failures in a row are tolerated"
+            return (*commands, *self._stop(now_ms, Cause.CHECKPOINTS_FAILED, why))
+        return (*commands, *self._after_progress(now_ms))
+
+    def _abort(self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str) -> Commands:
+        del self.pending[pending.checkpoint]
+        self._aborted = [*self._aborted, pending.checkpoint][-ABORTED_MAX:]
+        self._note_end(pending, now_ms)
+        return (
+            NotifyAborted(pending.attempt, pending.checkpoint, cause, reason),
+            DiscardCheckpoint(pending.checkpoint),
+        )
+
+    def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
+        """Abort every pending checkpoint of a failed attempt: the missing acknowledgements will never come.
+
+        ``failed`` is the subtask that failed, where one is known.
+        """
+        doomed = [pending for pending in self.pending.values() if not pending.completing]
+        return tuple(
+            command
+            for pending in doomed
+            for command in self._abort(pending, now_ms, Cause.ATTEMPT_FAILED, reason)
+        )
+
+    # --- completion -----------------------------------------------------------------------------------------
+
+    def on_written(self, event: MetadataWritten, now_ms: float) -> Commands:
+        """A checkpoint became durable: it is complete (COO-1)."""
+        pending = self._whose_metadata(event, event.completed.checkpoint)
+        told = NotifyComplete(self.attempt, pending.checkpoint)
+        dropped = self._completed(event.completed, now_ms)
+        if not pending.ends_the_job:
+            return (told, *dropped, *self._after_progress(now_ms))
+        self._final, self._stopped_with = pending.checkpoint, pending.savepoint
+        self.state = JobState.FINISHING
+        if pending.savepoint is None:
+            return (told, *dropped, *self._forget_stop("the job has finished"))
+        self._stop_wanted = None
+        return (told, *dropped)
+
+    def on_written_while_stopping(self, event: MetadataWritten, now_ms: float) -> Commands:
+        """A checkpoint became durable after its attempt had failed."""
+        # Nobody is told in an attempt that is over: the next one commits what it restores.
+        self._whose_metadata(event, event.completed.checkpoint)
+        return (*self._completed(event.completed, now_ms), *self._restart_when_quiet(now_ms))
+
+    def on_metadata_failed(self, event: MetadataFailed, now_ms: float) -> Commands:
+        """A checkpoint could not be made durable (COO-2)."""
+        pending = self._whose_metadata(event, event.checkpoint)
+        pending.completing = False
+        said = f"metadata could not be written: {event.reason}"
+        return self._fail_checkpoint(pending, now_ms, Cause.STORAGE_FAILED, said)
+
+    def on_metadata_failed_while_stopping(self, event: MetadataFailed, now_ms: float) -> Commands:
+        """A checkpoint could not be made durable, and its attempt had failed, too."""
+        pending = self._whose_metadata(event, event.checkpoint)
+        aborted = self._abort(pending, now_ms, Cause.STORAGE_FAILED, event.reason)
+        return (*aborted, *self._restart_when_quiet(now_ms))
+
+    def _whose_metadata(self, event: CoordinatorEvent, checkpoint: CheckpointId) -> PendingCheckpoint:
+        """The outcome of a metadata write must belong to a checkpoint that is being completed."""
+        pending = self.pending.get(checkpoint)
+        if pending is None or not pending.completing:
+            raise self.illegal(event, f"the metadata of checkpoint {checkpoint} is not being written")
+        return pending
+
+    def _completed(self, completed: CompletedCheckpoint, now_ms: float) -> Commands:
+        """Keep a checkpoint that became durable, and drop what it makes superfluous."""
+        pending = self.pending.pop(completed.checkpoint)
+        self._note_end(pending, now_ms)
+        if pending.savepoint is None:
+            self._failures_in_row = 0
+        self.completed.append(completed)
+        return self._subsume(completed.checkpoint, now_ms)
+
+    def _note_end(self, pending: PendingCheckpoint, now_ms: float) -> None:
+        """The pause before the next checkpoint is counted from the end of the last one; savepoints are beside that."""
+        if pending.savepoint is None:
+            self._last_end_ms = now_ms
+
+    def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
+        """Drop older pending checkpoints and the completed ones beyond retention (COO-4)."""
+        commands: list[CoordinatorCommand] = [DiscardCheckpoint(abandoned) for abandoned in self._abandoned]
+        self._abandoned.clear()
+        # Now that a newer one is complete, those that nobody can read are of no use.
+        for unreadable in [c for c in self.completed if c.checkpoint in self._unreadable]:
+            self.completed.remove(unreadable)
+            del self._unreadable[unreadable.checkpoint]
+            commands.append(DiscardCheckpoint(unreadable.checkpoint))
+        for older in [p for n, p in self.pending.items() if n < checkpoint and self.is_subsumed(p)]:
+            said = f"subsumed by checkpoint {checkpoint}"
+            commands.extend(self._abort(older, now_ms, Cause.SUBSUMED, said))
+        self.completed.sort(key=lambda completed: completed.checkpoint)
+        for superfluous in self._beyond_retention():
+            self.completed.remove(superfluous)
+            commands.append(DiscardCheckpoint(superfluous.checkpoint))
+        return tuple(commands)
+
+    def is_subsumed(self, pending: PendingCheckpoint) -> bool:
+        """A newer complete checkpoint ends a pending one, unless its metadata is on its way, or it is a savepoint."""
+        return pending.savepoint is None and not pending.completing
+
+    def _beyond_retention(self) -> list[CompletedCheckpoint]:
+        """Return the checkpoints beyond the number to keep, and the savepoints that are older than a checkpoint.
+
+        Of a savepoint only the job's own note of it goes; the savepoint is the user's.
+        """
+        assert self.config.checkpoints is not None
+        ordinary = [completed for completed in self.completed if completed.savepoint is None]
+        newest = max((completed.checkpoint for completed in ordinary), default=0)
+        overtaken = [c for c in self.completed if c.savepoint is not None and c.checkpoint < newest]
+        return [*ordinary[: -self.config.checkpoints.retained], *overtaken]
+
+    CHECKPOINT_RULES: ClassVar = (_classify, _after_progress, is_subsumed, _beyond_retention, _whose_metadata)

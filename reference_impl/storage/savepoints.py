@@ -1,0 +1,94 @@
+"""A savepoint's directory: self-contained, portable, and owned by the user (COO-5).
+
+    savepoints/monday/totals-0-a2-totals-state     a state file of subtask totals[0], attempt 2
+    savepoints/monday/_metadata                    written last: the savepoint is complete
+
+The metadata has the form of a checkpoint's, but its paths are relative to the directory, and it does not say where the
+directory is. So it may be copied or moved, and what the job deletes of its own checkpoints does not touch it. Once it
+is complete, nothing here deletes any file of it.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from barrier_tck.reference_impl.paths import join
+from barrier_tck.reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    OperatorSnapshot,
+    Savepoint,
+    StateHandle,
+    SubtaskSnapshot,
+)
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
+from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+_METADATA = "_metadata"
+
+
+class SavepointDirectory:
+    """One savepoint on a file system."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        """Take the directory, relative to the file system's root; raises JobUsageError if it cannot be one."""
+        if not directory or directory.strip("/") != directory or ".." in directory.split("/"):
+            raise JobUsageError(
+                f"a savepoint needs a directory below the job's files, like savepoints/monday, not {directory!r}"
+            )
+        self.directory = directory
+        self._files = files
+
+    @property
+    def metadata_path(self) -> str:
+        """Return the path of the metadata file."""
+        return join(self.directory, _METADATA)
+
+    @property
+    def is_complete(self) -> bool:
+        """Tell whether the savepoint is complete, so that it is the user's."""
+        return self._files.exists(self.metadata_path)
+
+    @property
+    def is_free(self) -> bool:
+        """Tell whether the directory holds nothing, so that a savepoint can be put there."""
+        return not self._files.list_files(self.directory)
+
+    def path_of(self, handle: StateHandle) -> str:
+        """Return where a state file of the savepoint is."""
+        return join(self.directory, handle.path)
+
+    def content(self, completed: CompletedCheckpoint) -> bytes:
+        """Return what the metadata file of a savepoint holds: nothing in it depends on where the directory is."""
+        stop = completed.stops_the_job
+        return metadata.encode(_placed(replace(completed, savepoint=Savepoint("", stop)), ""))
+
+    def load(self) -> CompletedCheckpoint:
+        """Read a savepoint; raises StorageError if it is not there, CorruptStateError if its metadata is damaged."""
+        path = self.metadata_path
+        loaded = metadata.decode(self._files.read(path), path)
+        stop = loaded.stops_the_job
+        return _placed(replace(loaded, savepoint=Savepoint(self.directory, stop)), self.directory)
+
+    def remove_incomplete(self) -> None:
+        """Delete what a savepoint that failed has left; does nothing if the savepoint is complete."""
+        if not self.is_complete:
+            self._files.delete_tree(self.directory)
+
+
+def _placed(completed: CompletedCheckpoint, directory: str) -> CompletedCheckpoint:
+    """Return a savepoint whose handles say that they are in a directory."""
+
+    def handle(of: StateHandle) -> StateHandle:
+        return replace(of, savepoint=directory)
+
+    def operator(of: OperatorSnapshot) -> OperatorSnapshot:
+        return replace(of, handles=tuple(map(handle, of.handles)))
+
+    def part(of: SubtaskSnapshot) -> SubtaskSnapshot:
+        channels = of.channels
+        if channels is not None:
+            channels = replace(channels, file=handle(channels.file))
+        return replace(of, operators=tuple(map(operator, of.operators)), channels=channels)
+
+    return replace(completed, snapshots=tuple(map(part, completed.snapshots)))

@@ -1,0 +1,55 @@
+"""Brings the clocks of processes in line, so that nothing is drawn as taken before it was sent.
+
+On Spark each process tells the coordinator's time from when it was deployed, which is off by the time that this took.
+What a channel delivered bounds the difference: a batch is not taken before it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from barrier_tck.harness.record.passages import Passage, Sent, Taken, What
+
+
+def in_line(passages: Sequence[Passage]) -> tuple[tuple[Passage, ...], float]:
+    """Return passages of one attempt with the least possible shifts of clocks forwards, and the largest shift in ms."""
+    shifts = _shifts(_least_delays(passages))
+    moved = tuple(
+        msgspec.structs.replace(one, at_ms=one.at_ms + shifts[one.subtask]) if one.subtask in shifts else one
+        for one in passages
+    )
+    return moved, max(shifts.values(), default=0.0)
+
+
+def _least_delays(passages: Sequence[Passage]) -> dict[tuple[str, str], float]:
+    """Return for each sender and receiver how long the fastest batch took by their own clocks."""
+    sent = {
+        (one.channel, one.position): one
+        for one in passages
+        if isinstance(one, Sent) and one.what is What.BATCH
+    }
+    found: dict[tuple[str, str], float] = {}
+    for one in passages:
+        if isinstance(one, Taken) and one.what is What.BATCH:
+            start = sent.get((one.channel, one.position))
+            if start is not None:
+                ends, delay = (start.subtask, one.subtask), one.at_ms - start.at_ms
+                found[ends] = min(delay, found.get(ends, delay))
+    return found
+
+
+def _shifts(delays: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """Return the least shift of each clock that has one: longest paths, a round for each process at most."""
+    shifts: dict[str, float] = {}
+    for _ in {name for ends in delays for name in ends}:
+        changed = False
+        for (sender, receiver), delay in delays.items():
+            needed = shifts.get(sender, 0.0) - delay
+            if needed > shifts.get(receiver, 0.0):
+                shifts[receiver] = needed
+                changed = True
+        if not changed:
+            break
+    return shifts

@@ -1,0 +1,320 @@
+"""The cut of one checkpoint: where each subtask's snapshot lies, and what crosses from one side to the other.
+
+A batch lies before the cut at its sender if it was sent before the sender's snapshot, and at its receiver if it was
+processed before the receiver's. Sides follow from counts that the processes noted at their snapshots, not from times,
+so clocks that disagree do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.reports.clocks import in_line
+from barrier_tck.reports.wording import plural
+
+AT_LEAST_ONCE = "at_least_once"
+
+
+class Side(Enum):
+    """How a batch lies to the cut."""
+
+    BEFORE = "before"
+    """Sent and processed before it."""
+    AFTER = "after"
+    """Sent and processed after it, or not processed at all."""
+    IN_FLIGHT = "flight"
+    """Sent before the cut and not processed before it; the snapshot holds it, in its channel's state."""
+    LOST = "lost"
+    """The same, but the snapshot does not hold it: a restore would lose it."""
+    EXTRA = "extra"
+    """Held by the snapshot as in flight, though it lies on one side at both ends: a restore would process it twice."""
+    EARLY = "early"
+    """Processed before the cut and sent after it: the line goes backwards across the cut."""
+    UNKNOWN = "unknown"
+    """One of its ends took no snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One subtask."""
+
+    subtask: str
+    at_ms: float | None
+    """When it took its snapshot; None if it took none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch on its way through a channel."""
+
+    position: int
+    records: int
+    side: Side
+    sent_ms: float | None
+    """None if the note is missing."""
+    taken_ms: float | None
+    """None if it was not taken, or much later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """The checkpoint's barrier on its way through a channel."""
+
+    sent_ms: float | None
+    taken_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelCut:
+    """One channel with the batches near the cut, in their order."""
+
+    name: str
+    sender: str
+    receiver: str
+    sent: int | None
+    """Batches sent before the sender's snapshot; None if it took none."""
+    taken: int | None
+    """Batches processed before the receiver's snapshot; None if it took none."""
+    kept: int
+    """Batches of the channel that the snapshot holds."""
+    batches: tuple[Batch, ...]
+    barriers: tuple[Barrier, ...]
+
+    @property
+    def crossing(self) -> int:
+        """Return how many batches cross the cut: above 0 forwards, below 0 backwards."""
+        return 0 if self.sent is None or self.taken is None else self.sent - self.taken
+
+    @property
+    def lost(self) -> int:
+        """Return how many batches cross it forwards and are not in the snapshot."""
+        return max(0, self.crossing - self.kept)
+
+    @property
+    def early(self) -> int:
+        """Return how many batches cross it backwards."""
+        return max(0, -self.crossing)
+
+    @property
+    def kept_twice(self) -> int:
+        """Return how many batches the snapshot holds although they do not cross the cut forwards."""
+        if self.sent is None or self.taken is None:
+            return 0
+        return max(0, self.kept - max(0, self.crossing))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCut:
+    """The cut of one checkpoint of one trial."""
+
+    trial: int
+    checkpoint: int
+    attempt: int
+    status: str
+    """``completed`` or ``aborted``, or empty if the checkpoint did not end."""
+    mode: str
+    """How barriers work, as the plan names it."""
+    lanes: tuple[Lane, ...]
+    channels: tuple[ChannelCut, ...]
+    shifted_ms: float = 0.0
+    """By how much clocks of processes were brought in line, at most."""
+
+    @property
+    def without_snapshot(self) -> tuple[str, ...]:
+        """Return the subtasks that took no snapshot."""
+        return tuple(lane.subtask for lane in self.lanes if lane.at_ms is None)
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether nothing crosses the cut that this mode does not allow."""
+        early = 0 if self.mode == AT_LEAST_ONCE else sum(channel.early for channel in self.channels)
+        return not early and not any(channel.lost or channel.kept_twice for channel in self.channels)
+
+    def told(self) -> str:
+        """Return what the cut shows, in sentences."""
+        early, lost, kept, twice = (
+            sum(getattr(channel, name) for channel in self.channels)
+            for name in ("early", "lost", "kept", "kept_twice")
+        )
+        said = []
+        if early and self.mode == AT_LEAST_ONCE:
+            said.append(
+                f"{plural(early, 'batch', 'batches')} came early: processed before the cut and sent after it. "
+                "At-least-once mode allows this; a restore processes them again."
+            )
+        elif early:
+            said.append(
+                f"Not a consistent cut: {plural(early, 'batch', 'batches')} processed before it, but sent after it."
+            )
+        if lost:
+            said.append(
+                f"{plural(lost, 'batch', 'batches')} in flight that the snapshot does not hold: a restore loses them."
+            )
+        if twice:
+            said.append(f"The snapshot holds {plural(twice, 'batch', 'batches')} too many as in flight.")
+        if not said:
+            flight = (
+                f"and the snapshot holds the {plural(kept, 'batch', 'batches')} in flight"
+                if kept
+                else "and none forwards: no channel holds anything"
+            )
+            said.append(f"A consistent cut: no batch crosses it backwards, {flight}.")
+        missing = self.without_snapshot
+        if missing:
+            named = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+            said.append(f"Without a snapshot: {named}.")
+        return " ".join(said)
+
+
+class NoCut(Exception):
+    """Nothing was noted of this checkpoint."""
+
+
+def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) -> CheckpointCut:
+    """Return the cut of a checkpoint; raises NoCut if no subtask noted a snapshot for it."""
+    passages = tuple(passages)
+    attempts = [one.attempt for one in passages if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
+    if not attempts:
+        raise NoCut(f"no subtask took a snapshot for checkpoint {checkpoint} of trial {record.trial}")
+    ended = next((one for one in record.checkpoints if one.checkpoint == checkpoint), None)
+    attempt = ended.attempt if ended is not None else attempts[0]
+    mine, shifted_ms = in_line([one for one in passages if one.attempt == attempt])
+    cuts = [one for one in mine if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
+    of_subtask = {one.subtask: one for one in reversed(cuts)}
+    subtasks = tuple(dict.fromkeys((*record.subtasks, *(one.subtask for one in mine))))
+    return CheckpointCut(
+        trial=record.trial,
+        checkpoint=checkpoint,
+        attempt=attempt,
+        status=ended.status if ended is not None else "",
+        mode=record.plan.checkpoints.mode,
+        lanes=tuple(Lane(name, of_subtask[name].at_ms if name in of_subtask else None) for name in subtasks),
+        channels=_channels(mine, of_subtask, checkpoint),
+        shifted_ms=shifted_ms,
+    )
+
+
+def checkpoints_noted(passages: Iterable[Passage]) -> tuple[int, ...]:
+    """Return the checkpoints for which a subtask noted a snapshot, in order."""
+    return tuple(sorted({one.checkpoint for one in passages if isinstance(one, CutTaken)}))
+
+
+def _channels(
+    passages: Sequence[Passage], cuts: dict[str, CutTaken], checkpoint: int
+) -> tuple[ChannelCut, ...]:
+    sent: dict[str, list[Sent]] = {}
+    taken: dict[str, list[Taken]] = {}
+    kept: list[InFlightKept] = []
+    for one in passages:
+        if isinstance(one, Sent):
+            sent.setdefault(one.channel, []).append(one)
+        elif isinstance(one, Taken):
+            taken.setdefault(one.channel, []).append(one)
+        elif isinstance(one, InFlightKept) and one.checkpoint == checkpoint:
+            kept.append(one)
+    names = dict.fromkeys((*sent, *taken))
+    for cut in cuts.values():
+        names |= dict.fromkeys((*cut.sent, *cut.taken))
+    return tuple(
+        _channel(
+            name,
+            sent.get(name, []),
+            taken.get(name, []),
+            cuts,
+            checkpoint,
+            [one for one in kept if name in one.inputs or name in one.outputs],
+        )
+        for name in names
+    )
+
+
+def _channel(
+    name: str,
+    sent: Sequence[Sent],
+    taken: Sequence[Taken],
+    cuts: dict[str, CutTaken],
+    checkpoint: int,
+    kept: Sequence[InFlightKept],
+) -> ChannelCut:
+    sender = sent[0].subtask if sent else next((one.subtask for one in cuts.values() if name in one.sent), "")
+    receiver = (
+        taken[0].subtask if taken else next((one.subtask for one in cuts.values() if name in one.taken), "")
+    )
+    sent_before = cuts[sender].sent.get(name) if sender in cuts else None
+    taken_before = cuts[receiver].taken.get(name) if receiver in cuts else None
+    held = _held(name, kept, (sent_before or 0) - (taken_before or 0))
+    left = {one.position: one for one in sent if one.what is What.BATCH}
+    came = {one.position: one for one in taken if one.what is What.BATCH}
+    batches = []
+    for position in sorted({*left, *came}):
+        out, into = left.get(position), came.get(position)
+        noted = out or into
+        assert noted is not None
+        batches.append(
+            Batch(
+                position,
+                noted.records,
+                _side(position, sent_before, taken_before, held),
+                out.at_ms if out is not None else None,
+                into.at_ms if into is not None else None,
+            )
+        )
+    return ChannelCut(
+        name,
+        sender or _ends(name)[0],
+        receiver or _ends(name)[1],
+        sent_before,
+        taken_before,
+        sum(held),
+        tuple(batches),
+        _barriers(sent, taken, checkpoint),
+    )
+
+
+def _held(name: str, kept: Sequence[InFlightKept], crossing: int) -> tuple[int, int]:
+    """Return how many batches of a channel the parts of its receiver and of its sender hold.
+
+    What was not counted in the file is taken to hold all that cross the cut: no error is shown that nobody saw.
+    """
+    if not all(one.counted for one in kept):
+        return max(0, crossing), 0
+    return sum(one.inputs.get(name, 0) for one in kept), sum(one.outputs.get(name, 0) for one in kept)
+
+
+def _side(position: int, sent: int | None, taken: int | None, kept: tuple[int, int]) -> Side:
+    """``kept`` counts what the receiver's part holds, the first to come, and the sender's part, the last to be sent."""
+    if sent is None or taken is None:
+        return Side.UNKNOWN
+    before_at_sender, before_at_receiver = position < sent, position < taken
+    held = taken <= position < taken + kept[0] or sent - kept[1] <= position < sent
+    if before_at_sender and not before_at_receiver:
+        return Side.IN_FLIGHT if held else Side.LOST
+    if before_at_receiver and not before_at_sender:
+        return Side.EARLY
+    if held:
+        return Side.EXTRA
+    return Side.BEFORE if before_at_sender else Side.AFTER
+
+
+def _barriers(sent: Sequence[Sent], taken: Sequence[Taken], checkpoint: int) -> tuple[Barrier, ...]:
+    """Return the barriers of the checkpoint on a channel: usually one, of which both ends were noted.
+
+    A barrier that moves ahead in its output buffer was sent twice, and one that is announced and read was taken twice:
+    the last note counts.
+    """
+    left = [one.at_ms for one in sent if one.what is What.BARRIER and one.checkpoint == checkpoint]
+    came = [one.at_ms for one in taken if one.what is What.BARRIER and one.checkpoint == checkpoint]
+    if left and came:
+        both = min(len(left), len(came))
+        return tuple(Barrier(*ends) for ends in zip(left[-both:], came[-both:], strict=True))
+    return (Barrier(left[-1] if left else None, came[-1] if came else None),) if left or came else ()
+
+
+def _ends(name: str) -> tuple[str, str]:
+    """Return the ends of a channel by its name, for a channel of which only one end noted anything."""
+    sender, _, receiver = name.partition("->")
+    return sender, receiver.partition("#")[0]

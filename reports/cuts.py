@@ -1,0 +1,177 @@
+"""Pictures of cuts: which checkpoints a report shows, and where the page of each one is.
+
+A page (``cut_page``) is a file of its own in the directory ``cuts`` of the run directory. ``report.html`` shows the
+pictures too, as long as there is room.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from barrier_tck.harness.record.passages import Passage
+from barrier_tck.harness.record.records import TrialRecord
+from barrier_tck.harness.record.run_directory import trial_directory
+from barrier_tck.harness.record.run_reader import read_passages
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_noted, cut_of
+from barrier_tck.reports.loading import ReportedRun, verdict_of
+from barrier_tck.reports.ranking import timeline_trials
+from barrier_tck.reports.space_time import LEGEND, Picture, picture_of
+
+DIRECTORY = "cuts"
+"""The pages, relative to the run directory."""
+
+_PAGE = re.compile(r"trial-(\d+)-checkpoint-(\d+)\.html")
+_NAMED = re.compile(r"\bcheckpoint (\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Wanted:
+    """A checkpoint of a trial of which somebody wants to see the cut."""
+
+    trial: int
+    checkpoint: int
+
+    @classmethod
+    def parse(cls, text: str) -> Wanted:
+        """Read ``TRIAL:CHECKPOINT``; raises UsageProblem."""
+        trial, _, checkpoint = text.partition(":")
+        if not (trial.isdecimal() and checkpoint.isdecimal()):
+            raise UsageProblem(
+                f"--cut {text!r} is not TRIAL:CHECKPOINT; name two numbers, for instance --cut 12:3"
+            )
+        return cls(int(trial), int(checkpoint))
+
+    @property
+    def page(self) -> str:
+        """Return the page, relative to the run directory."""
+        return f"{DIRECTORY}/trial-{self.trial:05d}-checkpoint-{self.checkpoint}.html"
+
+
+@dataclass(frozen=True, slots=True)
+class CutView:
+    """A cut with its picture."""
+
+    wanted: Wanted
+    cut: CheckpointCut
+    picture: Picture
+
+    @property
+    def anchor(self) -> str:
+        """Return the id of its place in the report."""
+        return f"cut-{self.wanted.trial}-{self.wanted.checkpoint}"
+
+    @property
+    def legend(self) -> tuple[tuple[str, str], ...]:
+        """Return style and meaning of the lines in it."""
+        styles = self.picture.styles
+        return tuple((style, meaning) for style, meaning in LEGEND.items() if style in styles)
+
+
+def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:
+    """Return what a report shows if nobody asks: of each invalid trial with a timeline the checkpoint that a finding
+    names, and of the first trial with a verdict that was kept the first checkpoint that completed.
+    """
+    wanted = []
+    for record in timeline_trials(run):
+        if record.verdict is Verdict.INVALID:
+            wanted += _failing(record)
+    # A trial without a verdict may have been given up after a long time; nobody waits for that again.
+    judged = [one for _, one in sorted(run.details.items()) if one.verdict is not Verdict.UNKNOWN]
+    wanted += next((found for one in judged if (found := _first(one))), [])
+    return tuple(dict.fromkeys(wanted))
+
+
+def asked_before(run_directory: Path) -> tuple[Wanted, ...]:
+    """Return the cuts of which the run directory already has a page."""
+    names = (_PAGE.fullmatch(path.name) for path in sorted((run_directory / DIRECTORY).glob("*.html")))
+    return tuple(Wanted(int(name[1]), int(name[2])) for name in names if name is not None)
+
+
+def require_kept(run: ReportedRun, wanted: Iterable[Wanted]) -> None:
+    """Raise UsageProblem, with the trials that there are, for a trial that was not kept in full."""
+    for one in wanted:
+        if one.trial not in run.details:
+            kept = ", ".join(map(str, sorted(run.details)[:10])) or "none"
+            raise UsageProblem(
+                f"--cut {one.trial}:{one.checkpoint}: trial {one.trial} was not kept in full; kept: {kept}"
+                + (", ..." if len(run.details) > 10 else "")
+            )
+
+
+def require_cuts(run: ReportedRun, wanted: Sequence[Wanted]) -> None:
+    """Raise UsageProblem, with what there is instead, for a trial that was not kept or a checkpoint without a cut."""
+    require_kept(run, wanted)
+    for one in wanted:
+        passages = _passages(run, one.trial)
+        noted = checkpoints_noted(passages)
+        if one.checkpoint not in noted:
+            have = ", ".join(map(str, noted)) or "none"
+            raise UsageProblem(
+                f"--cut {one.trial}:{one.checkpoint}: no subtask took a snapshot for checkpoint {one.checkpoint}; "
+                f"checkpoints of trial {one.trial} with a cut: {have}"
+            )
+
+
+def cut_views(run: ReportedRun, wanted: Iterable[Wanted]) -> tuple[CutView, ...]:
+    """Return the pictures, invalid trials first; what was not noted is left out."""
+    notes: dict[int, tuple[Passage, ...]] = {}
+    views = []
+    for one in dict.fromkeys(wanted):
+        if one.trial in run.details:
+            if one.trial not in notes:
+                notes[one.trial] = _passages(run, one.trial)
+            view = _view(run.details[one.trial], notes[one.trial], one)
+            views += [view] if view is not None else []
+    worst = {trial.trial: verdict_of(trial).severity for trial in run.trials}
+    return tuple(
+        sorted(
+            views,
+            key=lambda view: (-worst.get(view.wanted.trial, 0), view.wanted.trial, view.wanted.checkpoint),
+        )
+    )
+
+
+def by_trial(views: Sequence[CutView]) -> Mapping[int, tuple[CutView, ...]]:
+    """Return the pictures of each trial."""
+    found: dict[int, tuple[CutView, ...]] = {}
+    for view in views:
+        found[view.wanted.trial] = (*found.get(view.wanted.trial, ()), view)
+    return found
+
+
+def _passages(run: ReportedRun, trial: int) -> tuple[Passage, ...]:
+    return read_passages(trial_directory(run.directory, trial))
+
+
+def _view(record: TrialRecord, passages: Sequence[Passage], wanted: Wanted) -> CutView | None:
+    try:
+        cut = cut_of(record, passages, wanted.checkpoint)
+    except NoCut:
+        return None
+    return CutView(wanted, cut, picture_of(cut))
+
+
+def _failing(record: TrialRecord) -> list[Wanted]:
+    """Return the checkpoint that the first finding names; if none does, that from which the trial first recovered, or
+    the first one."""
+    known = [one.checkpoint for one in record.checkpoints]
+    named = [
+        int(number)
+        for finding in record.findings
+        if finding.verdict is Verdict.INVALID
+        for text in (*finding.examples, finding.summary)
+        for number in _NAMED.findall(text)
+    ]
+    restored = [one.restored_checkpoint for one in record.attempts if one.restored_checkpoint is not None]
+    chosen = next((number for number in (*named, *restored) if number in known), None)
+    return _first(record) if chosen is None else [Wanted(record.trial, chosen)]
+
+
+def _first(record: TrialRecord) -> list[Wanted]:
+    completed = [one.checkpoint for one in record.checkpoints if one.status == "completed"]
+    return [Wanted(record.trial, min(completed))] if completed else []

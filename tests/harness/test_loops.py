@@ -1,0 +1,128 @@
+"""Loops in the simulator: every record goes round as often as it must, and the job ends when nothing is under way.
+
+Grain: whole trials, judged by lineage.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from barrier_tck.harness.oracle.dataflow import Dataflow
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.workloads.meaning import DataflowModel
+from barrier_tck.harness.workloads.rounds import Rounds
+from barrier_tck.harness.workloads.workload_names import filled
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.job import Stream, StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import CollectionSource
+from barrier_tck.reference_impl.runtime_errors import JobUsageError
+
+WITHOUT = CheckpointPlan(enabled=False)
+
+
+@pytest.mark.parametrize("capacity", [1, 8])
+@pytest.mark.parametrize("shape", Rounds.shapes)
+def test_a_loop_ends_when_nothing_is_under_way_however_full_its_channels_are(
+    shape: str, capacity: int, tmp_path: Path
+) -> None:
+    plan = TrialPlan(
+        seed=1,
+        workload=WorkloadPlan("rounds", batches=12),
+        job=JobPlan(shape=shape),
+        checkpoints=WITHOUT,
+        network=NetworkPlan(channel_capacity=capacity),
+    )
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+    judged = next(finding for finding in record.findings if finding.checker == Dataflow.name)
+    assert judged.counts["records"] > 100, "turns are counted"
+
+
+def test_what_a_loop_holds_is_found_turn_by_turn() -> None:
+    job = filled(TrialPlan(workload=WorkloadPlan("rounds"), job=JobPlan(shape="loop"))).job
+    content = DataflowModel(job).at({"read": {(2, "k", ""): 1, (4, "k", ""): 1}})  # type: ignore[dict-item]
+    kept = sorted(record for _, record in content.kept["head"])
+    start, turn = "read.mark", ">head>again"
+    assert kept == [
+        *((2, "k", start + turn * turns) for turns in (0, 1, 2)),
+        (4, "k", start),
+    ], "the record 2 makes two turns of up to three, the record 4 none"
+    assert content.reached_sinks["out"] == {(*record[:2], f"{record[2]}>head"): 1 for record in kept}
+
+
+def test_loops_without_end_and_loops_in_at_least_once_mode_are_refused() -> None:
+    endless = {
+        "vertices": [
+            {"name": "read", "kind": "source", "parallelism": 1},
+            {"name": "head", "kind": "pass", "parallelism": 1},
+            {"name": "out", "kind": "sink", "parallelism": 1},
+        ],
+        "edges": [
+            {"from": "read", "to": "head", "by": "forward"},
+            {"from": "head", "to": "head", "by": "forward", "feedback": True},
+            {"from": "head", "to": "out", "by": "forward"},
+        ],
+    }
+    with pytest.raises(UsageProblem, match="round for ever"):
+        filled(plan_from({"workload": {"name": "rounds"}, "job": endless}, "a plan"))
+    once_or_more = {"job": endless, "checkpoints": {"mode": "at_least_once"}}
+    with pytest.raises(UsageProblem, match="wait for ever for its own barrier"):
+        plan_from(once_or_more, "a plan")
+
+
+# --- what a user writes -------------------------------------------------------------------------------------
+
+
+def begin() -> Stream:
+    return StreamJob("loops", 16).source(CollectionSource((), 1), 2, "read")
+
+
+def lower(row: dict[str, int]) -> dict[str, int]:
+    return {"n": row["n"] - 1}
+
+
+def is_left(row: dict[str, int]) -> bool:
+    return row["n"] > 0
+
+
+def body(records: Stream) -> tuple[Stream, Stream]:
+    lowered = records.map(lower, name="lower")
+    return lowered.filter(is_left, name="left"), lowered
+
+
+def edges(graph: JobGraph) -> list[str]:
+    return [f"{edge}{' back' if edge.feedback else ''}" for edge in graph.edges]
+
+
+def test_iterate_leads_records_back_to_the_vertices_that_the_stream_enters() -> None:
+    graph = begin().iterate(body).sink(FileSink("out"), parallelism=1).build()
+    assert edges(graph) == ["read -> lower", "lower -> sink", "lower -> left", "left -> lower back"]
+    assert [loop.vertices for loop in graph.loops] == [("lower", "left")]
+
+
+def test_a_loop_may_lie_in_another_one() -> None:
+    def outer(records: Stream) -> tuple[Stream, Stream]:
+        done = records.map(lower, name="first").iterate(body)
+        return done.filter(is_left, name="again"), done
+
+    graph = begin().iterate(outer).sink(FileSink("out"), parallelism=1).build()
+    assert sorted(edges(graph)) == [
+        *("again -> first back", "first -> lower", "left -> lower back"),
+        *("lower -> again", "lower -> left", "lower -> sink", "read -> first"),
+    ]
+    (loop,) = graph.loops
+    assert sorted(loop.vertices) == ["again", "first", "left", "lower"]
+
+
+def test_a_loop_that_passes_no_operator_is_refused() -> None:
+    with pytest.raises(JobUsageError, match="must pass an operator first"):
+        begin().iterate(lambda records: (records, records.map(lower)))

@@ -1,0 +1,264 @@
+"""What is noted of a job's channels changes no step, agrees with the checkpoints, and shows where a cut is wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.campaign.configuration import configuration_from
+from barrier_tck.harness.campaign.noted_passages import note_passages
+from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.passages import CutTaken, Sent, What
+from barrier_tck.harness.record.records import TrialResult
+from barrier_tck.harness.record.run_directory import RunDirectory, write_trial
+from barrier_tck.harness.record.run_reader import RunDirectoryCorrupt, read_passages
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.observed_passages import PassagesDirectory
+from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.reports.cut import CheckpointCut, Side, cut_of
+from tests.harness.fake_system import TABLE, FakeSystem
+from tests.reports.synthetic_run import campaign_of
+
+SYSTEM = ReferenceSimulated()
+NOTING = SYSTEM.noting_passages()
+
+
+def noted(plan: TrialPlan, directory: Path) -> TrialResult:
+    return execute(plan, NOTING, directory, checkers=())
+
+
+def cuts(result: TrialResult) -> list[CheckpointCut]:
+    """Return the cuts of the completed checkpoints."""
+    completed = [one.checkpoint for one in result.record.checkpoints if one.status == "completed"]
+    return [cut_of(result.record, result.passages, checkpoint) for checkpoint in completed]
+
+
+@pytest.mark.parametrize("profile", ["standard", "graphs"])
+def test_drawn_trials_take_the_same_steps_with_notes_and_their_cuts_are_consistent(
+    profile: str, tmp_path: Path
+) -> None:
+    around = Circumstances(SYSTEM.job, SYSTEM.capabilities)
+    drawn, early = 0, 0
+    for seed in range(12):
+        plan = draw_plan(seed, profile_named(profile), around)
+        plain, watched = execute(plan, SYSTEM, tmp_path, checkers=()), noted(plan, tmp_path)
+        assert plain.record.trace_digest == watched.record.trace_digest
+        assert not plain.passages
+        for cut in cuts(watched):
+            drawn += 1
+            early += sum(channel.early for channel in cut.channels)
+            assert cut.is_sound, cut.told()
+            if cut.mode == "exactly_once":
+                assert {channel.crossing for channel in cut.channels} == {0}
+    assert drawn > 20
+    assert early or profile == "standard"  # at-least-once trials, where it is allowed
+
+
+def test_what_crosses_a_cut_is_what_the_checkpoint_holds_of_its_channels(tmp_path: Path) -> None:
+    """Channel by channel and record by record, in modes whose barriers overtake, with batches cut into buffers too."""
+    compared: Counter[str] = Counter()
+    for seed in range(24):
+        plan = draw_plan(seed, profile_named("modes"), _around())
+        if plan.checkpoints.mode == "at_least_once":
+            overtaking = msgspec.structs.replace(plan.checkpoints, mode="unaligned")
+            plan = msgspec.structs.replace(plan, checkpoints=overtaking)
+        result = noted(plan, tmp_path)
+        assert result.history is not None
+        views = {view.checkpoint: view for view in result.history.checkpoints}
+        for cut in cuts(result):
+            assert cut.is_sound, cut.told()
+            held = {
+                f"{one.sender}->{one.receiver}" + (f"#{one.edge}" if one.edge else ""): len(one.rows)
+                for one in views[cut.checkpoint].in_flight
+            }
+            for channel in cut.channels:
+                crossing = [batch for batch in channel.batches if batch.side is Side.IN_FLIGHT]
+                assert len(crossing) == max(0, channel.crossing)
+                if all(
+                    batch.records for batch in crossing
+                ):  # else it was restored, and its size is not noted
+                    assert sum(batch.records for batch in crossing) == held.get(channel.name, 0)
+                    compared[cut.mode] += len(crossing)
+    assert compared["unaligned"] > 10
+    assert compared["aligned_timeout"] > 10
+    assert not compared["exactly_once"]
+
+
+def test_a_cut_lies_where_the_positions_of_its_checkpoint_say(tmp_path: Path) -> None:
+    """Every record of the sources' channels before the cut is one before the positions, and the other way round."""
+    compared = 0
+    for seed in range(6):
+        plan = msgspec.structs.replace(draw_plan(seed, profile_named("standard"), _around()), mutant=None)
+        result = noted(plan, tmp_path)
+        assert result.history is not None
+        views = {view.checkpoint: view for view in result.history.checkpoints}
+        restored = {one.attempt: one.restored_checkpoint for one in result.record.attempts}
+        sources = {one.subtask for one in result.passages if isinstance(one, CutTaken) and not one.taken}
+        for cut in cuts(result):
+            view, since = views[cut.checkpoint], restored[cut.attempt]
+            if since is not None and since not in views:
+                continue
+            begun = views[since].positions if since is not None else {}
+            expected = sum(view.positions.values()) - sum(begun.values())
+            if since is None:
+                expected -= sum(plan.workload.start_offset for _ in view.positions)
+            sent = sum(
+                batch.records
+                for channel in cut.channels
+                if channel.sender in sources and channel.sent is not None
+                for batch in channel.batches
+                if batch.position < channel.sent
+            )
+            assert sent == expected, f"seed {seed}, checkpoint {cut.checkpoint}"
+            compared += 1
+    assert compared > 10
+
+
+def _around() -> Circumstances:
+    return Circumstances(SYSTEM.job, SYSTEM.capabilities)
+
+
+@pytest.mark.parametrize(
+    ("bug", "shows"),
+    [("AL-01", "early"), ("UC-03", "early"), ("AO-01", "lost")],
+)
+def test_a_planted_bug_of_barriers_is_seen_in_the_cut_and_the_product_passes_the_same_plan(
+    bug: str, shows: str, tmp_path: Path
+) -> None:
+    for plan in MUTANTS[bug].plans("simulated"):
+        broken = [cut for cut in cuts(noted(plan, tmp_path)) if not cut.is_sound]
+        if broken:
+            break
+    else:
+        pytest.fail("no cut of any plan shows the bug")
+    assert sum(getattr(channel, shows) for channel in broken[0].channels) > 0
+    product = cuts(noted(msgspec.structs.replace(plan, mutant=None), tmp_path))
+    assert product
+    assert all(cut.is_sound for cut in product)
+
+
+def test_only_what_lies_around_checkpoints_is_kept_and_all_of_it_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = draw_plan(0, profile_named("standard"), _around())
+    whole = noted(plan, tmp_path).passages
+    monkeypatch.setattr("barrier_tck.harness.reference.observed_passages.WINDOW", 2)
+    some = noted(plan, tmp_path).passages
+    assert [one for one in some if isinstance(one, CutTaken)] == [
+        one for one in whole if isinstance(one, CutTaken)
+    ]
+    batches = [one for one in some if isinstance(one, Sent) and one.what is What.BATCH]
+    assert 0 < len(batches) < len([one for one in whole if isinstance(one, Sent) and one.what is What.BATCH])
+    assert all(one in whole for one in batches)
+
+
+def test_notes_of_a_process_that_was_killed_are_read_up_to_the_last_whole_line(tmp_path: Path) -> None:
+    keep = PassagesDirectory(str(tmp_path))
+    first = CutTaken(2, "keep[0]", 1_005.0, 4, {}, {"read[0]->keep[0]": 7})
+    keep([first, Sent(2, "read[0]", 1_006.0, "read[0]->keep[0]", 8)])
+    (file,) = tmp_path.iterdir()
+    assert str(os.getpid()) in file.name
+    with file.open("ab") as half:
+        half.write(b'{"kind":"sent","attem')
+    taken = keep.take_all(epoch_ms=1_000.0)
+    assert [one.at_ms for one in taken] == [5.0, 6.0]
+    assert taken[0] == msgspec.structs.replace(first, at_ms=5.0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two valid trials and one that a planted bug makes invalid."""
+    path = tmp_path_factory.mktemp("runs") / "a"
+    directory = RunDirectory.create(path)
+    plans = (*(TrialPlan(seed=seed) for seed in range(2)), next(MUTANTS["AL-01"].plans("simulated")))
+    records = []
+    for number, plan in enumerate(plans):
+        result = execute(plan, SYSTEM, path, trial=number)
+        directory.keep(result)
+        directory.append(result.record)
+        records.append(result.record)
+    assert [record.verdict.value for record in records] == ["valid", "valid", "invalid"]
+    directory.write_campaign(campaign_of(records, system=SYSTEM.name))
+    return path
+
+
+def test_a_report_shows_the_failing_checkpoint_and_the_first_trials_first_one(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", str(run)]) == 1
+    page = (run / "report.html").read_text()
+    assert (run / "cuts" / "trial-00000-checkpoint-1.html").is_file()
+    failing = [name.name for name in (run / "cuts").glob("trial-00002-*.html")]
+    assert len(failing) == 1
+    assert f'href="cuts/{failing[0]}"' in page
+    assert page.index("trial 2 <small>") < page.index("Checkpoint 1 of trial 0 <small>")
+    assert "Not a consistent cut" in page
+    assert "A consistent cut" in page
+
+
+def test_another_cut_is_drawn_when_asked_and_stays_in_the_report(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", str(run), "--cut", "1:2"]) == 1
+    asked = run / "cuts" / "trial-00001-checkpoint-2.html"
+    assert f"cut: {asked}" in re.sub(r"\n(?=\S)", "", capsys.readouterr().out)
+    assert asked.is_file()
+    assert cli.run(["report", str(run)]) == 1
+    assert 'href="cuts/trial-00001-checkpoint-2.html"' in (run / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("cut", "said"),
+    [
+        ("1", "is not TRIAL:CHECKPOINT"),
+        ("a:b", "for instance --cut 12:3"),
+        ("7:1", "trial 7 was not kept in full; kept: 0, 1, 2"),
+        ("0:99", "no subtask took a snapshot for checkpoint 99; checkpoints of trial 0 with a cut: 1, 2"),
+    ],
+)
+def test_a_cut_that_cannot_be_drawn_is_refused_with_what_there_is(
+    cut: str, said: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["report", str(run), "--cut", cut]) == 3
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_system_that_notes_nothing_and_a_trial_that_takes_other_steps_are_refused(
+    run: Path, tmp_path: Path
+) -> None:
+    run_campaign(configuration_from({"trials": 1}, "test"), FakeSystem(), tmp_path / "fake", TABLE)
+    with pytest.raises(UsageProblem, match="cannot note what passed its channels"):
+        note_passages(tmp_path / "fake", 0, FakeSystem())
+    other = tmp_path / "other"
+    result = execute(draw_plan(0, profile_named("standard"), _around()), SYSTEM, tmp_path, checkers=())
+    record = msgspec.structs.replace(result.record, trace_digest="0" * 64)
+    (other / "trials" / "00000").mkdir(parents=True)
+    write_trial(other / "trials" / "00000", TrialResult(record, None))
+    with pytest.raises(UsageProblem, match="takes other steps now"):
+        note_passages(other, 0, SYSTEM)
+
+
+def test_a_file_of_passages_that_is_damaged_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "passages.jsonl").write_text('{"kind":"melted"}\n')
+    with pytest.raises(RunDirectoryCorrupt, match=r"passages\.jsonl, line 1"):
+        read_passages(tmp_path)
+    assert read_passages(tmp_path / "none") == ()
+
+
+def test_noting_is_asked_for_and_never_done_by_itself(run: Path) -> None:
+    assert not execute(TrialPlan(), SYSTEM, run, checkers=()).passages
+    assert (
+        execute(TrialPlan(), NOTING, run, checkers=()).record.verdict is Verdict.UNKNOWN
+    )  # nobody judged it

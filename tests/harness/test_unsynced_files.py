@@ -1,0 +1,82 @@
+"""Unsynced writes are taken back as in the simulator: the same steps on both file systems leave the same files.
+
+Grain: real files, and generated sequences of steps.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk
+from barrier_tck.harness.reference.unsynced_files import JournaledFiles, lose_unsynced
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
+
+NAMES = ("a/one", "a/two", "b/one")
+STEPS = st.one_of(
+    st.tuples(
+        st.just("write"), st.sampled_from(NAMES), st.sampled_from((b"", b"x", b"longer")), st.booleans()
+    ),
+    st.tuples(st.just("rename"), st.sampled_from(NAMES), st.sampled_from(NAMES), st.just(False)),
+    st.tuples(st.just("sync"), st.sampled_from(("a", "b")), st.just(""), st.just(False)),
+    st.tuples(st.just("delete"), st.sampled_from(NAMES), st.just(""), st.just(False)),
+)
+
+
+def carry_out(files: FileSystem, step: tuple[str, str, str | bytes, bool]) -> None:
+    what, name, other, synced = step
+    if what == "write":
+        assert isinstance(other, bytes)
+        stream = files.create(name)
+        stream.write(b"begun ")
+        if synced:
+            stream.sync()
+        stream.write(other)
+        stream.close()
+    elif what == "rename" and name != other and files.exists(name):
+        files.rename(name, str(other))
+    elif what == "sync":
+        if files.list_files(name):
+            files.sync_directory(name)
+    elif what == "delete":
+        files.delete(name)
+
+
+def content(files: FileSystem) -> dict[str, bytes]:
+    return {path: files.read(path) for path in (*files.list_files("a"), *files.list_files("b"))}
+
+
+@given(st.lists(STEPS, max_size=12))
+@settings(max_examples=150, deadline=None)
+def test_what_is_not_durable_is_lost_as_the_simulator_says(
+    steps: list[tuple[str, str, str | bytes, bool]],
+) -> None:
+    disk = SimulatedDisk()
+    simulated = disk.host()
+    with TemporaryDirectory() as directory:
+        root, journals = Path(directory) / "root", Path(directory) / "journals"
+        real = JournaledFiles(LocalFileSystem(root), journals)
+        for step in steps:
+            carry_out(simulated, step)
+            carry_out(real, step)
+        assert content(real) == content(simulated)
+        lose_unsynced(journals, root, [os.getpid()])
+        simulated.lose_unsynced()
+        assert content(LocalFileSystem(root)) == content(simulated)
+
+
+def test_only_the_dead_lose_and_only_once(tmp_path: Path) -> None:
+    root, journals = tmp_path / "root", tmp_path / "journals"
+    files = JournaledFiles(LocalFileSystem(root), journals)
+    files.create("a/one").close()
+    assert lose_unsynced(journals, root, [os.getpid() + 1]) == 0
+    assert files.exists("a/one")
+    assert lose_unsynced(journals, root, [os.getpid()]) == 1
+    assert not files.exists("a/one")
+    LocalFileSystem(root).create("a/one").close()
+    assert lose_unsynced(journals, root, [os.getpid()]) == 0
+    assert files.exists("a/one")
