@@ -179,6 +179,42 @@ def test_storage_that_is_hidden_stays_hidden_for_so_long_and_the_job_is_started_
     job.close()
 
 
+def test_a_driver_that_started_the_job_several_times_is_replaced_by_one_driver(
+    drivers: PlayedDrivers,
+) -> None:
+    job = a_job(drivers)
+    first, second, third = drivers.made
+    job.hide_storage(60_000)
+    kill(job, first)
+    for _ in range(3):  # its supervisor starts the coordinator again as long as storage does not answer
+        assert second.started.wait(WAIT_S)
+        second.started.clear()
+        job.job_over(JobOver(None, "cannot read", crash="StorageError"))
+    assert second.started.wait(WAIT_S)
+    kill(job, second)
+    assert third.started.wait(WAIT_S)
+    for thread in threading.enumerate():
+        if thread.name == "resumes the job":
+            thread.join(WAIT_S)
+    assert len(third.orders) == 1, "several threads would each open a session"
+    job.close()
+
+
+def test_a_driver_that_dies_before_it_reads_again_is_replaced_by_one_driver(drivers: PlayedDrivers) -> None:
+    job = a_job(drivers)
+    first, second, third = drivers.made
+    job.hide_storage(60_000)
+    kill(job, first)
+    assert second.started.wait(WAIT_S)
+    job.job_over(JobOver(None, "cannot read", crash="StorageError"))
+    kill(job, second)
+    for thread in threading.enumerate():
+        if thread.name in ("resumes the job", "reads storage again"):
+            thread.join(WAIT_S)
+    assert len(third.orders) == 1, "the second order would close the job of the first"
+    job.close()
+
+
 @pytest.mark.parametrize(
     ("crash", "error"),
     [("StorageError", StorageError), ("IncompatibleState", IncompatibleState), ("ValueError", RuntimeError)],

@@ -134,6 +134,7 @@ class RemoteJob:
         self._problem: BaseException | None = None
         self._killed: list[int] = []
         self._kill = threading.Lock()
+        self._resuming = threading.Lock()
         self._to_hide_s = 0.0
         self._hidden_until: float | None = None
         """Until when storage is hidden from the coordinator, in seconds of the monotonic clock."""
@@ -156,8 +157,9 @@ class RemoteJob:
     def start(self) -> None:
         """Start the job from durable storage."""
         process = self._drivers.present()
-        self._present = process
-        process.when_over(lambda: self._driver_gone(process))
+        if process is not self._present:  # it may have started the job before: its end is answered once
+            self._present = process
+            process.when_over(lambda: self._driver_gone(process))
         order = msgspec.structs.replace(
             self._order, repeats=self._repeats, unreadable_ms=1000.0 * self._hidden_for_s()
         )
@@ -188,7 +190,9 @@ class RemoteJob:
     def job_over(self, over: JobOver) -> None:
         """Learn how a run ended. One that could not read hidden storage is started again."""
         if over.crash == "StorageError" and self._hidden_until is not None:
-            threading.Thread(target=self._read_again, name="reads storage again", daemon=True).start()
+            threading.Thread(
+                target=self._read_again, args=(self._present,), name="reads storage again", daemon=True
+            ).start()
             return
         self._ended(over)
 
@@ -274,20 +278,25 @@ class RemoteJob:
                 OperatingError(f"the driver's process {process.pid} is gone, and no fault killed it")
             )
         else:
-            threading.Thread(target=self._resume, name="resumes the job", daemon=True).start()
+            threading.Thread(
+                target=self._resume, args=(process,), name="resumes the job", daemon=True
+            ).start()
 
-    def _read_again(self) -> None:
+    def _read_again(self, process: DriverProcess | None) -> None:
         with self._changed:
             self._changed.wait_for(lambda: self._closed, _READ_AGAIN_S)
             if self._closed:
                 return
-        self._resume()
+        self._resume(process)
 
-    def _resume(self) -> None:
+    def _resume(self, process: DriverProcess | None) -> None:
+        """Start the job again after a process stopped running it, unless somebody else did so already."""
         try:
             with self._kill:
                 pass
-            self.start()
+            with self._resuming:
+                if self._present is process:
+                    self.start()
         except PeerGone:
             _log.debug("the next driver was killed while it started", exc_info=True)
         except BaseException as error:  # noqa: BLE001 - handed on to whoever waits for the job
