@@ -19,22 +19,34 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from barrier_tck.reference_impl.spark.spark_options import session_settings
+from benchmarks.checkpoint_cost import (
+    CONFIDENCE,
+    SPREAD_MAX,
+    WITHOUT_CHECKPOINTS,
+    alternating,
+    checkpoint_costs,
+    costs_as_json,
+    measured_costs,
+)
 from benchmarks.throughput_data import InputShape, write_input
 from benchmarks.throughput_sides import CORES, Input, ReferenceSide, Run, Side, StructuredStreamingSide
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Progress = Callable[[str, float], None]
 
 SHAPE = InputShape()
 SPARSE = 1_000_003
 """Distance between the keys of the second input: too far for arrays indexed by the key."""
-_SPARSE_KEYS, _WITHOUT_CHECKPOINTS, _ROCKSDB = "_sparse_keys", "_without_checkpoints", "_rocksdb"
+_SPARSE_KEYS, _ROCKSDB = "_sparse_keys", "_rocksdb"
 CHECKPOINT_INTERVAL_MS = 1_000
 PAIRS, ROUNDS = 5, 3
 """Number of pairs of runs with and without checkpoints, and of runs of each other side."""
@@ -56,6 +68,10 @@ SETTINGS = {
     "spark.network.timeout": "120s",
     "spark.task.maxFailures": "4",
 }
+COST_NOTE = (
+    "checkpoint_cost_percent: the median over pairs of neighbouring runs with and without checkpoints, whose order "
+    f"alternates. Its interval holds the median with {CONFIDENCE:.0%} confidence (sign test)."
+)
 NOTES = (
     (
         "Rates are medians, in rows really processed per second. Each run's final totals were equal to the ground "
@@ -78,10 +94,7 @@ NOTES = (
         "Streaming: up to 4 tasks that read, 2 shuffle partitions, RocksDB state store with changelog "
         "checkpointing, micro-batches of about a second, Parquet written by foreachBatch in update mode."
     ),
-    (
-        f"checkpoint_cost_percent: the median over {PAIRS} pairs of neighbouring runs with and without checkpoints, "
-        "whose order alternates."
-    ),
+    COST_NOTE,
     (
         "Keys are 0 to 99,999, which the reference uses as array indexes without hashing. The numbers with "
         f"sparse_keys in their names are for multiples of {SPARSE:,}, which it has to hash."
@@ -89,59 +102,90 @@ NOTES = (
 )
 
 
-def run(progress: Progress) -> dict[str, Any]:
+def run(progress: Progress, pairs: int | None = None) -> dict[str, Any]:
     """Run the benchmark; ``progress(what, share)`` is called as it advances (share from 0 to 1).
 
-    Raises RuntimeError if a side's totals are wrong or a run does not end, EnvironmentProblem if this process
-    may not use two cores.
+    With ``pairs``, only the cost of checkpoints is measured, over at most so many pairs of runs. Raises RuntimeError if
+    a side's totals are wrong or a run does not end, EnvironmentProblem if this process may not use two cores.
     """
     with bound_to_cores() as cores, tempfile.TemporaryDirectory(prefix="barrier-tck-bench-") as name:
         directory = Path(name)
         progress("writing the input", 0.0)
         dense = _input(directory / "dense", SHAPE)
-        sparse = _input(directory / "sparse", replace(SHAPE, spread=SPARSE), _SPARSE_KEYS)
         with LocalCluster(CLUSTER) as cluster, spark_session(cluster, "throughput", SETTINGS) as spark:
-            progress("warming up Structured Streaming", 0.1)
-            warm = StructuredStreamingSide(spark, dense, directory, CORES).run(1)
-            files = files_per_second(warm.rows_per_second, dense.rows_per_file)
             pair = (
                 ReferenceSide(spark, dense, directory, CHECKPOINT_INTERVAL_MS),
                 ReferenceSide(spark, dense, directory, None),
             )
-            others: tuple[Side, ...] = (
-                StructuredStreamingSide(spark, dense, directory, files),
-                ReferenceSide(spark, dense, directory, CHECKPOINT_INTERVAL_MS, "rocksdb"),
-                ReferenceSide(spark, sparse, directory, CHECKPOINT_INTERVAL_MS),
-                StructuredStreamingSide(spark, sparse, directory, files),
-            )
-            progress("warming up the reference runtime", 0.2)
-            streaming_passes = passes_for(warm.rows_per_second, dense.rows)
-            passes = {
-                "reference": long_enough(pair[0], _FIRST_PASSES).passes,
-                "structured_streaming": streaming_passes,
-                "reference" + _ROCKSDB: _FIRST_PASSES,
-                # Sparse keys are slower: their first run starts with few passes and gets more as far as needed.
-                "reference" + _SPARSE_KEYS: _FIRST_PASSES,
-                "structured_streaming" + _SPARSE_KEYS: streaming_passes,
-            }
-            runs: list[Run] = []
-            order = in_turn(pair, others)
-            for side in order:
-                progress(side.name, 0.25 + 0.75 * len(runs) / len(order))
-                # The reference reads the same input with and without checkpoints: one-time work weighs the same.
-                same_length = side.name.removesuffix(_WITHOUT_CHECKPOINTS)
-                done = long_enough(side, passes[same_length])
-                passes[same_length] = done.passes
-                runs.append(done)
+            if pairs is not None:
+                return cost_of_checkpoints(pair, pairs, cores, progress)
+            return _side_by_side(spark, pair, dense, cores, progress)
+
+
+def cost_of_checkpoints(
+    pair: tuple[Side, Side], pairs: int, cores: Sequence[int], progress: Progress
+) -> dict[str, Any]:
+    """Measure what checkpoints cost, and nothing else; see ``checkpoint_cost``."""
+    progress("warming up the reference runtime", 0.0)
+    passes = long_enough(pair[0], _FIRST_PASSES).passes
+    runs = measured_costs(pair, lambda side: long_enough(side, passes), pairs, progress)
+    return {
+        **costs_as_json(checkpoint_costs(runs)),
+        "pairs": len(runs) // 2,
+        "reference_rows_per_second": round(median_rate(runs, pair[0].name)),
+        "reference_without_checkpoints_rows_per_second": round(median_rate(runs, pair[1].name)),
+        "checkpoints_per_run": statistics.median(
+            done.checkpoints for done in runs if done.side == pair[0].name
+        ),
+        "cores": list(cores),
+        "rows": SHAPE.rows,
+        "keys": SHAPE.keys,
+        "notes": [COST_NOTE, f"Pairs are run until the interval is narrower than {SPREAD_MAX:g} points."],
+    }
+
+
+def _side_by_side(
+    spark: SparkSession, pair: tuple[Side, Side], dense: Input, cores: Sequence[int], progress: Progress
+) -> dict[str, Any]:
+    directory = dense.directory.parent
+    sparse = _input(directory / "sparse", replace(SHAPE, spread=SPARSE), _SPARSE_KEYS)
+    progress("warming up Structured Streaming", 0.1)
+    warm = StructuredStreamingSide(spark, dense, directory, CORES).run(1)
+    files = files_per_second(warm.rows_per_second, dense.rows_per_file)
+    others: tuple[Side, ...] = (
+        StructuredStreamingSide(spark, dense, directory, files),
+        ReferenceSide(spark, dense, directory, CHECKPOINT_INTERVAL_MS, "rocksdb"),
+        ReferenceSide(spark, sparse, directory, CHECKPOINT_INTERVAL_MS),
+        StructuredStreamingSide(spark, sparse, directory, files),
+    )
+    progress("warming up the reference runtime", 0.2)
+    streaming_passes = passes_for(warm.rows_per_second, dense.rows)
+    passes = {
+        "reference": long_enough(pair[0], _FIRST_PASSES).passes,
+        "structured_streaming": streaming_passes,
+        "reference" + _ROCKSDB: _FIRST_PASSES,
+        # Sparse keys are slower: their first run starts with few passes and gets more as far as needed.
+        "reference" + _SPARSE_KEYS: _FIRST_PASSES,
+        "structured_streaming" + _SPARSE_KEYS: streaming_passes,
+    }
+    runs: list[Run] = []
+    order = in_turn(pair, others)
+    for side in order:
+        progress(side.name, 0.25 + 0.75 * len(runs) / len(order))
+        # The reference reads the same input with and without checkpoints: one-time work weighs the same.
+        same_length = side.name.removesuffix(WITHOUT_CHECKPOINTS)
+        done = long_enough(side, passes[same_length])
+        passes[same_length] = done.passes
+        runs.append(done)
     return result_of(runs, cores, SHAPE)
 
 
 def in_turn(pair: tuple[Side, Side], others: Sequence[Side]) -> list[Side]:
     """Return the sides in the order of their runs: the two of a pair are neighbours, and their order alternates."""
     order: list[Side] = []
-    for number in range(max(PAIRS, ROUNDS)):
+    for number, both in zip(range(max(PAIRS, ROUNDS)), alternating(pair), strict=False):
         if number < PAIRS:
-            order += pair if number % 2 == 0 else reversed(pair)
+            order += both
         if number < ROUNDS:
             order += others
     return order
@@ -174,10 +218,9 @@ def files_per_second(rows_per_second: float, rows_per_file: int) -> int:
 def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> dict[str, Any]:
     """Return the benchmark's numbers. Raises RuntimeError if a side has no run."""
     reference = median_rate(runs, "reference")
-    plain = median_rate(runs, "reference" + _WITHOUT_CHECKPOINTS)
+    plain = median_rate(runs, "reference" + WITHOUT_CHECKPOINTS)
     streaming = median_rate(runs, "structured_streaming")
     rocksdb = median_rate(runs, "reference" + _ROCKSDB)
-    costs = checkpoint_costs(runs)
     sparse = median_rate(runs, "reference" + _SPARSE_KEYS)
     streaming_sparse = median_rate(runs, "structured_streaming" + _SPARSE_KEYS)
     return {
@@ -185,8 +228,7 @@ def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> d
         "reference_rows_per_second": round(reference),
         "reference_without_checkpoints_rows_per_second": round(plain),
         "reference_rocksdb_rows_per_second": round(rocksdb),
-        "checkpoint_cost_percent": round(statistics.median(costs), 2),
-        "checkpoint_cost_percent_of_pairs": [round(cost, 2) for cost in costs],
+        **costs_as_json(checkpoint_costs(runs)),
         "structured_streaming_rows_per_second": round(streaming),
         "ratio_sparse_keys": round(sparse / streaming_sparse, 2),
         "reference_sparse_keys_rows_per_second": round(sparse),
@@ -197,24 +239,6 @@ def result_of(runs: Sequence[Run], cores: Sequence[int], shape: InputShape) -> d
         "runs": [done.as_json() for done in runs],
         "notes": list(NOTES),
     }
-
-
-def checkpoint_costs(runs: Sequence[Run]) -> list[float]:
-    """Return what checkpoints cost in each pair of neighbouring runs, in percent of the rate without them.
-
-    Raises RuntimeError if the runs with and without checkpoints do not come in pairs.
-    """
-    names = ("reference", "reference" + _WITHOUT_CHECKPOINTS)
-    paired = [done for done in runs if done.side in names]
-    costs = []
-    for first, second in zip(paired[::2], paired[1::2], strict=False):
-        rates = {done.side: done.rows_per_second for done in (first, second)}
-        if len(rates) != 2:
-            raise RuntimeError(f"two runs of {first.side} follow each other; they must take turns")
-        costs.append(100.0 * (1.0 - rates[names[0]] / rates[names[1]]))
-    if not costs:
-        raise RuntimeError("there is no pair of runs with and without checkpoints")
-    return costs
 
 
 def median_rate(runs: Sequence[Run], side: str) -> float:

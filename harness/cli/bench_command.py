@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,6 +44,14 @@ def bench(
         Path | None,
         typer.Option(metavar="FILE", help="Write the curves as a page, for benchmarks that have any."),
     ] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="For throughput: measure only what checkpoints cost, over at most N pairs of runs.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark and print its numbers.
@@ -52,6 +61,7 @@ def bench(
     \b
     Examples:
       barrier-tck bench throughput      rows per second, side by side with Structured Streaming
+      barrier-tck bench throughput --pairs 40
       barrier-tck bench simulation      simulated schedules per second
       barrier-tck bench state           snapshots of a million keys, on the heap and in RocksDB
       barrier-tck bench recovery        restoring 500 MB from the local copy and over a link of 100 MB/s
@@ -66,7 +76,7 @@ def bench(
     module = _module_of(name)
     if plot is not None and not hasattr(module, "page"):
         raise UsageProblem(f"the benchmark {name!r} has no curves to plot")
-    numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system)
+    numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system, pairs)
     for key, value in numbers.items():
         console.print(f"  {key}: {value}", markup=False)
     if plot is not None:
@@ -75,11 +85,13 @@ def bench(
     emit(as_json, numbers)
 
 
-def run_benchmark(name: str, progress: Progress, system: str = "") -> dict[str, Any]:
+def run_benchmark(
+    name: str, progress: Progress, system: str = "", pairs: int | None = None
+) -> dict[str, Any]:
     """Run a benchmark by its name, in a world if it knows several, and return its numbers, units in the names.
 
-    Raises EnvironmentProblem if the benchmarks cannot be imported, for instance outside a checkout, and UsageProblem if
-    the benchmark does not know the world.
+    ``pairs`` limits it to so many pairs of runs, if it has pairs. Raises EnvironmentProblem if the benchmarks cannot be
+    imported, for instance outside a checkout, and UsageProblem if the benchmark knows neither the world nor pairs.
     """
     module = _module_of(name)
     known: Sequence[str] = getattr(module, "SYSTEMS", ())
@@ -87,8 +99,11 @@ def run_benchmark(name: str, progress: Progress, system: str = "") -> dict[str, 
         what = f"one of: {', '.join(known)}" if known else "none: it measures one world only"
         raise UsageProblem(f"the benchmark {name!r} was given the system {system!r}; it takes {what}")
     run: Callable[..., dict[str, Any]] = module.run
-    told = [system] if system else []
-    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), *told)
+    if pairs is not None and "pairs" not in inspect.signature(run).parameters:
+        raise UsageProblem(f"the benchmark {name!r} has no pairs of runs; leave --pairs out")
+    given = {"system": system or None, "pairs": pairs}
+    told = {option: value for option, value in given.items() if value is not None}
+    return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), **told)
 
 
 def _module_of(name: str) -> Any:

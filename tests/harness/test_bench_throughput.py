@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from barrier_tck.harness.cli.bench_command import BENCHMARKS, run_benchmark
 from barrier_tck.harness.support.errors import EnvironmentProblem
 from benchmarks import recovery_times, state_access
+from benchmarks.checkpoint_cost import checkpoint_costs
 from benchmarks.throughput import (
     AIMED_SECONDS,
-    checkpoint_costs,
     choose_cores,
     files_per_second,
     in_turn,
