@@ -124,7 +124,8 @@ class Stream:
 
         ``body`` is given this stream, mixed with everything that comes back, and returns two streams: what goes round
         again, of the same columns, and what goes on. The job ends when no record is in the loop any more; so each
-        record must leave the loop after some turns, and no operator in it may emit at the end of its input.
+        record must leave the loop after some turns, and no operator in it may emit at the end of its input. A job with
+        a loop cannot run with checkpoints in at-least-once mode.
         """
         _require_open(self)
         back = Back()

@@ -1,18 +1,33 @@
-"""Whether a job fits the checkpoints that are stored for it.
+"""Whether a job fits its configuration, and the checkpoints that are stored for it.
 
 Every subtask is given the part of a checkpoint that the subtask of its name wrote. If a vertex is wider now, some of
 its subtasks would begin empty. If it is narrower, some parts would be given to nobody. With another maximum
 parallelism, keys belong to other key groups. The job would run on with wrong results. Until state can be
 redistributed (RSC-2), such a job is refused, before anything in storage is changed.
+
+A vertex of a loop forwards its barrier round the loop to itself. In at-least-once mode it would wait for that barrier
+before it takes its snapshot, and forward it only then. No checkpoint would ever complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from barrier_tck.reference_impl.config import CheckpointMode, JobConfig
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, JobShape
-from barrier_tck.reference_impl.runtime_errors import IncompatibleState
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError
+
+
+def require_possible(graph: JobGraph, config: JobConfig) -> None:
+    """Raise JobUsageError if no checkpoint of the job could complete in the configured mode (CHL-5)."""
+    mode = config.checkpoints.mode if config.checkpoints is not None else None
+    if mode is CheckpointMode.AT_LEAST_ONCE and graph.loops:
+        vertices = ", ".join(graph.loops[0].vertices)
+        raise JobUsageError(
+            f"job {graph.name!r} has a loop ({vertices}), and its checkpoints have the mode {mode.value!r}, in which a "
+            "vertex of a loop would wait for ever for its own barrier; use another mode"
+        )
 
 
 def require_fitting(graph: JobGraph, completed: Iterable[CompletedCheckpoint]) -> None:

@@ -59,7 +59,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     TransactionsCommitted,
     TriggerCheckpoint,
 )
-from barrier_tck.reference_impl.runtime.compatibility import require_fitting
+from barrier_tck.reference_impl.runtime.compatibility import require_fitting, require_possible
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.job_observer import JobObserver
 from barrier_tck.reference_impl.runtime.loop_ends import LoopEnds, Told
@@ -96,7 +96,11 @@ class CoordinatorDriver:
     def __init__(
         self, graph: JobGraph, config: JobConfig, ports: CoordinatorPorts, components: Components
     ) -> None:
-        """Build the machine; nothing happens before ``start``."""
+        """Build the machine; nothing happens before ``start``.
+
+        Raises JobUsageError if no checkpoint of the job could ever complete.
+        """
+        require_possible(graph, config)
         self.ports = ports
         self._graph = graph
         self._start_from = config.start_from

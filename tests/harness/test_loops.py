@@ -5,7 +5,9 @@ Grain: whole trials, judged by lineage.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +22,14 @@ from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.meaning import DataflowModel
 from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.workload_names import filled
+from barrier_tck.reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.operators.job import Stream, StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import CollectionSource
+from barrier_tck.reference_impl.runtime.compatibility import require_possible
+from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.runtime.coordinator_driver import CoordinatorDriver
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
 WITHOUT = CheckpointPlan(enabled=False)
@@ -121,6 +127,27 @@ def test_a_loop_may_lie_in_another_one() -> None:
     ]
     (loop,) = graph.loops
     assert sorted(loop.vertices) == ["again", "first", "left", "lower"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_refused"),
+    [(mode, mode is CheckpointMode.AT_LEAST_ONCE) for mode in CheckpointMode] + [(None, False)],
+)
+def test_a_coordinator_refuses_a_loop_in_at_least_once_mode_only(
+    mode: CheckpointMode | None, is_refused: bool
+) -> None:
+    """Not only plans are refused: whoever builds a job by hand learns it before anything is deployed."""
+    graph = begin().iterate(body).sink(FileSink("out"), parallelism=1).build()
+    config = JobConfig(checkpoints=CheckpointConfig(100, mode) if mode is not None else None)
+    ports: Any = None  # not used before the start
+    expected = pytest.raises(JobUsageError, match=r"loop \(lower, left\).*wait for ever for its own barrier")
+    with expected if is_refused else nullcontext():
+        CoordinatorDriver(graph, config, ports, Components())
+
+
+def test_without_a_loop_at_least_once_mode_is_possible() -> None:
+    graph = begin().map(lower).sink(FileSink("out"), parallelism=1).build()
+    require_possible(graph, JobConfig(checkpoints=CheckpointConfig(100, CheckpointMode.AT_LEAST_ONCE)))
 
 
 def test_a_loop_that_passes_no_operator_is_refused() -> None:

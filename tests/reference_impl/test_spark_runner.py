@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from barrier_tck.reference_impl.config import JobConfig, RestartConfig
+from barrier_tck.reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig, RestartConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.operators.job import StreamJob
 from barrier_tck.reference_impl.operators.sinks import FileSink
 from barrier_tck.reference_impl.operators.sources import ParquetSource
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.runtime.components import Components
-from barrier_tck.reference_impl.runtime_errors import IncompatibleState, StorageError
+from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError, StorageError
 from barrier_tck.reference_impl.spark import deployment
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.running_attempt import JobEnd, RunningAttempt
@@ -139,6 +139,18 @@ def test_a_job_ends_although_none_of_its_attempts_could_be_deployed(tmp_path: Pa
     assert end is not None, "the job waits for the end of an attempt that never began"
     assert end.state is JobState.FAILED
     assert "attempt number could not be made durable: the disk is full" in end.reason
+
+
+def test_a_loop_in_at_least_once_mode_is_refused_before_anything_is_deployed(tmp_path: Path) -> None:
+    conf = SimpleNamespace(get=lambda _: None)
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
+    read = StreamJob("job", max_parallelism=16).source(ParquetSource(("in",)), 1)
+    graph = read.iterate(lambda rows: ((kept := rows.filter(bool)), kept)).sink(FileSink("out"), 1).build()
+    config = JobConfig(checkpoints=CheckpointConfig(100, CheckpointMode.AT_LEAST_ONCE))
+    runner = SparkJobRunner(spark, graph, config, tmp_path)
+    with pytest.raises(JobUsageError, match="wait for ever for its own barrier"), runner:
+        pytest.fail("the job was started")
+    assert runner.wait(0.0) is not None, "the runner was closed"
 
 
 def test_the_stop_of_an_attempt_that_was_never_deployed_leaves_the_one_before_it_alone(
