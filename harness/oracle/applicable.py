@@ -12,6 +12,7 @@ from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
+from barrier_tck.harness.oracle.checkpoints_go_on import CheckpointsGoOn
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
 from barrier_tck.harness.oracle.consistent_cut import ConsistentCut
 from barrier_tck.harness.oracle.dataflow import Dataflow
@@ -67,7 +68,7 @@ def checkers_for(
     if plan.checkpoints.enabled and Capability.CHECKPOINTS in capabilities:
         if Capability.BARRIERS in capabilities:
             chosen.append(CheckpointLifeCycle())
-            chosen += [AdmittedTriggers(), CheckpointExpiry(), ToleratedFailures()]
+            chosen += [AdmittedTriggers(), CheckpointsGoOn(), CheckpointExpiry(), ToleratedFailures()]
             chosen += [AbortsObeyed(), FailuresExplained(plan.checkpoints.overtakes)]
             if plan.checkpoints.mode == AT_LEAST_ONCE:
                 chosen.append(NothingHeldBack())

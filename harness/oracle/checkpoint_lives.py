@@ -13,6 +13,7 @@ from barrier_tck.harness.record.history import History
 from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptEnded,
+    AttemptRunning,
     AttemptStarted,
     CheckpointAborted,
     CheckpointCompleted,
@@ -36,6 +37,8 @@ class CheckpointLife:
     """Whether it was triggered after all input had been consumed."""
     savepoint: str | None = None
     """Where the savepoint is kept, if it is one."""
+    stops: bool = False
+    """Whether the job is stopped with this savepoint."""
     ended_ms: float | None = None
     ended_at: int | None = None
     failed: Reason | None = None
@@ -67,6 +70,10 @@ class AttemptLife:
 
     number: int
     started_ms: float
+    restored: int | None = None
+    """The checkpoint that it started from, if any."""
+    running_ms: float | None = None
+    """When every subtask ran; None if that was not reported."""
     ended_ms: float = float("inf")
     """When it failed or finished, or when its coordinator died."""
     reason: Reason | None = None
@@ -80,12 +87,16 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
     subtasks = frozenset(context.subtasks)
     for line in context.history.operations:
         match line.operation:
-            case AttemptStarted(attempt=number):
-                attempts.setdefault(number, AttemptLife(number, line.time_ms))
+            case AttemptStarted(attempt=number, restored_checkpoint=restored):
+                attempts.setdefault(number, AttemptLife(number, line.time_ms, restored))
+            case AttemptRunning(attempt=number) if number in attempts:
+                attempts[number].running_ms = line.time_ms
             case AttemptEnded(attempt=number, reason=reason) if number in attempts:
                 attempts[number].ended_ms, attempts[number].reason = line.time_ms, reason
-            case CheckpointTriggered(checkpoint=number, attempt=attempt, final=final, savepoint=savepoint):
-                begun = CheckpointLife(number, attempt, line.time_ms, line.index, final, savepoint)
+            case CheckpointTriggered(checkpoint=number, attempt=attempt) as begins:
+                begun = CheckpointLife(
+                    number, attempt, line.time_ms, line.index, begins.final, begins.savepoint, begins.stops
+                )
                 checkpoints[number] = begun
                 attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms)).checkpoints.append(begun)
             case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask):

@@ -18,6 +18,7 @@ from barrier_tck.harness.oracle.aborts_obeyed import AbortsObeyed
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
+from barrier_tck.harness.oracle.checkpoints_go_on import BUSY_MS, CheckpointsGoOn
 from barrier_tck.harness.oracle.failures_explained import NOTICED_MS, FailuresExplained, longest_ms
 from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
@@ -96,10 +97,68 @@ def test_a_last_checkpoint_that_failed_is_followed_by_another() -> None:
 
 
 def test_a_system_that_triggered_nothing_has_shown_nothing() -> None:
-    for checker in (AdmittedTriggers(), CheckpointExpiry(), ToleratedFailures(), AbortsObeyed()):
+    for checker in (
+        *(AdmittedTriggers(), CheckpointsGoOn(), CheckpointExpiry()),
+        *(ToleratedFailures(), AbortsObeyed()),
+    ):
         found = judge(checker, Book().attempt(1))
         assert found.verdict is VALID and found.clauses == ()
     assert judge(FailuresExplained(), Book().attempt(1)).clauses == ()
+
+
+# --- REC-6: checkpoints go on -------------------------------------------------------------------------------
+
+
+def test_the_next_checkpoint_is_triggered_when_interval_and_pause_are_over() -> None:
+    book = Book().attempt(1).nothing(3).triggered(1).aborted(1).nothing(4).triggered(2)
+    found = judge(CheckpointsGoOn(), book, interval_ms=6)
+    assert found.verdict is VALID and found.clauses == ("REC-6",)
+    late = judge(CheckpointsGoOn(), book, interval_ms=5)
+    assert (
+        late.verdict is INVALID
+        and "due at 10 ms, and checkpoint 2 was triggered only at 11 ms" in late.summary
+    )
+    assert judge(CheckpointsGoOn(), book, interval_ms=5, min_pause_ms=5).verdict is VALID
+    assert judge(CheckpointsGoOn(), book, interval_ms=3).counts == {"triggers": 2, "gaps": 2}
+
+
+def test_an_attempt_without_another_checkpoint_is_a_finding_however_it_ends() -> None:
+    aborted = Book().attempt(1).triggered(1).aborted(1).nothing(9)
+    for book in (aborted, aborted.attempt_failed(1).attempt(2)):
+        found = judge(CheckpointsGoOn(), book, interval_ms=4)
+        assert found.verdict is INVALID and "and no other was triggered" in found.summary
+    assert judge(CheckpointsGoOn(), Book().attempt(1).nothing(9), interval_ms=4).verdict is INVALID
+    assert judge(CheckpointsGoOn(), Book().started(1).nothing(9), interval_ms=4).verdict is VALID  # never ran
+
+
+def test_as_long_as_one_is_in_flight_nothing_is_due() -> None:
+    book = Book().attempt(1).triggered(1).nothing(9)
+    assert judge(CheckpointsGoOn(), book, interval_ms=4, max_concurrent=2).verdict is VALID
+    ended = book.completed(1).triggered(2)
+    assert judge(CheckpointsGoOn(), ended, interval_ms=4, min_pause_ms=1).verdict is VALID
+
+
+def test_after_the_last_checkpoint_and_after_a_stop_nothing_is_due() -> None:
+    begun = Book().attempt(1)
+    assert judge(CheckpointsGoOn(), last(begun, 1).completed(1).nothing(9), interval_ms=4).verdict is VALID
+    failed_last = last(Book().attempt(1), 1).aborted(1).nothing(9)
+    assert judge(CheckpointsGoOn(), failed_last, interval_ms=4).verdict is INVALID
+    stop = told.CheckpointTriggered(1, 1, savepoint="kept", stops=True)
+    stopped = Book().attempt(1).tell(stop).completed(1).nothing(9).attempt_failed(1)
+    assert judge(CheckpointsGoOn(), stopped.attempt(2, 1).nothing(9), interval_ms=4).verdict is VALID
+
+
+def test_a_savepoint_takes_no_turn_of_a_checkpoint() -> None:
+    kept = told.CheckpointTriggered(1, 1, savepoint="kept")
+    book = Book().attempt(1).tell(kept).completed(1).nothing(4).triggered(2)
+    assert judge(CheckpointsGoOn(), book, interval_ms=7).verdict is VALID
+    assert judge(CheckpointsGoOn(), book, interval_ms=5).verdict is INVALID
+
+
+def test_a_real_coordinator_may_be_busy_for_some_time() -> None:
+    for waited_ms, verdict in ((BUSY_MS - 10, VALID), (BUSY_MS + 10, INVALID)):
+        book = Book().attempt(1).nothing(int(waited_ms))
+        assert judge(CheckpointsGoOn(), book, repeatable=False, interval_ms=4).verdict is verdict
 
 
 # --- COO-2: the timeout -------------------------------------------------------------------------------------

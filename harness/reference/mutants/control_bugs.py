@@ -11,10 +11,15 @@ from barrier_tck.reference_impl.config import ExponentialDelayRestart, FailureRa
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.admission import Admission, CheckpointAdmission
+from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
 from barrier_tck.reference_impl.protocol.coordinator_events import CheckpointExpired, CoordinatorEvent
-from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.messages import (
+    AcknowledgeCheckpoint,
+    CompletedCheckpoint,
+    NotifyCheckpointAborted,
+)
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
 from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, plan_recovery
 from barrier_tck.reference_impl.protocol.restarts import ExponentialDelay, FailureRate
@@ -118,6 +123,35 @@ class AdmitsOneMore(CoordinatorMachine):
         """Admit checkpoints in another way."""
         super().__init__(config, *arguments)
         self._admission = _OneMore(config.checkpoints) if config.checkpoints else None
+
+
+class StopsAfterAnAbort(CoordinatorMachine):
+    """CO-02: a trigger that waits for a slot is carried out when a checkpoint completes; if it is aborted, nobody asks
+    again.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        """Start with no trigger that waits."""
+        super().__init__(*arguments)
+        self._forgotten = False
+
+    def _abort(self, pending: PendingCheckpoint, now_ms: float, cause: Cause, reason: str) -> Commands:
+        assert self.config.checkpoints is not None
+        waits = len(self.pending) >= self.config.checkpoints.max_concurrent
+        self._forgotten = self._forgotten or (waits and cause is not Cause.SUBSUMED)
+        return super()._abort(pending, now_ms, cause, reason)
+
+    def _completed(self, completed: CompletedCheckpoint, now_ms: float) -> Commands:
+        self._forgotten = False
+        return super()._completed(completed, now_ms)
+
+    def _deploy(self) -> Commands:
+        self._forgotten = False
+        return super()._deploy()
+
+    def _after_progress(self, now_ms: float) -> Commands:
+        stops = self._forgotten and not self._input_is_consumed() and self._stop_wanted is None
+        return () if stops else super()._after_progress(now_ms)
 
 
 class KeepsNoPause(CoordinatorMachine):

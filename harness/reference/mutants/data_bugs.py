@@ -38,18 +38,14 @@ class _WrappedReader:
         self.inner.close()
 
 
-class TakesZeroForNothing(_WrappedReader):
-    """SO-01: a split whose restored offset is 0 is treated like one without any state, and never read."""
+class NeverReads(_WrappedReader):
+    """Skips splits that were forgotten."""
 
     def __init__(self, inner: SourceReader) -> None:
         """Wrap the product's reader."""
         super().__init__(inner)
-        self._forgotten: tuple[str, ...] = ()
-
-    def restore(self, positions: Sequence[SplitPosition]) -> None:
-        """Forget the splits whose offset is falsy."""
-        self._forgotten = tuple(position.split for position in positions if not position.offset)
-        super().restore(positions)
+        self.forgotten: tuple[str, ...] = ()
+        """The splits that are never read."""
 
     def poll(self) -> Payload | None:
         """Skip the batches of forgotten splits."""
@@ -57,13 +53,22 @@ class TakesZeroForNothing(_WrappedReader):
             before = self.inner.positions()
             payload = self.inner.poll()
             moved = [new.split for old, new in zip(before, self.inner.positions(), strict=True) if old != new]
-            if payload is None or not any(split in self._forgotten for split in moved):
+            if payload is None or not any(split in self.forgotten for split in moved):
                 return payload
+
+
+class TakesZeroForNothing(NeverReads):
+    """SO-01: a split whose restored offset is 0 is treated like one without any state, and never read."""
+
+    def restore(self, positions: Sequence[SplitPosition]) -> None:
+        """Forget the splits whose offset is falsy."""
+        self.forgotten = tuple(position.split for position in positions if not position.offset)
+        super().restore(positions)
 
     def positions(self) -> tuple[SplitPosition, ...]:
         """Report forgotten splits as not yet begun."""
         return tuple(
-            SplitPosition(position.split, 0) if position.split in self._forgotten else position
+            SplitPosition(position.split, 0) if position.split in self.forgotten else position
             for position in self.inner.positions()
         )
 

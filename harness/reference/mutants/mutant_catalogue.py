@@ -31,6 +31,7 @@ from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_loops import loop_mutants
 from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mutants
 from barrier_tck.harness.reference.mutants.catalogue_savepoints import savepoint_mutants
+from barrier_tck.harness.reference.mutants.catalogue_sources_and_sinks import source_and_sink_mutants
 from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
 from barrier_tck.harness.reference.mutants.mutant import (
     AT_LEAST_ONCE,
@@ -237,6 +238,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from recovery_mutants(product)
     yield from graph_mutants(product)
     yield from savepoint_mutants(product)
+    yield from source_and_sink_mutants(product)
     yield from channel_mutants(product)
     yield from loop_mutants(product)
 
