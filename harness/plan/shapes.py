@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
+
+Parts = tuple[Sequence[VertexPlan], Sequence[EdgePlan]]
+"""The vertices and the edges of a shape."""
+
+Shapes = Mapping[str, Callable[[], Parts]]
+"""Name of a shape -> the function that makes its parts; the first one is the usual one."""
+
+
+def job_among(shapes: Shapes, shape: str, widths: Mapping[str, int]) -> JobPlan:
+    """Return the job of one of several shapes, of the first if none is named.
+
+    ``widths`` replaces the parallelism of the vertices it names. Raises ValueError for a shape that is not among them,
+    and if ``widths`` names a vertex that the shape does not have.
+    """
+    name = shape or next(iter(shapes))
+    if name not in shapes:
+        raise ValueError(f"there is no shape {name!r}; known: {', '.join(shapes)}")
+    vertices, edges = shapes[name]()
+    return along(*edges, shape=name, vertices=vertices, widths=widths)
 
 
 def along(*edges: EdgePlan, shape: str, vertices: Sequence[VertexPlan], widths: Mapping[str, int]) -> JobPlan:

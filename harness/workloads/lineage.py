@@ -9,7 +9,7 @@ names the record, the path and the vertex.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,8 +23,10 @@ from barrier_tck.harness.plan.job_graph import (
     Spread,
     VertexPlan,
 )
-from barrier_tck.harness.plan.shapes import along
+from barrier_tck.harness.plan.shapes import Parts, Shapes, job_among
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import Row
+from barrier_tck.harness.workloads.drawn_splits import drawn_splits
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX, generated_job
 from barrier_tck.harness.workloads.meaning import AGAIN, KINDS, endless_loop
 from barrier_tck.harness.workloads.record_forms import LINEAGE
@@ -34,8 +36,6 @@ SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("path", pa.string
 """The columns of the input and of every record derived from it."""
 
 _KEY = ("key",)
-_PARTS = 3
-"""The most splits that one source subtask reads."""
 
 
 class Lineage:
@@ -51,13 +51,13 @@ class Lineage:
     record_form = LINEAGE
     shapes: tuple[str, ...] = ("line", "union", "diamond", "shuffles", "joined", "fan-in", "mixed", "apart")
 
+    def shapes_made(self) -> Shapes:
+        """Return what makes the parts of each shape."""
+        return _SHAPES
+
     def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
         """Return one of the named shapes; raises ValueError for an unknown one."""
-        make = _SHAPES.get(shape or self.shapes[0])
-        if make is None:
-            raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
-        vertices, edges = make()
-        return along(*edges, shape=shape or self.shapes[0], vertices=vertices, widths=widths)
+        return job_among(self.shapes_made(), shape, widths)
 
     def draw_job(self, between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan:
         """Draw a graph of one to four layers."""
@@ -88,46 +88,16 @@ class Lineage:
         return dict.fromkeys([vertex.name for vertex in job.sources], SCHEMA)
 
     def splits(self, plan: TrialPlan) -> tuple[SplitData, ...]:
-        """Return the splits of every source vertex.
-
-        A vertex may have fewer splits than subtasks (then some are idle), or up to three splits per subtask. Ids are
-        unique in the whole input and do not depend on the splits of the other vertices.
-        """
-        return tuple(
-            split
-            for number, vertex in enumerate(job_of_plan(self, plan).sources)
-            for split in _splits_of(plan, number, vertex)
-        )
+        """Return the splits of every source vertex, with ids that are unique in the whole input."""
+        return drawn_splits(plan, job_of_plan(self, plan), "lineage", _rows)
 
 
-def _splits_of(plan: TrialPlan, number: int, vertex: VertexPlan) -> list[SplitData]:
-    """Return the splits of one source vertex; every draw comes from a stream named after what it decides."""
-    shape = random.Random(f"{plan.seed}/lineage/{vertex.name}")
-    records = plan.workload.batches * plan.workload.batch_records
-    width = vertex.parallelism
-    # One split per source subtask, or several, or so few that some subtasks are idle.
-    parts = shape.choice((width, width, 0, width * shape.randint(2, _PARTS)))
-    parts = parts or shape.randint(1, max(1, width - 1))
-    return [_split(plan, number, vertex, part, _length(shape, records)) for part in range(parts)]
-
-
-def _length(shape: random.Random, records: int) -> int:
-    """Return how many input records a split has: mostly as many as the plan says, now and then fewer."""
-    return records if shape.random() < 0.7 else shape.randint(0, records)
-
-
-def _split(plan: TrialPlan, number: int, vertex: VertexPlan, part: int, records: int) -> SplitData:
-    name, start = f"{vertex.name}-{part}", plan.workload.start_offset
-    draws = random.Random(f"{plan.seed}/lineage/{name}")
-    keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=start + records)
-    first = (number * 1_000 + part) * 100_000
-    rows = tuple({"id": first + offset, "key": key, "path": ""} for offset, key in enumerate(keys))
-    return SplitData(name, part % vertex.parallelism, rows, start, vertex.name)
+def _rows(first: int, count: int, draws: random.Random, plan: TrialPlan) -> list[Row]:
+    keys = draws.choices([f"k{key}" for key in range(plan.workload.keys)], k=count)
+    return [{"id": first + offset, "key": key, "path": ""} for offset, key in enumerate(keys)]
 
 
 # --- shapes -------------------------------------------------------------------------------------------------
-
-_Parts = tuple[Sequence[VertexPlan], Sequence[EdgePlan]]
 
 
 def source(name: str, parallelism: int = 2) -> VertexPlan:
@@ -140,12 +110,12 @@ def hashed(start: str, end: str, number: int = 0) -> EdgePlan:
     return EdgePlan(start, end, Spread.HASH, _KEY, number)
 
 
-def _line() -> _Parts:
+def _line() -> Parts:
     vertices = (source("read"), VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (hashed("read", "keep"), EdgePlan("keep", "out", Spread.FORWARD))
 
 
-def _union() -> _Parts:
+def _union() -> Parts:
     vertices = (source("left"), source("right", 1), VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
         hashed("left", "keep"),
@@ -154,7 +124,7 @@ def _union() -> _Parts:
     )
 
 
-def _diamond() -> _Parts:
+def _diamond() -> Parts:
     vertices = (
         source("read"),
         VertexPlan("some", "drop", 2, {"modulo": 3, "gone": 0}),
@@ -171,7 +141,7 @@ def _diamond() -> _Parts:
     )
 
 
-def _shuffles() -> _Parts:
+def _shuffles() -> Parts:
     rekey = OperatorPlan("first.rekey", "rekey", {"by": 3})
     vertices = (
         source("read"),
@@ -186,7 +156,7 @@ def _shuffles() -> _Parts:
     )
 
 
-def _joined() -> _Parts:
+def _joined() -> Parts:
     vertices = (source("left"), source("right"), VertexPlan("met", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
         hashed("left", "met", 0),
@@ -195,7 +165,7 @@ def _joined() -> _Parts:
     )
 
 
-def _fan_in() -> _Parts:
+def _fan_in() -> Parts:
     sources = tuple(source(f"read{number}", 1) for number in range(11))
     vertices = (*sources, VertexPlan("keep", "keep", 2), VertexPlan("out", SINK, 1))
     return vertices, (
@@ -204,7 +174,7 @@ def _fan_in() -> _Parts:
     )
 
 
-def _mixed() -> _Parts:
+def _mixed() -> Parts:
     """A broadcast, two edges between the same vertices, a chain with two states, two sinks with one sender."""
     vertices = (
         source("read"),
@@ -223,7 +193,7 @@ def _mixed() -> _Parts:
     )
 
 
-def _apart() -> _Parts:
+def _apart() -> Parts:
     """Two pipelines side by side."""
     vertices = (
         source("long", 1),
@@ -237,7 +207,7 @@ def _apart() -> _Parts:
     )
 
 
-_SHAPES: dict[str, Callable[[], _Parts]] = {
+_SHAPES: Shapes = {
     "line": _line,
     "union": _union,
     "diamond": _diamond,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import (
@@ -15,7 +13,7 @@ from barrier_tck.harness.plan.job_graph import (
     Spread,
     VertexPlan,
 )
-from barrier_tck.harness.plan.shapes import along, without_key
+from barrier_tck.harness.plan.shapes import Parts, Shapes, without_key
 from barrier_tck.harness.workloads.generated_jobs import SUBTASKS_MAX
 from barrier_tck.harness.workloads.lineage import Lineage, hashed, source
 from barrier_tck.harness.workloads.meaning import AGAIN
@@ -33,13 +31,9 @@ class Rounds(Lineage):
     )
     shapes = ("loop", "mesh", "nested", "two-loops", "ring", "exchange")
 
-    def job(self, shape: str, widths: Mapping[str, int]) -> JobPlan:
-        """Return one of the named shapes; raises ValueError for an unknown one."""
-        make = _SHAPES.get(shape or self.shapes[0])
-        if make is None:
-            raise ValueError(f"there is no shape {shape!r}; known: {', '.join(self.shapes)}")
-        vertices, edges = make()
-        return along(*edges, shape=shape or self.shapes[0], vertices=vertices, widths=widths)
+    def shapes_made(self) -> Shapes:
+        """Return what makes the parts of each shape."""
+        return _SHAPES
 
     def draw_job(self, between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan:
         """Draw a graph of one to four layers, and lead one or two of its vertices back to an earlier one."""
@@ -78,8 +72,6 @@ def _with_loop(between: Between, job: JobPlan, name: str) -> JobPlan:
 
 # --- shapes -------------------------------------------------------------------------------------------------
 
-_Parts = tuple[Sequence[VertexPlan], Sequence[EdgePlan]]
-
 
 def _back(start: str, end: str) -> EdgePlan:
     return EdgePlan(start, end, Spread.HASH, ("key",), feedback=True)
@@ -89,7 +81,7 @@ def _again(name: str, turns: int, parallelism: int = 2) -> VertexPlan:
     return VertexPlan(name, AGAIN, parallelism, {"turns": turns})
 
 
-def _loop() -> _Parts:
+def _loop() -> Parts:
     """Every turn reaches the sink."""
     vertices = (source("read"), VertexPlan("head", "keep", 3), _again("again", 3), VertexPlan("out", SINK, 1))
     return vertices, (
@@ -100,7 +92,7 @@ def _loop() -> _Parts:
     )
 
 
-def _mesh() -> _Parts:
+def _mesh() -> Parts:
     """Processes that all send to each other, and to themselves: a record goes to another one each time."""
     chain = (OperatorPlan("hub.rekey", "rekey", {"by": 3}), OperatorPlan("hub.again", AGAIN, {"turns": 3}))
     vertices = (source("read"), VertexPlan("hub", "keep", 3, then=chain), VertexPlan("out", SINK, 1))
@@ -111,7 +103,7 @@ def _mesh() -> _Parts:
     )
 
 
-def _nested() -> _Parts:
+def _nested() -> Parts:
     """A loop inside another one."""
     vertices = (
         source("read"),
@@ -132,7 +124,7 @@ def _nested() -> _Parts:
     )
 
 
-def _two_loops() -> _Parts:
+def _two_loops() -> Parts:
     """Two loops one after the other; the second one is fed until the first one has ended."""
     vertices = (
         source("read"),
@@ -153,7 +145,7 @@ def _two_loops() -> _Parts:
     )
 
 
-def _ring() -> _Parts:
+def _ring() -> Parts:
     """Stations that pass tokens on, many times round; only the first one remembers them."""
     vertices = (
         source("read", 1),
@@ -173,7 +165,7 @@ def _ring() -> _Parts:
     )
 
 
-def _exchange() -> _Parts:
+def _exchange() -> Parts:
     """Processes that all reach each other, sources among them, so that any one of them may initiate a snapshot."""
     chain = (OperatorPlan("hub.rekey", "rekey", {"by": 2}), OperatorPlan("hub.again", AGAIN, {"turns": 2}))
     vertices = (source("read"), VertexPlan("hub", "keep", 3, then=chain), VertexPlan("out", SINK, 1))
@@ -185,7 +177,7 @@ def _exchange() -> _Parts:
     )
 
 
-_SHAPES: dict[str, Callable[[], _Parts]] = {
+_SHAPES: Shapes = {
     "loop": _loop,
     "mesh": _mesh,
     "nested": _nested,
