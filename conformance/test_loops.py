@@ -100,6 +100,43 @@ def test_a_restored_snapshot_replays_the_messages_of_its_channels_first(trials: 
         require(trial.record.recoveries >= 1, "the job recovered", trial)
 
 
+MONEY: TrialPlan = msgspec.structs.replace(
+    EXCHANGE,
+    workload=WorkloadPlan("money", batches=8, batch_records=3, keys=5, records_per_second=300),
+    checkpoints=msgspec.structs.replace(
+        EXCHANGE.checkpoints, initiators=(("bank[1]",), ("orders[0]", "bank[0]"))
+    ),
+)
+"""Accounts that pay each other, through all processes."""
+
+
+@marked
+@pytest.mark.clause("CHL-2")
+def test_every_snapshot_holds_all_the_money_channels_counted(trials: Trials) -> None:
+    for trial in trials.all_valid(MONEY):
+        counts = trial.finding("conservation").counts
+        require(counts["checkpoints"] >= 2 and counts["balances"] >= 5, "snapshots with balances", trial)
+        require(counts["in_flight"] > 0, "money was in channels", trial)
+
+
+@marked
+@pytest.mark.clause("CHL-2", "REC-1")
+def test_a_restore_neither_makes_money_nor_loses_any(trials: Trials) -> None:
+    for trial in trials.all_valid(_killed_twice(MONEY)):
+        require(trial.record.recoveries >= 1, "the job recovered", trial)
+        require(trial.finding("conservation").counts["checkpoints"] >= 2, "snapshots", trial)
+
+
+@loops
+@pytest.mark.clause("CHL-5")
+@pytest.mark.parametrize("shape", ["bank", "banks"])
+def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> None:
+    plan = msgspec.structs.replace(MONEY, job=JobPlan(shape), checkpoints=LOOP.checkpoints)
+    for trial in trials.all_valid(plan):
+        counts = trial.finding("conservation").counts
+        require(counts["checkpoints"] >= 1 and counts["in_flight"] > 0, "money was in channels", trial)
+
+
 def _sent(trial: Trial) -> Counter[tuple[str, str]]:
     """Return how often each row was sent on each channel, in any attempt."""
     found: Counter[tuple[str, str]] = Counter()

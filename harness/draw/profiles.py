@@ -162,7 +162,7 @@ class Profile:
 _LOOPS = Profile(
     name="loops",
     description="Generated job graphs with loops, in the exact modes, with every kind of fault: 0 to 4 faults.",
-    workloads=("rounds",),
+    workloads=("rounds", "rounds", "money"),
     modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
     drawn_jobs_per_mille=600,
     interval_ms=(8, 40),
@@ -327,7 +327,7 @@ PROFILES: tuple[Profile, ...] = (
         _LOOPS,
         name="chandy-lamport",
         description="Any graph under Chandy-Lamport, with drawn initiators and overlapping snapshots: 0 to 4 faults.",
-        workloads=("rounds", "rounds", "lineage"),
+        workloads=("rounds", "rounds", "money", "lineage"),
         modes=("exactly_once",),
         protocol="chandy_lamport",
         interval_ms=(6, 30),

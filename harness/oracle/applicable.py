@@ -14,6 +14,7 @@ from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.oracle.checkpoints_go_on import CheckpointsGoOn
 from barrier_tck.harness.oracle.committed_transactions import CommittedTransactions
+from barrier_tck.harness.oracle.conservation import Conservation
 from barrier_tck.harness.oracle.consistent_cut import ConsistentCut
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
@@ -36,6 +37,7 @@ from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.money import banks_of
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
 
@@ -59,6 +61,8 @@ def checkers_for(
     inspects = plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities
     if trial_input.workload.spec is None:
         chosen.append(Dataflow(trial_input, exact))
+        if inspects and banks_of(trial_input.plan.job):
+            chosen.append(Conservation(trial_input))
     else:
         chosen.append(ExactlyOnceOutput(trial_input) if exact else AtLeastOnceOutput(trial_input))
         if exact and trial_input.spec.stateful and Capability.FIFO_CHANNELS in capabilities:

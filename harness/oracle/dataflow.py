@@ -34,7 +34,14 @@ from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, Row, SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.workloads.meaning import Bag, DataflowModel, OnEdges, Record, union
+from barrier_tck.harness.workloads.meaning import (
+    JUDGED_APART,
+    Bag,
+    DataflowModel,
+    OnEdges,
+    Record,
+    union,
+)
 from barrier_tck.harness.workloads.record_forms import LINEAGE, RecordForm, form_of
 
 Positions = Mapping[str, int]
@@ -384,6 +391,12 @@ class _Judge:
         came = f", which came as {ways[-1]}," if ways and ways[-1] else ""
         return f"{self._form.told(bare)}{read}{came}"
 
+    @cached_property
+    def _apart(self) -> tuple[str, ...]:
+        """The operators whose state another checker judges."""
+        operators = [one for vertex in self.context.plan.job.vertices for one in vertex.operators]
+        return tuple(operator.name for operator in operators if operator.kind in JUDGED_APART)
+
     # --- what is due ----------------------------------------------------------------------------------------
 
     @cached_property
@@ -427,6 +440,8 @@ class _Judge:
         """Return stateful operator -> record (with the number of its input) -> the full paths on which it came."""
         found: dict[str, dict[Record, list[str]]] = {}
         for part in view.state:
+            if part.operator in self._apart:
+                continue
             records = found.setdefault(part.operator, {})
             for text, entry in part.entries.items():
                 for number, row in self._form.kept(part.name, key_of_text(text), entry):

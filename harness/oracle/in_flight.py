@@ -49,7 +49,7 @@ def in_flight_problems(plan: TrialPlan, view: SnapshotView) -> Iterator[str]:
             continue
         elif not plan.checkpoints.overtakes and not edge.feedback:
             yield f"{len(one.rows)} records are in flight on {channel}, though every barrier is aligned"
-        elif edge.by is Spread.BROADCAST:
+        elif edge.by is Spread.BROADCAST and not edge.feedback:
             broadcasts.setdefault((one.sender, edge.target, one.edge), {})[one.receiver] = one
     for (sender, target, _), held in broadcasts.items():
         receivers = plan.job.vertex(target).subtasks

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.reference.lineage_operators import SEEN
+from barrier_tck.harness.reference.loop_operators import BALANCE
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator
 from barrier_tck.reference_impl.operators.join import JOIN_STATES
@@ -27,10 +28,15 @@ class KeptState:
     """Turns an entry's bytes into JSON types."""
 
 
+def _alone(value: bytes) -> list[Any]:
+    return [msgspec.msgpack.decode(value)]
+
+
 STATES: dict[str, tuple[KeptState, ...]] = {
     "totals": (KeptState(AGGREGATE_STATE, lambda value: list(decode_accumulator(value))),),
-    "witness": (KeptState(WITNESSED, lambda value: [msgspec.msgpack.decode(value)]),),
+    "witness": (KeptState(WITNESSED, _alone),),
     "join": tuple(KeptState(side, msgspec.msgpack.decode) for side in JOIN_STATES),
     "keep": (KeptState(SEEN, msgspec.msgpack.decode),),
+    "account": (KeptState(BALANCE, _alone),),
 }
 """Kind of operator -> what it keeps; kinds without state are left out."""

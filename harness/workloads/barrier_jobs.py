@@ -96,7 +96,7 @@ def is_stateful(kind: str) -> bool:
     return kind in STATEFUL_KINDS
 
 
-STATEFUL_KINDS = ("totals", "witness", "keep", "join")
+STATEFUL_KINDS = ("totals", "witness", "keep", "join", "account")
 """Kinds of operators that keep keyed state."""
 
 

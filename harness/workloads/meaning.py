@@ -26,6 +26,7 @@ from barrier_tck.harness.plan.job_graph import (
     VertexPlan,
     loops_among,
 )
+from barrier_tck.harness.workloads.payments import payment
 
 Record = tuple[Any, ...]
 Bag = Counter[Record]
@@ -36,7 +37,10 @@ ID, KEY, PATH = 0, 1, 2
 
 
 AGAIN = "again"
-"""The kind of operator that every loop must have, because it lets no record go round for ever."""
+"""The kind of operator that sends a record round a loop several times."""
+
+ACCOUNT = "account"
+"""The kind of operator that holds the balances of accounts, and sends payments on."""
 
 Stateless = Callable[[OperatorPlan, Record], Sequence[Record]]
 """Maps an operator without state and one record to what it emits for this record; its inputs form a union."""
@@ -173,15 +177,32 @@ STATEFUL: dict[str, Stateful] = {
 }
 """Kind of operator with state -> what it means."""
 
+
+def _paid_on(_: OperatorPlan, record: Record) -> Sequence[Record]:
+    paid = payment(dict(record))
+    return () if paid is None else (table_record(paid),)
+
+
+JUDGED_APART: dict[str, Stateless] = {ACCOUNT: _paid_on}
+"""Kind of operator whose state is no bag of records -> what it emits for each record.
+
+A checker of its own judges what it keeps.
+"""
+
+ENDING_LOOPS = (AGAIN, ACCOUNT)
+"""The kinds of operators that let no record go round a loop for ever; every loop must have one."""
+
+_EMITTING = {**STATELESS, **JUDGED_APART}
+
 KINDS = (*STATELESS, *STATEFUL)
-"""Every kind of operator that has a meaning."""
+"""Every kind of operator that has a meaning as a function of bags."""
 
 
 def require_meaning(job: JobPlan) -> None:
     """Raise ValueError for an operator whose kind has no meaning here."""
     for vertex in job.vertices:
         for operator in vertex.operators:
-            if operator.kind not in (SOURCE, SINK, *KINDS):
+            if operator.kind not in (SOURCE, SINK, *KINDS, *JUDGED_APART):
                 raise ValueError(
                     f"the operator {operator.name!r} is of kind {operator.kind!r}, which has no meaning"
                 )
@@ -192,7 +213,7 @@ def endless_loop(job: JobPlan) -> str | None:
     goes_on = [
         vertex.name
         for vertex in job.vertices
-        if not any(operator.kind == AGAIN for operator in vertex.operators)
+        if not any(operator.kind in ENDING_LOOPS for operator in vertex.operators)
     ]
     among = [edge for edge in job.edges if edge.source in goes_on and edge.target in goes_on]
     return next((loop[0] for loop in loops_among(goes_on, among)), None)
@@ -224,8 +245,8 @@ def arriving(
 
 
 def changed(operator: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
-    """Return what an operator without state emits for what reached it."""
-    change, emits = STATELESS[operator.kind], Counter[Record]()
+    """Return what an operator emits for what reached it, if its state has no part in that."""
+    change, emits = _EMITTING[operator.kind], Counter[Record]()
     for bag in inputs:
         for record, times in bag.items():
             for emitted in change(operator, record):

@@ -120,12 +120,16 @@ def require_shape(workload: Workload, shape: str) -> None:
 def problem_of_fixed(workload: Workload, job: JobPlan) -> str | None:
     """Say how a job differs from every shape of a workload, apart from widths; None if it is one of them."""
     widths = {vertex.name: vertex.parallelism for vertex in job.vertices}
+    own_vertices = False
     for shape in workload.shapes:
         names = [vertex.name for vertex in workload.job(shape, {}).vertices]
-        if names == list(widths) and workload.job(shape, widths).vertices == job.vertices:
-            return (
-                None if workload.job(shape, widths).edges == job.edges else "its edges are not the workload's"
-            )
+        own = workload.job(shape, widths) if names == list(widths) else None
+        if own is not None and own.vertices == job.vertices:
+            own_vertices = True
+            if own.edges == job.edges:
+                return None
+    if own_vertices:
+        return "its edges are not the workload's"
     vertices = ", ".join(f"{vertex.name} ({vertex.kind})" for vertex in job.vertices)
     return f"it has the vertices {vertices}; the shapes of the workload are {', '.join(workload.shapes)}"
 

@@ -15,6 +15,7 @@ from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.flights import Flights
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
 from barrier_tck.harness.workloads.lineage import Lineage
+from barrier_tck.harness.workloads.money import Money
 from barrier_tck.harness.workloads.passthrough import Passthrough
 from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.weather import Weather
@@ -24,6 +25,7 @@ _FACTORIES: dict[str, Callable[[], Workload]] = {
     KeyedTotals.name: KeyedTotals,
     Flights.name: Flights,
     Lineage.name: Lineage,
+    Money.name: Money,
     Passthrough.name: Passthrough,
     Rounds.name: Rounds,
     Weather.name: Weather,

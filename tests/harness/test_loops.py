@@ -12,13 +12,20 @@ from typing import Any
 import pytest
 
 from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.reading import plan_from
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
+    CheckpointPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
-from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.trial.trial_run import execute, run_trial
+from barrier_tck.harness.workloads.lineage import hashed, source
 from barrier_tck.harness.workloads.meaning import DataflowModel
 from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.workload_names import filled
@@ -51,6 +58,41 @@ def test_a_loop_ends_when_nothing_is_under_way_however_full_its_channels_are(
     assert record.verdict is Verdict.VALID, record.findings
     judged = next(finding for finding in record.findings if finding.checker == Dataflow.name)
     assert judged.counts["records"] > 100, "turns are counted"
+
+
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
+def test_a_broadcast_round_a_loop_reaches_some_before_the_cut_and_some_behind_it(
+    mode: CheckpointingMode, tmp_path: Path
+) -> None:
+    """Recorded channels are not aligned with each other, so UNA-5 is no promise of theirs; nothing is lost."""
+    job = JobPlan(
+        vertices=(
+            source("read"),
+            VertexPlan("head", "pass", 2),
+            VertexPlan("again", "again", 1, {"turns": 2}),
+            VertexPlan("out", SINK, 1),
+        ),
+        edges=(
+            hashed("read", "head"),
+            EdgePlan("head", "again", Spread.REBALANCE),
+            EdgePlan("again", "head", Spread.BROADCAST, feedback=True),
+            EdgePlan("head", "out", Spread.REBALANCE),
+        ),
+    )
+    plan = TrialPlan(
+        seed=1,
+        workload=WorkloadPlan("rounds", batches=6, records_per_second=300),
+        job=job,
+        checkpoints=CheckpointPlan(mode=mode, interval_ms=12),
+    )
+    result = execute(plan, ReferenceSimulated(), tmp_path)
+    assert result.record.verdict is Verdict.VALID, result.record.findings
+    assert result.history is not None
+    under_way = [
+        {one.receiver: len(one.rows) for one in view.in_flight if one.sender == "again[0]"}
+        for view in result.history.checkpoints
+    ]
+    assert any(found.get("head[0]", 0) != found.get("head[1]", 0) for found in under_way)
 
 
 def test_what_a_loop_holds_is_found_turn_by_turn() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan, NetworkPlan, WorkloadPlan
+from barrier_tck.harness.reference.mutants import data_bugs as data
 from barrier_tck.harness.reference.mutants import loop_bugs as loops
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
 from barrier_tck.harness.workloads.workload_names import job_of
@@ -34,6 +35,14 @@ MESH = msgspec.structs.replace(
     network=NetworkPlan(latency_ms_max=10),
 )
 """Chandy-Lamport among processes that all reach each other; several snapshots overlap."""
+
+MONEY = msgspec.structs.replace(
+    MESH,
+    workload=WorkloadPlan("money", batches=8, records_per_second=300),
+    job=job_of("money", JobPlan(shape="exchange")),
+    checkpoints=msgspec.structs.replace(MESH.checkpoints, initiators=(("bank[1]",), ("bank[0]", "bank[2]"))),
+)
+"""The same with money, which every snapshot must conserve."""
 
 
 def loop_mutants(product: Components) -> Iterator[Mutant]:
@@ -94,4 +103,12 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, subtask_machine=loops.ClosesWithTheLastMarker),
         MESH,
+    )
+    yield Mutant(
+        "CW-01",
+        "SNP-1",
+        "The first change of a key group after a snapshot is made before the table is copied, and is in the snapshot.",
+        here,
+        replace(product, state_backend=data.WritesBeforeItCopies),
+        MONEY,
     )

@@ -229,3 +229,22 @@ class SnapshotsLiveTables(HeapStateBackend):
     def new_store(self, scope: StateScope) -> HeapStateStore:
         """Return a store without copy-on-write."""
         return _LiveStore(scope)
+
+
+class _HastyStore(HeapStateStore):
+    """CW-01: what is shared with a snapshot is copied only after the first write."""
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        """Write to the table that a snapshot shares, and then to its copy."""
+        before = self._states[name].readable.get(group)
+        super().put(name, group, key, value)
+        if before is not None:
+            before[key] = value
+
+
+class WritesBeforeItCopies(HeapStateBackend):
+    """CW-01: the first change of a key group after a snapshot becomes part of the snapshot."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that copies too late."""
+        return _HastyStore(scope)
