@@ -14,18 +14,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from barrier_tck.reference_impl.config import CheckpointConfig, JobConfig
-from barrier_tck.reference_impl.operators.functions import Count, Emission, Sum
-from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.operators.job import StreamJob
-from barrier_tck.reference_impl.operators.sinks import FileSink
-from barrier_tck.reference_impl.operators.sources import ParquetSource
-from barrier_tck.reference_impl.protocol.coordinator_states import JobState
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
-from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
-from barrier_tck.reference_impl.spark.running_attempt import JobEnd
-from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
-from barrier_tck.reference_impl.spark.spark_options import session_settings
+from barrier_tck.reference_impl.job_api import (
+    CheckpointConfig,
+    CompletedCheckpoint,
+    Count,
+    Emission,
+    FileSink,
+    JobConfig,
+    JobEnd,
+    JobGraph,
+    JobState,
+    ParquetSource,
+    SparkJobObserver,
+    SparkJobRunner,
+    StreamJob,
+    Sum,
+    session_settings,
+)
 
 ROWS, KEYS, FILES = 6_000, 17, 2
 TIMEOUT_S = 120.0

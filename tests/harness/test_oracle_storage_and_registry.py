@@ -132,6 +132,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "stored-checkpoints",
         "restorability",
         "restart-strategy",
+        "checkpoints-go-on",
         "progress",
         "faults-fired",
     }

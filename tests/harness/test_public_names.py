@@ -1,4 +1,4 @@
-"""The only door for third parties; grain: the names of ``barrier_tck.harness``, and who imports what."""
+"""The doors for third parties: ``barrier_tck.harness``, and ``reference_impl.job_api``; grain: names, who imports what."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from barrier_tck import harness
+from barrier_tck.reference_impl import job_api
 
 ROOT = Path(__file__).resolve().parents[2]
 DOOR = ROOT / "harness" / "__init__.py"
+DOORS = ("barrier_tck.harness", "barrier_tck.reference_impl.job_api")
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 SCREEN_LINES = 110
 
@@ -91,15 +93,25 @@ def test_the_door_costs_nothing_until_a_name_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("where", "text"), what_readers_copy(), ids=lambda value: str(value)[:40])
-def test_examples_and_pages_import_through_the_door_alone(where: str, text: str) -> None:
-    inside = [module for module in imported_from(text) if module != "barrier_tck.harness"]
+def test_examples_and_pages_import_through_the_doors_alone(where: str, text: str) -> None:
+    inside = [module for module in imported_from(text) if module not in DOORS]
     assert not inside, (
         f"{where} imports {inside}; a reader who copies it would depend on our internal modules"
     )
 
 
-def test_the_examples_use_the_door() -> None:
+def test_every_name_for_jobs_is_imported_and_listed() -> None:
+    tree = ast.parse((ROOT / "reference_impl" / "job_api.py").read_text())
+    imported = {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert sorted(imported) == sorted(job_api.__all__)
+
+
+def test_the_examples_use_the_doors() -> None:
     """This shows that the test above has something to look at."""
     users = {where for where, text in what_readers_copy() if imported_from(text)}
-    assert {"examples/echo_system/echo.py", "docs/guide/state-backend.md"} <= users
+    assert {
+        "examples/echo_system/echo.py",
+        "docs/guide/state-backend.md",
+        "examples/savepoints/totals.py",
+    } <= users
     assert len(users) >= 5

@@ -1,0 +1,53 @@
+"""The names for those who write a job for the reference runtime and run it on Spark.
+
+Import them from here, because the modules that define them may change. Whoever tests a system imports from
+``barrier_tck.harness``.
+"""
+
+from barrier_tck.reference_impl.config import (
+    CheckpointConfig,
+    CheckpointMode,
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    JobConfig,
+    OnUnreadable,
+    RestartConfig,
+)
+from barrier_tck.reference_impl.operators.functions import Count, CountIf, Emission, FloatSum, Sum
+from barrier_tck.reference_impl.operators.graph import JobGraph
+from barrier_tck.reference_impl.operators.job import StreamJob
+from barrier_tck.reference_impl.operators.sinks import FileSink
+from barrier_tck.reference_impl.operators.sources import CollectionSource, ParquetSource
+from barrier_tck.reference_impl.protocol.coordinator_states import JobState
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
+from barrier_tck.reference_impl.spark.running_attempt import JobEnd
+from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
+from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
+
+__all__ = [
+    "CheckpointConfig",
+    "CheckpointMode",
+    "CollectionSource",
+    "CompletedCheckpoint",
+    "Count",
+    "CountIf",
+    "Emission",
+    "ExponentialDelayRestart",
+    "FailureRateRestart",
+    "FileSink",
+    "FloatSum",
+    "JobConfig",
+    "JobEnd",
+    "JobGraph",
+    "JobState",
+    "OnUnreadable",
+    "ParquetSource",
+    "RestartConfig",
+    "SparkJobObserver",
+    "SparkJobRunner",
+    "SparkOptions",
+    "StreamJob",
+    "Sum",
+    "session_settings",
+]
