@@ -1,4 +1,4 @@
-"""The doors for third parties: ``barrier_tck.harness``, and ``reference_impl.job_api``; grain: names, who imports what."""
+"""The doors for third parties; grain: the names of ``barrier_tck.harness`` and of ``job_api``, and who imports what."""
 
 from __future__ import annotations
 
