@@ -9,7 +9,6 @@ Paths are relative to the file system's root, with ``/`` between parts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -209,10 +208,11 @@ class LocalFileSystem:
 
     def delete_tree(self, directory: str) -> None:
         """Delete a directory and all below it; a missing one is no error."""
-        with contextlib.suppress(FileNotFoundError):
+        base = self._resolve(directory)
+        while base.exists():
             try:
-                shutil.rmtree(self._resolve(directory))
+                shutil.rmtree(base)
             except FileNotFoundError:
-                raise
+                continue  # somebody deletes in it, too: a subtask that cancels its snapshot, for instance
             except OSError as error:
-                raise StorageError(f"cannot delete {self._resolve(directory)}: {error}") from error
+                raise StorageError(f"cannot delete {base}: {error}") from error

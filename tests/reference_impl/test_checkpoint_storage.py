@@ -366,3 +366,23 @@ def test_unpublished_checkpoints_with_files_are_listed_as_incomplete(files: File
     assert storage.incomplete() == (2, 10)
     storage.discard_checkpoint(CheckpointId(2))
     assert storage.incomplete() == (10,)
+
+
+def test_who_deletes_a_tree_at_the_same_time_saves_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator discards a checkpoint, and a subtask that learns of it removes what it wrote, both at once."""
+    files = LocalFileSystem(tmp_path)
+    names = [f"chk-7/{name}" for name in "abcde"]
+    for name in names:
+        files.create(name).close()
+    unlink, others = os.unlink, names[:-1]
+
+    def unlink_late(path: str, *, dir_fd: int | None = None) -> None:
+        while others:
+            unlink(tmp_path / others.pop())
+        unlink(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink_late)
+    files.delete_tree("chk-7")
+    assert not others and files.list_files("") == []
