@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.workloads.sequential_model import Aggregate, SequentialSpec
     from barrier_tck.harness.workloads.workload_names import register_workload, workload_names
     from barrier_tck.harness.draw.brought_profiles import BringsProfiles
-    from barrier_tck.harness.draw.profiles import Profile
+    from barrier_tck.harness.draw.profile import Profile
     from barrier_tck.harness.oracle.brought_checkers import BringsCheckers
     # A checker; running a plan, or a campaign; what goes wrong.
     from barrier_tck.harness.oracle.checker import Checker, TrialContext

@@ -18,7 +18,7 @@ from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import TRIALS_MAX, Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
 from barrier_tck.harness.draw.brought_profiles import chosen_profile
-from barrier_tck.harness.draw.profiles import Profile
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 from barrier_tck.harness.support.bounds import Bounded
 from barrier_tck.harness.support.errors import UsageProblem

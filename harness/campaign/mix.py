@@ -16,7 +16,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from barrier_tck.faults.catalogue import KINDS, PACKAGES, FaultKind
-from barrier_tck.harness.draw.profiles import Profile
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import OVERTAKING, CheckpointingMode, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from barrier_tck.harness.draw.profiles import PROFILES, Profile
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profiles import PROFILES
 from barrier_tck.harness.support.errors import UsageError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 

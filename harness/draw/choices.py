@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from barrier_tck.harness.draw.profiles import Range
+from barrier_tck.harness.draw.profile import Range
 
 _Option = TypeVar("_Option")
 

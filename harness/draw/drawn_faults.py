@@ -20,7 +20,7 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance, numbers
 from barrier_tck.harness.draw.drawn_job import DrawnJob
-from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.storage_faults import (
     can_be_shown,
     draw_dealt_storage_faults,

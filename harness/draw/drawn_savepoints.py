@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from barrier_tck.harness.draw.choices import between, chance
-from barrier_tck.harness.draw.profiles import Profile
+from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 
 

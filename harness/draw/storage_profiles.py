@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from barrier_tck.harness.draw.profiles import Profile
+from barrier_tck.harness.draw.profile import Profile
 
 _RETAINED_MIN = 2
 """The smallest number of checkpoints that a plan for faults of copies retains, so that an older one can be restored."""

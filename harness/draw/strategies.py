@@ -16,7 +16,7 @@ from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
 from barrier_tck.harness.draw.drawn_savepoints import with_savepoints
-from barrier_tck.harness.draw.profiles import Profile, Range
+from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
 from barrier_tck.harness.draw.storage_profiles import for_storage_faults
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan

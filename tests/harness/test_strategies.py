@@ -20,7 +20,8 @@ from barrier_tck.faults.schedule import validate
 from barrier_tck.faults.targets import Peers
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.draw.drawn_job import DrawnJob
-from barrier_tck.harness.draw.profiles import PROFILES, Profile, profile_named
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
