@@ -101,6 +101,17 @@ _SPARK_EXPLORE = Profile(
     progress_ms=60_000,
 )
 
+_SPARK_LOOPS = replace(
+    _SPARK_EXPLORE,
+    name="spark-loops",
+    description="For a real cluster: job graphs with loops, in the exact modes, with every kind of fault.",
+    workloads=("rounds",),
+    # A record may go round some twenty times.
+    batch_records=(5, 5),
+    records_per_second=(100,),
+    modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
+)
+
 SPARK_PROFILES: tuple[Profile, ...] = (
     Profile(
         name="spark-savepoints",
@@ -191,5 +202,14 @@ SPARK_PROFILES: tuple[Profile, ...] = (
         progress_ms=60_000,
     ),
     _SPARK_EXPLORE,
+    _SPARK_LOOPS,
+    replace(
+        _SPARK_LOOPS,
+        name="spark-chandy-lamport",
+        description="For a real cluster: any graph under Chandy-Lamport, drawn initiators, and every kind of fault.",
+        workloads=("rounds", "rounds", "lineage"),
+        modes=("exactly_once",),
+        protocol="chandy_lamport",
+    ),
 )
 """All of them."""

@@ -91,11 +91,7 @@ def checkers_for(
         chosen.append(StopWithSavepoint())
         if inspects:
             chosen.append(Savepoints())
-    if (
-        inspects
-        and (plan.checkpoints.records_all or plan.job.loops)
-        and Capability.MESSAGE_LOG in capabilities
-    ):
+    if inspects and trial_input.plan.records_channels and Capability.MESSAGE_LOG in capabilities:
         chosen.append(ConsistentCut())
     if plan.local_recovery and plan.checkpoints.enabled and Capability.LOCAL_RECOVERY in capabilities:
         chosen.append(LocalRecovery())

@@ -237,6 +237,14 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
                     f"deployment.max_parallelism ({groups}) (RSC-2)"
                 )
 
+    @property
+    def records_channels(self) -> bool:
+        """Tell whether channels are recorded for its checkpoints: all, or those of a loop (CHL-2, CHL-5).
+
+        The plan's job must be filled in.
+        """
+        return self.checkpoints.records_all or (bool(self.checkpoints.enabled) and bool(self.job.loops))
+
     def __hash__(self) -> int:
         """Hash by content: settings are a dictionary."""
         fields = [getattr(self, name) for name in self.__struct_fields__ if name != "system"]

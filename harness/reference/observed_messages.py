@@ -3,13 +3,19 @@
 The notes are made at the subtask's doors, not by the protocol: where data goes out to a channel, where it is taken
 from one, and where the synchronous part of a snapshot ends. From them an oracle computes what a global snapshot must
 hold (CHL-2), without believing what the system says about it.
+
+Every note is made before what it is about: a process that is killed has noted all that others may have got from it.
+In the simulator the notes stay in memory; on Spark each process appends them to a file of its own.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,36 +31,103 @@ from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
+KeepEvent = Callable[[LocalEvent], None]
+"""Keeps what one subtask of one attempt did next."""
+
+OpenLog = Callable[[str, int], KeepEvent]
+"""Opens the log of a subtask in an attempt."""
+
+
 @dataclass
-class SubtaskLog:
-    """The events of one subtask of one attempt."""
+class MemoryLogs:
+    """The logs of processes that share their memory with the recorder."""
+
+    logs: list[tuple[str, int, list[LocalEvent]]] = field(default_factory=list)
+
+    def __call__(self, subtask: str, attempt: int) -> KeepEvent:
+        """Open a log."""
+        events: list[LocalEvent] = []
+        self.logs.append((subtask, attempt, events))
+        return events.append
+
+    def observed(self) -> tuple[MessagesObserved, ...]:
+        """Return all that was noted, in the order in which the logs were opened."""
+        return tuple(
+            MessagesObserved(subtask, attempt, tuple(events)) for subtask, attempt, events in self.logs
+        )
+
+
+class _Whose(msgspec.Struct, frozen=True):
+    """The first line of a file."""
 
     subtask: str
     attempt: int
-    to_rows: Callable[[Payload], Sequence[dict[str, Any]]]
-    events: list[LocalEvent] = field(default_factory=list)
 
-    def note(self, kind: str, channel: str, payload: Payload) -> None:
-        """Note that a batch was sent or taken."""
-        rows = tuple(_encode(row).decode() for row in self.to_rows(payload))
-        self.events.append(LocalEvent(kind, channel, rows))
 
-    def observed(self) -> MessagesObserved:
-        """Return the notes so far."""
-        return MessagesObserved(self.subtask, self.attempt, tuple(self.events))
+@dataclass(frozen=True)
+class MessagesDirectory:
+    """The logs of processes that may be killed: a file for each, which grows line by line.
+
+    A line is with the operating system before the process goes on, so that a kill loses none. A disk that refuses a
+    line ends the subtask: a log with a gap would accuse the others.
+    """
+
+    path: str
+    """A directory that all reach."""
+
+    def __call__(self, subtask: str, attempt: int) -> KeepEvent:
+        """Open a log; raises OSError if the disk refuses."""
+        name = f"{attempt:06d}-{quote(subtask, safe='')}-{os.getpid()}.jsonl"
+        file = (Path(self.path) / name).open("xb", buffering=0)
+
+        def keep(line: msgspec.Struct) -> None:
+            left = memoryview(msgspec.json.encode(line) + b"\n")
+            while left:
+                left = left[file.write(left) or 0 :]
+
+        keep(_Whose(subtask, attempt))
+        return keep
+
+    def observed(self) -> tuple[MessagesObserved, ...]:
+        """Return all that was noted, by attempt and subtask; half a line, as a kill leaves it, is left out."""
+        found = []
+        for file in sorted(Path(self.path).glob("*.jsonl")):
+            whole = file.read_bytes().rpartition(b"\n")[0].splitlines()
+            if not whole:
+                continue  # it was killed before it did anything
+            whose = msgspec.json.decode(whole[0], type=_Whose)
+            events = tuple(map(msgspec.json.Decoder(LocalEvent).decode, whole[1:]))
+            found.append(MessagesObserved(whose.subtask, whose.attempt, events))
+        return tuple(found)
+
+
+class _Notes:
+    """What one subtask of one attempt does, as it is told."""
+
+    def __init__(self, keep: KeepEvent, to_rows: Callable[[Payload], Sequence[dict[str, Any]]]) -> None:
+        self._keep = keep
+        self._to_rows = to_rows
+
+    def message(self, kind: str, channel: str, payload: Payload) -> None:
+        """Note that a batch is sent or taken."""
+        self._keep(LocalEvent(kind, channel, tuple(_encode(row).decode() for row in self._to_rows(payload))))
+
+    def recorded(self, checkpoint: int) -> None:
+        """Note that the subtask recorded itself."""
+        self._keep(LocalEvent("recorded", checkpoint=checkpoint))
 
 
 class _NotingOutput:
     """An output that notes what is sent."""
 
-    def __init__(self, inner: ChannelOutput, channels: Sequence[str], log: SubtaskLog) -> None:
+    def __init__(self, inner: ChannelOutput, channels: Sequence[str], notes: _Notes) -> None:
         self._inner = inner
         self._channels = channels
-        self._log = log
+        self._notes = notes
 
     def send_data(self, channel: int, payload: Payload) -> None:
         """Note a batch, and send it."""
-        self._log.note("sent", self._channels[channel], payload)
+        self._notes.message("sent", self._channels[channel], payload)
         self._inner.send_data(channel, payload)
 
     def send_control(self, channel: int, element: ChannelControl) -> None:
@@ -65,14 +138,14 @@ class _NotingOutput:
 class _NotingProbe:
     """A probe that notes when the subtask's state is recorded."""
 
-    def __init__(self, inner: Probe, log: SubtaskLog) -> None:
+    def __init__(self, inner: Probe, notes: _Notes) -> None:
         self._inner = inner
-        self._log = log
+        self._notes = notes
 
     def reach(self, point: RuntimePoint, checkpoint: Any = None, attempt: int = 0) -> None:
         """Note a snapshot, and pass the point on."""
         if point is RuntimePoint.SNAPSHOT_TAKEN:
-            self._log.events.append(LocalEvent("recorded", checkpoint=int(checkpoint)))
+            self._notes.recorded(int(checkpoint))
         self._inner.reach(point, checkpoint, attempt)
 
 
@@ -81,31 +154,30 @@ class MessageObservingDrivers:
     """Makes subtask drivers whose messages are noted; takes the arguments of ``SubtaskDriver``."""
 
     make: Callable[..., SubtaskDriver]
-    logs: list[SubtaskLog]
+    open_log: OpenLog
 
     def __call__(
         self, deployment: SubtaskDeployment, graph: JobGraph, plane: Any, ports: Any, components: Components
     ) -> SubtaskDriver:
         """Return a driver that is observed at its doors."""
-        log = SubtaskLog(str(deployment.subtask), deployment.attempt, plane.to_rows)
-        self.logs.append(log)
+        notes = _Notes(self.open_log(str(deployment.subtask), int(deployment.attempt)), plane.to_rows)
         outputs = [str(channel) for channel in graph.outputs_of(deployment.subtask)]
         inputs = [str(channel) for channel in graph.inputs_of(deployment.subtask)]
         noted = replace(
-            ports, output=_NotingOutput(ports.output, outputs, log), probe=_NotingProbe(ports.probe, log)
+            ports, output=_NotingOutput(ports.output, outputs, notes), probe=_NotingProbe(ports.probe, notes)
         )
         driver = self.make(deployment, graph, plane, noted, components)
         take = driver.on_data
 
         def on_data(channel: int, payload: Payload) -> None:
-            log.note("taken", inputs[channel], payload)
+            notes.message("taken", inputs[channel], payload)
             take(channel, payload)
 
         driver.on_data = on_data  # type: ignore[method-assign]
         return driver
 
 
-def messages_observed(components: Components, logs: list[SubtaskLog]) -> Components:
-    """Return the components with drivers whose messages are noted in ``logs``, one for each subtask and attempt."""
+def messages_observed(components: Components, open_log: OpenLog) -> Components:
+    """Return the components with drivers whose messages are noted, in a log for each subtask and attempt."""
     make = components.subtask_driver or SubtaskDriver
-    return replace(components, subtask_driver=MessageObservingDrivers(make, logs))
+    return replace(components, subtask_driver=MessageObservingDrivers(make, open_log))

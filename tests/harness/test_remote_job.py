@@ -29,6 +29,7 @@ ORDER = JobOrder(
     reads="r",
     inputs="i",
     passages="p",
+    messages=None,
     watched=(),
     proxied=False,
     backend=None,

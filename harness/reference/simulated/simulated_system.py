@@ -25,7 +25,7 @@ from barrier_tck.harness.reference.jobs import (
 from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.mutants.mutant_catalogue import components_of
 from barrier_tck.harness.reference.observed_inputs import InputNote, inputs_observed
-from barrier_tck.harness.reference.observed_messages import SubtaskLog, messages_observed
+from barrier_tck.harness.reference.observed_messages import MemoryLogs, messages_observed
 from barrier_tck.harness.reference.observed_passages import passages_observed
 from barrier_tck.harness.reference.observed_reads import observed
 from barrier_tck.harness.reference.operators import OUTPUT
@@ -129,16 +129,16 @@ class ReferenceSimulated:
         passages: list[Passage] = []
         if self._notes_passages:
             watched = passages_observed(watched, passages.extend)
-        logs: list[SubtaskLog] = []
-        if plan.checkpoints.records_all or (plan.checkpoints.enabled and plan.job.loops):
+        logs = MemoryLogs()
+        if plan.records_channels:
             watched = messages_observed(watched, logs)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
         give_out_ids(plan, FileCheckpointStorage(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
             in_time = world.run(SimulatedTargets(world))
-            for log in logs:
-                recorder.note(log.observed(), process="doors")
+            for log in logs.observed():
+                recorder.note(log, process="doors")
             history = _history(world, recorder, in_time)
             return TrialOutcome(
                 history=history,

@@ -43,6 +43,8 @@ class JobOrder(msgspec.Struct, frozen=True):
     """Directory in which the reads of the input are noted."""
     passages: str
     """Directory in which it is noted what passes the channels."""
+    messages: str | None
+    """Directory in which each process notes what it sends, takes and records; None: it is not noted."""
     watched: tuple[tuple[RuntimePoint, SubtaskId | None], ...]
     proxied: bool
     """Whether connections go through proxies."""

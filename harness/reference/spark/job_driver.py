@@ -29,6 +29,7 @@ from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
 from barrier_tck.harness.reference.jobs import job_config
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory, inputs_observed
+from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
 from barrier_tck.harness.reference.observed_passages import PassagesDirectory, passages_observed
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
@@ -125,6 +126,8 @@ class JobDriver:
         components = passages_observed(
             observed(noted, ReadsDirectory(order.reads)), PassagesDirectory(order.passages), _NOTES_TOGETHER
         )
+        if order.messages is not None:
+            components = messages_observed(components, MessagesDirectory(order.messages))
         if order.journals is not None:
             components = journaled(components, order.journals)
         runner = RepeatingRunner(

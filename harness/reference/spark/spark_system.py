@@ -36,6 +36,7 @@ from barrier_tck.harness.reference.jobs import (
 )
 from barrier_tck.harness.reference.mutants import catalogue_recovery
 from barrier_tck.harness.reference.observed_inputs import InputsDirectory
+from barrier_tck.harness.reference.observed_messages import MessagesDirectory
 from barrier_tck.harness.reference.observed_passages import PassagesDirectory
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory
 from barrier_tck.harness.reference.operators import OUTPUT
@@ -105,6 +106,9 @@ class ReferenceSpark:
             Capability.STORAGE_OUTAGE,
             Capability.SAVEPOINTS,
             Capability.UNALIGNED_CHECKPOINTS,
+            Capability.LOOPS,
+            Capability.CHANDY_LAMPORT,
+            Capability.MESSAGE_LOG,
             Capability.UNSYNCED_LOSS,
             Capability.CHECKPOINTS,
             Capability.ATTEMPTS,
@@ -258,6 +262,8 @@ class ReferenceSpark:
         Path(inputs.path).mkdir()
         passages = PassagesDirectory(str(scratch / "passages"))
         Path(passages.path).mkdir()
+        messages = MessagesDirectory(str(scratch / "messages"))
+        Path(messages.path).mkdir()
         watcher = SparkWatcher(opener, reads, planned_savepoints(plan))
         journals = scratch / "unsynced" if any(one.fault.loses_unsynced for one in plan.faults) else None
         order = JobOrder(
@@ -267,6 +273,7 @@ class ReferenceSpark:
             reads=reads.path,
             inputs=inputs.path,
             passages=passages.path,
+            messages=messages.path if plan.records_channels else None,
             watched=tuple(
                 (_RUNTIME_POINTS[point], SubtaskId.parse(subtask) if subtask is not None else None)
                 for point, subtask in nemesis.watched_points()
@@ -313,6 +320,8 @@ class ReferenceSpark:
         disks.wipe_all()
         for read in inputs.take_all():
             watcher.note(read, process="source")
+        for log in messages.observed():
+            watcher.note(log, process="doors")
         duration_ms = watcher.now_ms()
         if end is End.STUCK:
             watcher.cut_off(Reason.OUT_OF_TIME, detail)
