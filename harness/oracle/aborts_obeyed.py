@@ -2,7 +2,8 @@
 SNP-2).
 
 The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
-sends later. An acknowledgement that came before and is repeated does not count as a new one.
+sends later. An acknowledgement that came before and is repeated does not count as a new one, and one that a fault
+forged was not sent by the subtask.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class AbortsObeyed:
             match line.operation:
                 case AbortLearned(checkpoint=checkpoint, attempt=attempt, subtask=subtask):
                     learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
-                case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask):
+                case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
                     part = (checkpoint, attempt, subtask)
                     if part in learned and part not in acknowledged:
                         problems.append(

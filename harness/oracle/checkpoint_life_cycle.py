@@ -160,8 +160,8 @@ class _Story:
     def _acknowledged(self, line: Recorded[Acknowledged]) -> None:
         told = line.operation
         checkpoint = self.checkpoints.get(told.checkpoint)
-        # Late, unknown and foreign acknowledgements may arrive, but they do not count (COO-3).
-        if checkpoint is not None and checkpoint.attempt == told.attempt:
+        # Late, unknown, foreign and forged acknowledgements may arrive, but they do not count (COO-3).
+        if checkpoint is not None and checkpoint.attempt == told.attempt and not told.forged:
             if told.subtask not in checkpoint.acknowledged:
                 checkpoint.last_acknowledged = line.index
             checkpoint.acknowledged.add(told.subtask)

@@ -99,9 +99,10 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
                 )
                 checkpoints[number] = begun
                 attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms)).checkpoints.append(begun)
-            case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask):
+            case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask, forged=False):
                 told = checkpoints.get(number)
-                # An acknowledgement of a subtask that the job does not have counts for nobody (COO-3).
+                # An acknowledgement of a subtask that the job does not have counts for nobody (COO-3), nor does one
+                # that a fault forged.
                 if told is not None and told.attempt == attempt and subtask in subtasks:
                     told.acknowledged.setdefault(subtask, line.time_ms)
             case CheckpointCompleted(checkpoint=number) if number in checkpoints:

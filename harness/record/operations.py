@@ -103,6 +103,8 @@ class Acknowledged(_Kind, frozen=True):
     """Bytes that waited in channels that were held back for the snapshot; None if the subtask reads fewer than two
     channels, or if the system does not report it.
     """
+    forged: bool = False
+    """Whether a fault made it, so that the subtask never gave it."""
 
 
 class CheckpointCompleted(_Kind, frozen=True):

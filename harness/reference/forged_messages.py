@@ -24,6 +24,11 @@ OPERATOR = "forged"
 """The operator whose state a forged acknowledgement names; no job has it."""
 
 
+def is_forged(message: AcknowledgeCheckpoint) -> bool:
+    """Tell whether a ``Forger`` made an acknowledgement."""
+    return any(part.operator == OPERATOR for part in message.snapshot.operators)
+
+
 class Forger:
     """Makes acknowledgements that are wrong, writes their files, and hands them to the coordinator of one job."""
 

@@ -15,6 +15,7 @@ from barrier_tck.harness.record.history import Recorded, SnapshotView
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.reference.forged_messages import is_forged
 from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
 from barrier_tck.harness.reference.translated_reasons import reason_of
@@ -153,7 +154,11 @@ class RunRecorder(JobObserver, ABC):
         local = _local_copy(metrics.local) if metrics.local is not None else None
         prepared = _prepared_for(message)
         held = metrics.alignment_buffered_bytes if message.subtask.vertex in self._waits else None
-        self.note(told.Acknowledged(message.checkpoint, message.attempt, subtask, local, prepared, held))
+        self.note(
+            told.Acknowledged(
+                message.checkpoint, message.attempt, subtask, local, prepared, held, is_forged(message)
+            )
+        )
         part = (int(message.checkpoint), int(message.attempt), subtask)
         triggered = self._triggered.get(part[0])
         known = triggered is not None and triggered[0] == part[1] and subtask in self._subtasks

@@ -242,6 +242,14 @@ def test_who_learned_of_an_abort_acknowledges_it_no_more() -> None:
     )
 
 
+def test_a_forged_acknowledgement_is_not_the_subtasks() -> None:
+    learned = Book().attempt(1).triggered(1).aborted(1).tell(told.AbortLearned(1, 1, SUBTASKS[2]))
+    forged = learned.tell(told.Acknowledged(1, 1, SUBTASKS[2], forged=True))
+    assert judge(AbortsObeyed(), forged).verdict is VALID
+    # Nor does it make the next one a repetition.
+    assert judge(AbortsObeyed(), forged.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is INVALID
+
+
 # --- ALO-1: nothing is held back ----------------------------------------------------------------------------
 
 

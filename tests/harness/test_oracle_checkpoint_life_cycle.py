@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
 
@@ -82,6 +83,15 @@ WRONG = {
     "completion with an ack of another attempt": (
         Book().attempt(1).triggered(1).acknowledged(1, attempt=9).completed(1),
         "COO-1",
+    ),
+    "a completion for which a fault forged an acknowledgement": (
+        Book()
+        .attempt(1)
+        .triggered(1)
+        .acknowledged(1, subtasks=SUBTASKS[1:])
+        .tell(told.Acknowledged(1, 1, SUBTASKS[0], forged=True))
+        .completed(1),
+        "source[0]",
     ),
     "completion out of nothing": (Book().attempt(1).completed(7), "without ever being triggered"),
     "completion after abort": (
