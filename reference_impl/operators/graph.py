@@ -303,6 +303,14 @@ class JobGraph:
         """Return a vertex's output edges, in the order in which ``outputs_of`` lists their channels."""
         return tuple(edge for edge in self.edges if edge.source == vertex)
 
+    def is_terminal(self, vertex: str) -> bool:
+        """Tell whether nothing is sent on from a vertex, except round a loop.
+
+        Every record ends in such a vertex, so all input is consumed once they have all consumed theirs. A loop that
+        leads to nowhere has one as well.
+        """
+        return all(edge.feedback for edge in self.output_edges_of(vertex))
+
     @cached_property
     def shape(self) -> JobShape:
         """What a checkpoint says about the job that took it."""

@@ -106,8 +106,7 @@ class CoordinatorDriver:
         self._start_from = config.start_from
         self._sources = graph.source_subtasks
         self._subtasks = graph.subtasks
-        sending = [edge.source for edge in graph.edges]
-        terminal = [subtask for subtask in graph.subtasks if subtask.vertex not in sending]
+        terminal = [subtask for subtask in graph.subtasks if graph.is_terminal(subtask.vertex)]
         self.machine: CoordinatorMachine = components.coordinator_machine(config, graph.subtasks, terminal)
         self._loops = LoopEnds(graph, components.loop_termination)
         self._timers: dict[str, TimerEvent | WaveDue] = {}

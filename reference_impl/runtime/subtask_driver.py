@@ -105,7 +105,7 @@ class SubtaskDriver:
         self.ports = ports
         vertex = graph.vertex(deployment.subtask.vertex)
         self.is_source = vertex.source is not None
-        self.is_terminal = not graph.output_edges_of(vertex.name)
+        self.is_terminal = graph.is_terminal(vertex.name)
         self.finished = False
         """Whether the job is over and the process may leave."""
         self.exhausted = not self.is_source or deployment.stopped

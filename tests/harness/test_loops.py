@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from barrier_tck.harness.oracle.dataflow import Dataflow
@@ -17,10 +18,12 @@ from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
+    DeploymentPlan,
     NetworkPlan,
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
@@ -93,6 +96,44 @@ def test_a_broadcast_round_a_loop_reaches_some_before_the_cut_and_some_behind_it
         for view in result.history.checkpoints
     ]
     assert any(found.get("head[0]", 0) != found.get("head[1]", 0) for found in under_way)
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside-a-sink", "alone"])
+def test_a_loop_that_leads_nowhere_is_waited_for(beside: bool, tmp_path: Path) -> None:
+    """The last checkpoint follows the end of all records, also of those that go round where no sink is."""
+    out = ((VertexPlan("out", SINK, 1),), (EdgePlan("read", "out", Spread.REBALANCE),))
+    job = JobPlan(
+        vertices=(
+            source("read"),
+            VertexPlan("keep", "keep", 2),
+            VertexPlan("again", "again", 1, {"turns": 4}),
+            *(out[0] if beside else ()),
+        ),
+        edges=(
+            hashed("read", "keep"),
+            EdgePlan("keep", "again", Spread.REBALANCE),
+            msgspec.structs.replace(hashed("again", "keep"), feedback=True),
+            *(out[1] if beside else ()),
+        ),
+    )
+    plan = TrialPlan(
+        seed=2,
+        workload=WorkloadPlan("rounds", batches=8, batch_records=4, records_per_second=600),
+        job=job,
+        deployment=DeploymentPlan(slow_vertex="again", slow_batch_ms=5),
+        checkpoints=CheckpointPlan(interval_ms=60),
+    )
+    result = execute(plan, ReferenceSimulated(), tmp_path)
+    assert result.record.verdict is Verdict.VALID, result.record.findings
+    assert result.history is not None
+    triggered = [
+        one.operation for one in result.history.operations if isinstance(one.operation, CheckpointTriggered)
+    ]
+    last = result.history.checkpoints[-1]
+    assert [one.checkpoint for one in triggered if one.final] == [last.checkpoint]
+    assert not last.in_flight, "nothing is under way any more"
+    kept = sum(len(rows) for rows in last.state_by_operator()["keep"].values())
+    assert kept > 2 * sum(last.positions.values()), "every record went round, most of them several times"
 
 
 def test_what_a_loop_holds_is_found_turn_by_turn() -> None:
