@@ -1,8 +1,9 @@
-"""The number of checkpoints in flight and the pause between two of them are as configured (BAR-4).
+"""The number of checkpoints in flight, the interval and the pause between two of them are as configured (BAR-4).
 
-Both are judged at every trigger. The checkpoint after the end of all input need not wait for the pause, because
+All are judged at every trigger. The checkpoint after the end of all input need not wait for interval and pause, because
 waiting would gain nothing. But it must be the last checkpoint that completes in its attempt; otherwise it was wrongly
-reported as the last one.
+reported as the last one. On a real machine a trigger is reported only when storage and nemesis have let the
+coordinator go on, so there the interval is not judged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TELLING_MS = 5.0
 
 
 class AdmittedTriggers:
-    """No checkpoint is triggered while too many are in flight, or too soon after the last one ended."""
+    """No checkpoint is triggered while too many are in flight, or too soon after the last one began or ended."""
 
     name = "checkpoint-admission"
     clauses = ("BAR-4",)
@@ -39,6 +40,8 @@ class AdmittedTriggers:
             triggers += len(attempt.checkpoints)
             most = max([most, *(len(in_flight) for _, in_flight, _ in _triggers(attempt))])
             problems += _problems(attempt, checkpoints, slack_ms)
+            if repeatable:
+                problems += _too_soon(attempt, checkpoints.interval_ms)
         counts = {"triggers": triggers, "in_flight_max": most, "violations": len(problems)}
         if problems:
             summary = f"{len(problems)} checkpoints were triggered too early; the first: {problems[0]}"
@@ -60,6 +63,18 @@ def _problems(attempt: AttemptLife, checkpoints: CheckpointPlan, slack_ms: float
         for last in ended:
             if last.final and last.completed:
                 yield f"{at} after checkpoint {last.number}, which should have been the last one, had completed (BAR-4)"
+
+
+def _too_soon(attempt: AttemptLife, interval_ms: int) -> Iterator[str]:
+    """Yield the triggers before the interval was over. The start of an attempt counts as a trigger."""
+    last_ms = attempt.running_ms
+    for life in [one for one in attempt.checkpoints if one.savepoint is None]:
+        if last_ms is not None and life.triggered_ms < last_ms + interval_ms - ROUNDING_MS and not life.final:
+            yield (
+                f"at {life.triggered_ms:g} ms checkpoint {life.number} was triggered "
+                f"{life.triggered_ms - last_ms:g} ms after the last trigger, but the interval is {interval_ms} (BAR-4)"
+            )
+        last_ms = life.triggered_ms
 
 
 def _triggers(

@@ -1,8 +1,9 @@
 """The life of every checkpoint, as the coordinator's own operations show it (COO-1 to COO-4, COO-6, REC-1, REC-2).
 
 Nothing is assumed about how a coordinator works, only what it must never do: reuse an id, complete a checkpoint
-without every acknowledgement, complete a checkpoint that it aborted or that an older attempt left, or restore
-anything but the latest completed checkpoint. If a coordinator dies while it makes a checkpoint durable, the
+without every acknowledgement, complete a checkpoint that it aborted or that an older attempt left, give one up as
+subsumed when no newer one has completed, or as lost with an attempt that goes on, or restore anything but the latest
+completed checkpoint. If a coordinator dies while it makes a checkpoint durable, the
 checkpoint is undecided: if it has all acknowledgements, it may count as complete or not.
 """
 
@@ -27,6 +28,7 @@ from barrier_tck.harness.record.operations import (
     Committed,
     Operation,
 )
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
 OPEN, COMPLETED, ABORTED = "open", "completed", "aborted"
@@ -101,6 +103,8 @@ class _Story:
         """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
         self._given_out = given_out
         """The newest id that was given out before the trial."""
+        self._given_up: dict[int, int] = {}
+        """Attempt -> a checkpoint that was aborted because the attempt had failed."""
 
     def follow(self, line: Recorded[Operation]) -> None:
         """Take the next operation."""
@@ -151,6 +155,12 @@ class _Story:
                 line,
                 f"checkpoint {number} was triggered for attempt {attempt} while attempt {self.attempts[-1]} "
                 "is the newest (REC-2)",
+            )
+        if attempt in self._given_up:
+            self._problem(
+                line,
+                f"checkpoint {number} was triggered in attempt {attempt}, although checkpoint "
+                f"{self._given_up[attempt]} had been aborted because that attempt had failed (COO-2)",
             )
         if number not in self.checkpoints:
             self.checkpoints[number] = _Checkpoint(
@@ -213,6 +223,16 @@ class _Story:
             self._problem(line, f"checkpoint {checkpoint.number} was aborted after it had completed (COO-2)")
             return
         checkpoint.state = ABORTED
+        if line.operation.reason is Reason.ATTEMPT_FAILED:
+            self._given_up.setdefault(checkpoint.attempt, checkpoint.number)
+        if line.operation.reason is Reason.SUBSUMED and not any(
+            newer.state == COMPLETED and newer.number > checkpoint.number
+            for newer in self.checkpoints.values()
+        ):
+            self._problem(
+                line,
+                f"checkpoint {checkpoint.number} was aborted as subsumed, and no newer one had completed (COO-4)",
+            )
 
     def _committed(self, line: Recorded[Committed]) -> None:
         number = line.operation.checkpoint

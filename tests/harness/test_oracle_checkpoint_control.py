@@ -19,7 +19,8 @@ from barrier_tck.harness.oracle.checker import Checker, TrialContext
 from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoints_go_on import BUSY_MS, CheckpointsGoOn
-from barrier_tck.harness.oracle.failures_explained import NOTICED_MS, FailuresExplained, longest_ms
+from barrier_tck.harness.oracle.failures_explained import FailuresExplained
+from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS, longest_ms
 from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
@@ -31,6 +32,8 @@ from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_contex
 
 VALID, INVALID = Verdict.VALID, Verdict.INVALID
 REPEATABLE = Capability.DETERMINISTIC_REPLAY.name
+QUICK: dict[str, Any] = {"timeout_ms": 100_000, "async_ms_max": 5}
+PAUSE = ScheduledFault(PauseWorker("totals[0]", 5), At(1))
 
 
 def a_trial(book: Book, plan: TrialPlan, repeatable: bool = True) -> TrialContext:
@@ -40,7 +43,7 @@ def a_trial(book: Book, plan: TrialPlan, repeatable: bool = True) -> TrialContex
 
 
 def judge(checker: Checker, book: Book, repeatable: bool = True, faults: Any = (), **config: Any) -> Finding:
-    plan = a_plan(checkpoints=CheckpointPlan(**config), faults=faults)
+    plan = a_plan(checkpoints=CheckpointPlan(**{"interval_ms": 1, **config}), faults=faults)
     return checker.check(a_trial(book, plan, repeatable))
 
 
@@ -81,6 +84,19 @@ def test_the_pause_counts_from_the_last_end_whatever_it_was() -> None:
     assert found.verdict is INVALID and "5 ms after the last end, but the least pause is 6" in found.summary
     assert judge(AdmittedTriggers(), book, repeatable=False, min_pause_ms=6).verdict is VALID
     assert judge(AdmittedTriggers(), book, repeatable=False, min_pause_ms=60).verdict is INVALID
+
+
+def test_the_interval_counts_from_the_last_trigger_and_first_from_the_start() -> None:
+    book = Book().attempt(1).nothing(4).triggered(1).completed(1).nothing(3).triggered(2)
+    assert judge(AdmittedTriggers(), book, interval_ms=5).verdict is VALID
+    found = judge(AdmittedTriggers(), book, interval_ms=6)
+    assert found.verdict is INVALID and found.counts["violations"] == 2
+    assert "checkpoint 1 was triggered 5 ms after the last trigger, but the interval is 6" in found.summary
+    assert judge(AdmittedTriggers(), book, repeatable=False, interval_ms=6).verdict is VALID
+    assert judge(AdmittedTriggers(), last(book.completed(2), 3), interval_ms=5).verdict is VALID
+    kept = told.CheckpointTriggered(2, 1, savepoint="kept")
+    beside = Book().attempt(1).nothing(3).triggered(1).tell(kept).nothing(2).triggered(3)
+    assert judge(AdmittedTriggers(), beside, interval_ms=4, max_concurrent=2).verdict is VALID
 
 
 def test_the_last_checkpoint_need_not_wait_but_must_be_the_last() -> None:
@@ -136,6 +152,28 @@ def test_as_long_as_one_is_in_flight_nothing_is_due() -> None:
     assert judge(CheckpointsGoOn(), book, interval_ms=4, max_concurrent=2).verdict is VALID
     ended = book.completed(1).triggered(2)
     assert judge(CheckpointsGoOn(), ended, interval_ms=4, min_pause_ms=1).verdict is VALID
+
+
+def test_a_second_one_is_due_while_the_first_one_is_in_flight_if_two_may_be() -> None:
+    late = Book().attempt(1).nothing(3).triggered(1).nothing(9).completed(1).nothing(2).triggered(2)
+    found = judge(CheckpointsGoOn(), late, interval_ms=4, max_concurrent=2)
+    assert (
+        found.verdict is INVALID and "fewer than 2 were in flight, a checkpoint was due at 9" in found.summary
+    )
+    assert judge(CheckpointsGoOn(), late, interval_ms=4, min_pause_ms=3).verdict is VALID
+    beside = (
+        Book().attempt(1).nothing(4).triggered(1).nothing(4).triggered(2).nothing(3).completed(1).triggered(3)
+    )
+    found = judge(CheckpointsGoOn(), beside, interval_ms=5, max_concurrent=2)
+    assert found.verdict is VALID and found.clauses == ("REC-6", "BAR-4")
+    assert judge(CheckpointsGoOn(), beside, interval_ms=4, max_concurrent=3).verdict is INVALID
+
+
+def test_the_last_checkpoint_waits_until_nothing_is_in_flight() -> None:
+    book = last(Book().attempt(1).triggered(1).nothing(9).completed(1), 2).completed(2)
+    assert judge(CheckpointsGoOn(), book, interval_ms=11, max_concurrent=2).verdict is VALID
+    waits = last(Book().attempt(1).triggered(1).nothing(9).completed(1).nothing(3), 2).completed(2)
+    assert judge(CheckpointsGoOn(), waits, interval_ms=11, max_concurrent=2).verdict is INVALID
 
 
 def test_after_the_last_checkpoint_and_after_a_stop_nothing_is_due() -> None:
@@ -250,6 +288,33 @@ def test_a_forged_acknowledgement_is_not_the_subtasks() -> None:
     assert judge(AbortsObeyed(), forged.acknowledged(1, subtasks=SUBTASKS[2:3])).verdict is INVALID
 
 
+def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends() -> None:
+    within_ms = int(longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=True) + NOTICED_MS)
+    begun = Book().attempt(1).triggered(1).aborted(1)
+    for subtask in SUBTASKS[1:]:
+        begun = begun.tell(told.AbortLearned(1, 1, subtask))
+    late = begun.nothing(within_ms + 10)
+    found = judge(AbortsObeyed(), late, **QUICK)
+    assert found.verdict is INVALID and f"{SUBTASKS[0]} of attempt 1 had not learned" in found.summary
+    assert found.counts == {"learned": len(SUBTASKS) - 1, "due": len(SUBTASKS), "violations": 1}
+    assert judge(AbortsObeyed(), late, repeatable=False, **QUICK).verdict is VALID
+
+
+@pytest.mark.parametrize(
+    "excuse",
+    [
+        lambda book, within_ms: book.aborted(1).nothing(within_ms // 2),
+        lambda book, within_ms: book.aborted(1).attempt_failed(1).nothing(within_ms + 10).attempt(2),
+        lambda book, within_ms: book.aborted(1).fault().nothing(within_ms + 10),
+    ],
+)
+def test_who_has_no_time_or_is_held_up_need_not_have_learned_of_an_abort(excuse: Any) -> None:
+    within_ms = int(longest_ms(a_plan(checkpoints=CheckpointPlan(**QUICK)), final=True) + NOTICED_MS)
+    book = excuse(Book().attempt(1).triggered(1), within_ms)
+    found = judge(AbortsObeyed(), book, faults=(PAUSE,), **QUICK)
+    assert found.verdict is VALID and found.counts["due"] == 0
+
+
 # --- ALO-1: nothing is held back ----------------------------------------------------------------------------
 
 
@@ -273,7 +338,6 @@ def test_who_does_not_say_what_was_held_back_has_shown_nothing() -> None:
 # --- BAR-3, BAR-6: failures without a cause -----------------------------------------------------------------
 
 UNDISTURBED = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:2]).aborted(1).completed(2)
-QUICK: dict[str, Any] = {"timeout_ms": 100_000, "async_ms_max": 5}
 
 
 def test_a_checkpoint_that_fails_without_a_cause_is_a_finding_where_time_is_virtual() -> None:
@@ -283,7 +347,6 @@ def test_a_checkpoint_that_fails_without_a_cause_is_a_finding_where_time_is_virt
     assert elsewhere.verdict is VALID and elsewhere.counts["unexplained"] == 1
 
 
-PAUSE = ScheduledFault(PauseWorker("totals[0]", 5), At(1))
 REFUSED = ScheduledFault(FailPrimaryWrites("totals[0]"), At(1))
 REPEATED = ScheduledFault(RepeatMessages("totals[0]", 0, 5), At(1))
 

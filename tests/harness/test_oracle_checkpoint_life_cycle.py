@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from barrier_tck.harness.oracle.checkpoint_life_cycle import CheckpointLifeCycle
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan
 from barrier_tck.harness.record import operations as told
+from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
 
@@ -43,7 +44,22 @@ RIGHT = {
         Book().attempt(1).triggered(1).triggered(2).acknowledged(1).acknowledged(2).completed(1).completed(2)
     ),
     "a newer one subsumes an older": (
-        Book().attempt(1).triggered(1).triggered(2).acknowledged(2).completed(2).aborted(1)
+        Book()
+        .attempt(1)
+        .triggered(1)
+        .triggered(2)
+        .acknowledged(2)
+        .completed(2)
+        .tell(told.CheckpointAborted(1, 1, Reason.SUBSUMED))
+    ),
+    "what was lost with its attempt": (
+        Book()
+        .attempt(1)
+        .triggered(1)
+        .tell(told.CheckpointAborted(1, 1, Reason.ATTEMPT_FAILED))
+        .attempt_failed(1)
+        .attempt(2)
+        .checkpoint(2, 2)
     ),
     "completion while the attempt is stopped": (
         Book().attempt(1).triggered(1).acknowledged(1).attempt_failed(1).completed(1).attempt(2, 1)
@@ -109,6 +125,19 @@ WRONG = {
         "REC-2",
     ),
     "trigger for an older attempt": (Book().attempt(1).attempt_failed(1).attempt(2).triggered(1, 1), "REC-2"),
+    "an end as subsumed by nothing": (
+        Book()
+        .attempt(1)
+        .checkpoint(1)
+        .triggered(2)
+        .triggered(3)
+        .tell(told.CheckpointAborted(2, 1, Reason.SUBSUMED)),
+        "no newer one had completed",
+    ),
+    "an end as lost with an attempt that goes on": (
+        Book().attempt(1).triggered(1).tell(told.CheckpointAborted(1, 1, Reason.ATTEMPT_FAILED)).triggered(2),
+        "because that attempt had failed",
+    ),
     "attempt numbers repeat": (Book().attempt(1).attempt_failed(1).attempt(1), "REC-2"),
     "a stale restore": (
         Book().attempt(1).checkpoint(1).checkpoint(2).attempt_failed(1).attempt(2, 1),

@@ -112,6 +112,46 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         late,
     )
     yield Mutant(
+        "AB-02",
+        "COO-2",
+        "A subtask ignores that a checkpoint was aborted, and goes on with its part.",
+        OURS,
+        replace(product, subtask_machine=control.IgnoresAborts),
+        late,
+    )
+    yield Mutant(
+        "AD-01",
+        "BAR-4",
+        "The interval between checkpoints is ignored.",
+        OURS,
+        replace(product, coordinator_machine=control.KeepsNoInterval),
+        several,
+    )
+    yield Mutant(
+        "AD-02",
+        "BAR-4",
+        "No checkpoint is triggered as long as one is in flight, although several may be.",
+        OURS,
+        replace(product, coordinator_machine=control.TakesOneAtATime),
+        several,
+    )
+    yield Mutant(
+        "CA-01",
+        "COO-2",
+        "A checkpoint that expires is booked as lost with its attempt, so its failure is not counted.",
+        OURS,
+        replace(product, coordinator_machine=control.BooksExpiryAsALoss),
+        late,
+    )
+    yield Mutant(
+        "CA-02",
+        "COO-4",
+        "An acknowledgement of a subtask that does not exist ends its checkpoint, as if a newer one were complete.",
+        OURS,
+        replace(product, coordinator_machine=control.GivesUpForAStranger),
+        _forged(several, Forgery.NOBODY),
+    )
+    yield Mutant(
         "ID-02",
         "REC-1",
         "The latest checkpoint is taken to be the last one by its name, so 9 comes after 10.",

@@ -116,6 +116,20 @@ class _NoPause(CheckpointAdmission):
         return super().decide(now_ms, in_flight, last_trigger_ms, None, final)
 
 
+class _NoInterval(CheckpointAdmission):
+    """Ignores the time of the last trigger."""
+
+    def decide(
+        self,
+        now_ms: float,
+        in_flight: int,
+        last_trigger_ms: float | None,
+        last_end_ms: float | None,
+        final: bool,
+    ) -> Admission:
+        return super().decide(now_ms, in_flight, None, last_end_ms, final)
+
+
 class AdmitsOneMore(CoordinatorMachine):
     """SR-03: one checkpoint too many is in flight."""
 
@@ -161,6 +175,51 @@ class KeepsNoPause(CoordinatorMachine):
         """Admit checkpoints in another way."""
         super().__init__(config, *arguments)
         self._admission = _NoPause(config.checkpoints) if config.checkpoints else None
+
+
+class KeepsNoInterval(CoordinatorMachine):
+    """AD-01: checkpoints follow each other without the interval between them."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Admit checkpoints in another way."""
+        super().__init__(config, *arguments)
+        self._admission = _NoInterval(config.checkpoints) if config.checkpoints else None
+
+
+class TakesOneAtATime(CoordinatorMachine):
+    """AD-02: a checkpoint waits until none is in flight, however many may be."""
+
+    def __init__(self, config: JobConfig, *arguments: Any) -> None:
+        """Use another number than the configured one."""
+        checkpoints = config.checkpoints
+        if checkpoints is not None:
+            checkpoints = replace(checkpoints, max_concurrent=1)
+        super().__init__(replace(config, checkpoints=checkpoints), *arguments)
+
+
+class BooksExpiryAsALoss(CoordinatorMachine):
+    """CA-01: a checkpoint that expires is booked as lost with its attempt; the attempt goes on."""
+
+    def on_expired(self, event: CheckpointExpired, now_ms: float) -> Commands:
+        """Abort it for another reason, which nobody counts."""
+        pending = self.pending.get(event.checkpoint)
+        if pending is None or pending.completing:
+            return ()
+        aborted = self._abort(pending, now_ms, Cause.ATTEMPT_FAILED, "its time is over")
+        return (*aborted, *self._after_progress(now_ms))
+
+
+class GivesUpForAStranger(CoordinatorMachine):
+    """CA-02: an acknowledgement of nobody ends its checkpoint, as if a newer one were complete."""
+
+    def on_acknowledge(self, event: AcknowledgeCheckpoint, now_ms: float) -> Commands:
+        """Take the stranger's word for the end of the checkpoint."""
+        commands = super().on_acknowledge(event, now_ms)
+        pending = self.pending.get(event.checkpoint)
+        if pending is None or pending.completing or event.subtask in self._subtasks:
+            return commands
+        ended = self._abort(pending, now_ms, Cause.SUBSUMED, "somebody else has acknowledged it")
+        return (*commands, *ended, *self._after_progress(now_ms))
 
 
 class ToleratesOneMore(CoordinatorMachine):
@@ -230,6 +289,14 @@ class StoresOnAfterAnAbort(SubtaskMachine):
             return commands
         self._waiting[event.checkpoint] = waiting[event.checkpoint]
         return tuple(command for command in commands if not isinstance(command, CancelSnapshot))
+
+
+class IgnoresAborts(SubtaskMachine):
+    """AB-02: a subtask does not care about aborts, and goes on with what nobody wants any more."""
+
+    def handle(self, event: SubtaskEvent) -> SubtaskCommands:
+        """Take every event but that one."""
+        return () if isinstance(event, NotifyCheckpointAborted) else super().handle(event)
 
 
 class LosesABarrierAtTheEnd(SubtaskDriver):
