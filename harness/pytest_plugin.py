@@ -63,6 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "uses(*fields): skips the test on systems that leave these fields of a plan unused"
     )
+    config.addinivalue_line(
+        "markers", "long: takes long, and shows once more or in full what quicker tests show"
+    )
     try:
         require_system(config.getoption("--system"))
         if config.getoption("--state-backend") is not None:

@@ -89,6 +89,14 @@ def test_ci_explores_spark_after_the_tests_and_says_what_to_do_if_that_fails() -
     assert "mutants --world spark" in tox.get("testenv:explore", "commands")
 
 
+def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    same = "pytest tests conformance --system reference-simulated -m"
+    assert f'{same} "not long"' in tox.get("testenv:tests", "commands")
+    assert f"{same} long" in tox.get("testenv:explore", "commands")
+
+
 def summary_of(**changes: Any) -> dict[str, Any]:
     counts = {"trials": 40, "valid": 40, "invalid": 0, "unknown": 0, "interrupted": False}
     return {**counts, "run_directory": "runs/explore-1", "findings": [], **changes}

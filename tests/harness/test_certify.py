@@ -400,6 +400,7 @@ def certified_by_the_command(out: Path, capsys: pytest.CaptureFixture[str], *wor
     return printed
 
 
+@pytest.mark.long
 def test_heap_is_certified_in_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = certified_by_the_command(tmp_path, capsys, "heap", "--level", "contract", "--no-strength")
     assert printed["level"] == "contract"
@@ -407,6 +408,7 @@ def test_heap_is_certified_in_one_command(tmp_path: Path, capsys: pytest.Capture
     assert printed["skipped"]["killed-anywhere"] == "the level crash was not asked for"
 
 
+@pytest.mark.long
 def test_chaos_in_the_simulator_alone_is_run_and_does_not_give_the_level() -> None:
     certificate = certify("heap", "chaos", spark=False, scale=0.2)
     statuses = {outcome.name: outcome.status for outcome in certificate.outcomes}
@@ -417,7 +419,7 @@ def test_chaos_in_the_simulator_alone_is_run_and_does_not_give_the_level() -> No
     assert "failed" not in statuses.values()
 
 
-@pytest.mark.nightly
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_the_shipped_backends_are_certified_for_chaos(

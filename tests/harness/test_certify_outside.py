@@ -51,6 +51,7 @@ def certify_outside(
     return finished.returncode, json.loads(finished.stdout.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_the_lmdb_backend_is_certified(installed: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
     target = "barrier_tck_lmdb:LmdbStateBackend"
@@ -59,7 +60,7 @@ def test_the_lmdb_backend_is_certified(installed: dict[str, str], tmp_path: Path
     assert printed["properties"]["snapshots-are-asynchronous"] == "passed"
 
 
-@pytest.mark.nightly
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_lmdb_backend_passes_every_level(installed: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
