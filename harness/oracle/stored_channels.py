@@ -42,6 +42,8 @@ def records_in_flight(files: Mapping[str, bytes]) -> tuple[InFlight, ...]:
             if direction in held.setdefault(channel, {}):
                 raise NotChannelState(f"the part of {subtask} has the channel {sender}->{receiver} twice")
             held[channel][direction] = buffers
+    if len(set(encodings)) > 1:
+        raise NotChannelState(f"its files have several encodings: {' and '.join(sorted(set(encodings)))}")
     return tuple(
         _in_flight(channel, sides.get("input", []), sides.get("output", []), encodings[0])
         for channel, sides in sorted(held.items())
@@ -55,7 +57,9 @@ def _frames(content: bytes) -> tuple[str, list[tuple[str, _Channel, list[_Buffer
         if (header["format"], header["version"]) != (FORMAT, VERSION):
             raise NotChannelState(f"it is a {header['format']!r} file of version {header['version']}")
         return header["encoding"], list(_each_frame(rest))
-    except (KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except NotChannelState:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise NotChannelState(f"it does not have the documented form: {error!r}") from error
 
 
@@ -65,6 +69,8 @@ def _each_frame(content: bytes) -> Iterator[tuple[str, _Channel, list[_Buffer]]]
         frame = json.loads(line)
         buffers: list[_Buffer] = []
         for size, more in frame["buffers"]:
+            if size < 0:
+                raise NotChannelState(f"a buffer has a size of {size}")
             if len(content) <= size:
                 raise NotChannelState(f"a buffer of {size} bytes is cut off")
             buffers.append((content[:size], more))
