@@ -128,6 +128,8 @@ class Profile:
 
     They are longer than others, most have local recovery, and their only other faults are kills.
     """
+    recovery_per_mille: int = 0
+    """How many plans in 1,000 are made for checkpoints during a recovery (``recovery_plans``), if barriers overtake."""
     settle_ms: int = 5
     """The longest time that a checkpoint takes for reasons outside the plan; it determines the length of such plans."""
     savepoints_per_mille: int = 0

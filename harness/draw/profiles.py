@@ -130,6 +130,7 @@ PROFILES: tuple[Profile, ...] = (
         channel_capacities=(1, 2, 2, 4, 8),
         restore_per_mille=600,
         storage_per_mille=50,
+        recovery_per_mille=250,
     ),
     _LOOPS,
     replace(

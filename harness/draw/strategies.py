@@ -17,6 +17,7 @@ from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
 from barrier_tck.harness.draw.drawn_savepoints import with_savepoints
 from barrier_tck.harness.draw.profile import Profile, Range
+from barrier_tck.harness.draw.recovery_plans import can_recover_in_flight, for_recovery, with_meeting
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
 from barrier_tck.harness.draw.storage_profiles import for_storage_faults
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, VertexPlan
@@ -90,9 +91,14 @@ def trial_plans(
     """
     profile = _possible_in(profile, around.capabilities)
     of_copies = kinds is None and chance(draw, profile.storage_per_mille)
+    in_recovery = kinds is None and not of_copies and chance(draw, profile.recovery_per_mille)
     if of_copies:
         profile = for_storage_faults(profile)
+    elif in_recovery:
+        profile = for_recovery(profile)
     plan = _with_job(draw, profile, around.fitted(_draw_without_faults(draw, profile)))
+    if in_recovery:
+        plan = with_meeting(draw, profile, plan)
     plan = msgspec.structs.replace(
         plan,
         network=_draw_network(draw, profile, plan),
@@ -179,13 +185,17 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
     damaged = Capability.STORAGE_FAULTS in capabilities and profile.faults[1] > 0
     overtaking = Capability.UNALIGNED_CHECKPOINTS in capabilities
     of_copies = any(hits_copies(KINDS[name]) for name, _ in profile.kinds)
-    return replace(
+    profile = replace(
         profile,
         modes=tuple(mode for mode in profile.modes if overtaking or mode not in OVERTAKING)
         or ("exactly_once",),
+    )
+    return replace(
+        profile,
         local_recovery_per_mille=profile.local_recovery_per_mille if copies else 0,
         on_unreadable=profile.on_unreadable if damaged else (TrialPlan().on_unreadable,),
         storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
+        recovery_per_mille=profile.recovery_per_mille if can_recover_in_flight(profile) else 0,
     )
 
 

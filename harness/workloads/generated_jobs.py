@@ -23,6 +23,8 @@ from barrier_tck.harness.plan.job_graph import (
 from barrier_tck.harness.plan.shapes import without_key
 from barrier_tck.harness.workloads.workload import Between
 
+GENERATED = "generated"
+"""The shape of a drawn graph."""
 _KEY = ("key",)
 SUBTASKS_MAX = 30
 """A graph stops growing wider near this many subtasks; a simulated trial then takes some hundredths of a second."""
@@ -75,7 +77,7 @@ def generated_job(between: Between, subtasks_max: int = SUBTASKS_MAX) -> JobPlan
     _add_sinks(drawing)
     vertices = tuple(drawing.vertices)
     return JobPlan(
-        shape="generated",
+        shape=GENERATED,
         vertices=vertices,
         edges=tuple(without_key(edge, vertices) for edge in drawing.edges),
     )

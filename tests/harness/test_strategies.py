@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +26,7 @@ from barrier_tck.harness.draw.profiles import PROFILES, profile_named
 from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
-from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan, to_builtins
 from barrier_tck.harness.record.verdict import Verdict
@@ -240,6 +241,38 @@ def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
         ends[record.end] += 1
     assert ends["failed"] > 0, "no copy of some jobs can be read, and they say so"
     assert ends["finished"] > ends["failed"]
+
+
+def test_some_plans_of_modes_take_checkpoints_while_a_broadcast_meets_what_was_restored() -> None:
+    often = replace(profile_named("modes"), recovery_per_mille=1_000, storage_per_mille=0)
+    drawn = draw_plans(3, 60, often)
+    assert all(plan.checkpoints.overtakes and len(plan.faults) >= 2 for plan in drawn)
+    met = 0
+    for plan in drawn:
+        slow = plan.deployment.slow_vertex
+        assert slow is not None
+        met += any(edge.by is Spread.BROADCAST for edge in plan.job.inputs_of(slow))
+    assert met > 40, "only jobs of a named shape have no broadcast"
+    kills = [plan for plan in drawn if plan.faults[0].fault.ends is not None]
+    assert len(kills) > 40, "a failure comes first"
+
+
+@pytest.mark.parametrize("changes", [{"faults": (0, 1)}, {"modes": ("exactly_once", "at_least_once")}])
+def test_a_profile_without_failures_or_without_barriers_that_overtake_draws_no_such_plan(
+    changes: dict[str, Any],
+) -> None:
+    without = replace(profile_named("modes"), **changes)
+    often = replace(without, recovery_per_mille=1_000)
+    assert draw_plans(3, 20, often) == draw_plans(3, 20, replace(without, recovery_per_mille=0))
+
+
+def test_a_job_that_a_campaign_prescribes_gets_no_broadcast_for_recovery() -> None:
+    job = job_of("lineage", JobPlan(shape="joined"))
+    around = Circumstances(adjust=lambda plan: msgspec.structs.replace(plan, job=job))
+    often = replace(profile_named("modes"), recovery_per_mille=1_000, workloads=("lineage",))
+    plans = draw_plans(3, 20, often, around)
+    assert {plan.job for plan in plans} == {job}
+    assert any(plan.deployment.slow_vertex for plan in plans)
 
 
 @pytest.mark.parametrize("local_recovery", [False, True])
