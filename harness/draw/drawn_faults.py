@@ -89,7 +89,8 @@ def draw_faults(
     if kills is not None and len(choices) > 1 and job.committing and chance(draw, profile.restore_per_mille):
         schedule.append(_draw_kill_before_restore(draw, job, _kills(choices.pop(kills))))
     for choice in choices:
-        if profile.timed_per_mille or _possible_points(profile, job, schedule):
+        timed = profile.timed_per_mille and _times(profile, job) is not None
+        if timed or _possible_points(profile, job, schedule):
             schedule.append(_draw_fault(draw, profile, job, choice, schedule))
     return DrawnFaults(tuple(schedule), left_out)
 
@@ -121,8 +122,9 @@ def _draw_fault(
     # A second timed fault might come while nothing runs, because the first has just struck.
     already_timed = any(isinstance(earlier.trigger, At) for earlier in before)
     possible = _possible_points(profile, job, before)
-    if not possible or (chance(draw, profile.timed_per_mille) and not already_timed):
-        trigger, standing = At(time_ms=between(draw, _times(profile, job))), None
+    times = _times(profile, job)
+    if times and (not possible or (chance(draw, profile.timed_per_mille) and not already_timed)):
+        trigger, standing = At(time_ms=between(draw, times)), None
     else:
         trigger = _draw_aim(draw, possible, job, before)
         standing = trigger.subtask
@@ -137,17 +139,18 @@ def _draw_fault(
     return ScheduledFault(kind.fault.drawn(DrawnChoices(draw), _aim(profile, job, kind, target)), trigger)
 
 
-def _times(profile: Profile, job: DrawnJob) -> Range:
+def _times(profile: Profile, job: DrawnJob) -> Range | None:
     """Return when a timed fault may strike: while the job is certain to be at work. That is the first half of the
     time in which its longest source reads. For a source without a rate this time is unknown; if its batches are
-    counted, it is at most the first half of the first interval.
+    counted, it is at most the first half of the first interval. None: the job may be over before the profile's
+    earliest time.
     """
     earliest, latest = profile.timed_ms
     if job.batches is None:
         return earliest, latest
     unpaced_ms = min(job.plan.checkpoints.interval_ms // 2, job.batches)
     sure_ms = unpaced_ms if job.reads_ms is None else job.reads_ms // 2
-    return earliest, max(earliest, min(latest, sure_ms))
+    return (earliest, min(latest, sure_ms)) if sure_ms >= earliest else None
 
 
 def _aim(profile: Profile, job: DrawnJob, kind: FaultKind, target: str) -> Aim:

@@ -121,6 +121,7 @@ class Profile:
     0: none, for instance because the system has no clock. What cannot be aimed is left out then.
     """
     timed_ms: Range = (0, 25)
+    """When timed faults strike, in ms after the first attempt ran. A job that may be over by then gets none."""
     own_target_per_mille: int = 700
     """How many aimed faults in 1,000 hit the subtask that stands at the point, and not another one."""
     storage_per_mille: int = 60

@@ -39,8 +39,8 @@ from barrier_tck.harness.record.records import FaultRecord
 
 RETRY_MS = 10.0
 """How long a timed fault whose target is not there waits before its next try."""
-RETRIES_MAX = 300
-"""After this many tries a timed fault is given up as skipped."""
+RETRIES_MAX = 3_000
+"""After this many tries a timed fault is given up as skipped: half a minute. A recovery on Spark takes seconds."""
 
 _EARLY_MS = 0.001
 """A deployment subtracts floats to get its time, so a fault counts as due a microsecond early."""

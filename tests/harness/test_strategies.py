@@ -230,6 +230,18 @@ def test_no_fault_waits_for_more_passings_of_a_point_than_its_plan_is_sure_of(pr
                 assert trigger.nth <= view.times(trigger.point, trigger.subtask)
 
 
+def test_no_timed_fault_comes_after_a_job_that_may_be_over_by_then() -> None:
+    tiny = replace(profile_named("spark-graphs"), tiny_inputs_per_mille=500, timed_per_mille=1_000)
+    timed = Counter[bool]()
+    for plan in draw_plans(8, 100, tiny):
+        job = DrawnJob(plan, barrier_view(plan))
+        times = [s.trigger.time_ms for s in plan.faults if isinstance(s.trigger, At)]
+        reads_ms = (job.batches or 0) if job.reads_ms is None else job.reads_ms
+        assert max(times, default=0) <= reads_ms
+        timed[bool(times)] += 1
+    assert timed[False] and timed[True], "both kinds of jobs were drawn"
+
+
 def test_drawn_faults_of_copies_fire_and_are_met(tmp_path: Path) -> None:
     often = replace(profile_named("standard"), storage_per_mille=1_000)
     ends: Counter[str] = Counter()
