@@ -14,7 +14,7 @@ from enum import Enum
 from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.reports.clocks import in_line
-from barrier_tck.reports.wording import plural
+from barrier_tck.reports.wording import control_name, plural
 
 AT_LEAST_ONCE = "at_least_once"
 
@@ -62,7 +62,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """The checkpoint's barrier on its way through a channel."""
+    """The checkpoint's barrier, or marker, on its way through a channel."""
 
     sent_ms: float | None
     taken_ms: float | None
@@ -118,6 +118,8 @@ class CheckpointCut:
     """``completed`` or ``aborted``, or empty if the checkpoint did not end."""
     mode: str
     """How barriers work, as the plan names it."""
+    control: str
+    """What passes the channels for the checkpoint: ``barrier`` or ``marker``."""
     lanes: tuple[Lane, ...]
     channels: tuple[ChannelCut, ...]
     shifted_ms: float = 0.0
@@ -192,6 +194,7 @@ def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) ->
         attempt=attempt,
         status=ended.status if ended is not None else "",
         mode=record.plan.checkpoints.mode,
+        control=control_name(record.plan),
         lanes=tuple(Lane(name, of_subtask[name].at_ms if name in of_subtask else None) for name in subtasks),
         channels=_channels(mine, of_subtask, checkpoint),
         shifted_ms=shifted_ms,

@@ -20,7 +20,7 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.cut import CheckpointCut, NoCut, checkpoints_noted, cut_of
 from barrier_tck.reports.loading import ReportedRun, verdict_of
 from barrier_tck.reports.ranking import timeline_trials
-from barrier_tck.reports.space_time import LEGEND, Picture, picture_of
+from barrier_tck.reports.space_time import Picture, legend, picture_of
 
 DIRECTORY = "cuts"
 """The pages, relative to the run directory."""
@@ -68,8 +68,7 @@ class CutView:
     @property
     def legend(self) -> tuple[tuple[str, str], ...]:
         """Return style and meaning of the lines in it."""
-        styles = self.picture.styles
-        return tuple((style, meaning) for style, meaning in LEGEND.items() if style in styles)
+        return legend(self.picture, self.cut.control)
 
 
 def shown_by_default(run: ReportedRun) -> tuple[Wanted, ...]:

@@ -241,7 +241,7 @@ class _Drawing:
                 yield from self._line(channel, style, title, batch.sent_ms, batch.taken_ms)
             for barrier in channel.barriers[: self._barriers_left]:
                 self._barriers_left -= 1
-                title = f"{channel.name}: barrier {self._cut.checkpoint}"
+                title = f"{channel.name}: {self._cut.control} {self._cut.checkpoint}"
                 yield from self._line(channel, "barrier", title, barrier.sent_ms, barrier.taken_ms)
 
     def _line(
@@ -297,8 +297,10 @@ class _Drawing:
             )
         barriers = sum(len(one.channel.barriers) for one in self._chosen)
         if barriers > BARRIERS_MAX:
-            said.append(f"of the {barriers:,} barriers of the checkpoint {BARRIERS_MAX:,} are drawn")
-        said.append("barriers of other checkpoints are left out")
+            said.append(
+                f"of the {barriers:,} {self._cut.control}s of the checkpoint {BARRIERS_MAX:,} are drawn"
+            )
+        said.append(f"{self._cut.control}s of other checkpoints are left out")
         text = "; ".join(said)
         return f"{text[0].upper()}{text[1:]}. The table counts all batches that cross the cut."
 
@@ -342,7 +344,7 @@ _MEANING = {
     "unknown": "one end took no snapshot",
 }
 
-LEGEND = {
+_LEGEND = {
     "before": "batch before the cut",
     "after": "batch after it",
     "unknown": "batch of a subtask without a snapshot",
@@ -354,3 +356,9 @@ LEGEND = {
     "extra": "held by the snapshot, not in flight",
 }
 """Style -> what it means, in the order of a legend."""
+
+
+def legend(picture: Picture, control: str) -> tuple[tuple[str, str], ...]:
+    """Return style and meaning of the lines in a picture; ``control`` is the name of what passes the channels."""
+    known = {**_LEGEND, "barrier": control}
+    return tuple((style, meaning) for style, meaning in known.items() if style in picture.styles)

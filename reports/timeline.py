@@ -22,7 +22,7 @@ from barrier_tck.reports.intervals import (
     recoveries,
 )
 from barrier_tck.reports.loading import planned_faults
-from barrier_tck.reports.wording import duration, one_line, size
+from barrier_tck.reports.wording import control_name, duration, one_line, size
 
 Figure = dict[str, Any]
 """A plotly figure: ``data`` (traces) and ``layout``."""
@@ -40,8 +40,8 @@ _LEGEND = (
     ("■", ALIGNMENT_COLOUR, "alignment"),
     ("■", SYNC_COLOUR, "synchronous part"),
     ("■", ASYNC_COLOUR, "asynchronous part"),
-    ("|", BARRIER_COLOUR, "first barrier"),
-    ("▷", BARRIER_COLOUR, "barrier forwarded"),
+    ("|", BARRIER_COLOUR, "first {control}"),
+    ("▷", BARRIER_COLOUR, "{control} forwarded"),
     ("●", COMPLETED_COLOUR, "checkpoint completed"),
     ("✖", ABORTED_COLOUR, "checkpoint aborted"),
     ("■", RECOVERY_COLOUR, "recovery"),
@@ -50,7 +50,7 @@ _LEGEND = (
     ("■", "rgba(230, 159, 0, 0.45)", "deploying"),
     ("■", "rgba(0, 158, 115, 0.35)", "running"),
 )
-"""Sign, colour and meaning of all but the faults."""
+"""Sign, colour and meaning of all but the faults. ``{control}`` is a barrier, or a marker."""
 
 FAULT_LANE = 0
 COORDINATOR_LANE = 1
@@ -71,8 +71,11 @@ def legend(records: Iterable[TrialRecord]) -> tuple[tuple[str, str, str], ...]:
 
     It names only the faults that struck in one of these trials.
     """
+    records = tuple(records)
     struck = {tag_of(fault) for record in records for _, fault, _ in _fired(record)}
-    return (*_LEGEND, *(("✦", fault.colour, fault.label) for fault in FAULTS if tag_of(fault) in struck))
+    control = " or ".join(sorted({control_name(record.plan) for record in records})) or "barrier"
+    known = tuple((sign, colour, meaning.format(control=control)) for sign, colour, meaning in _LEGEND)
+    return (*known, *(("✦", fault.colour, fault.label) for fault in FAULTS if tag_of(fault) in struck))
 
 
 def _fired(record: TrialRecord) -> list[tuple[FaultRecord, Fault, float]]:
@@ -125,6 +128,7 @@ class _Drawing:
         )
         self._in_seconds = self._end_ms > 10_000
         self._fault_rows = self._rows_of_faults()
+        self._control = control_name(record.plan)
 
     def _time(self, milliseconds: float) -> float:
         """Return a time or a length on the axis."""
@@ -189,7 +193,8 @@ class _Drawing:
         ]
 
     def barriers(self) -> list[Figure]:
-        """Return where the first barrier came, and where the barrier was forwarded (SNP-3)."""
+        """Return where the first barrier or marker came, and where it was forwarded (SNP-3)."""
+        control = self._control
         first, forwarded = [], []
         for part in self._record.snapshots:
             y = self._lanes[part.subtask] + _UPPER
@@ -199,13 +204,13 @@ class _Drawing:
                 (
                     part.alignment_started_ms,
                     y,
-                    f"first barrier: {who}<br>at {duration(part.alignment_started_ms)}",
+                    f"first {control}: {who}<br>at {duration(part.alignment_started_ms)}",
                 )
             )
-            forwarded.append((end, y, f"barrier forwarded: {who}<br>at {duration(end)}"))
+            forwarded.append((end, y, f"{control} forwarded: {who}<br>at {duration(end)}"))
         return [
-            self._markers("first barrier", "line-ns-open", BARRIER_COLOUR, first),
-            self._markers("barrier forwarded", "triangle-right-open", BARRIER_COLOUR, forwarded),
+            self._markers(f"first {control}", "line-ns-open", BARRIER_COLOUR, first),
+            self._markers(f"{control} forwarded", "triangle-right-open", BARRIER_COLOUR, forwarded),
         ]
 
     def coordinator(self) -> list[Figure]:

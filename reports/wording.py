@@ -42,6 +42,11 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def control_name(plan: TrialPlan) -> str:
+    """Return what passes the channels for a checkpoint: Chandy and Lamport's marker, or a barrier."""
+    return "marker" if plan.checkpoints.records_all else "barrier"
+
+
 def fault_name(tag: str) -> str:
     """Return the name of a kind of fault, or its tag if this version does not know it."""
     known = BY_TAG.get(tag)

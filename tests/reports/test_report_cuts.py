@@ -256,6 +256,21 @@ def test_thousands_of_batches_on_thirty_lanes_are_a_bounded_picture_that_says_wh
     assert [path.stat().st_size < 400_000 for path in paths.cuts] == [True]
 
 
+def test_a_page_of_a_cut_of_chandy_and_lamport_speaks_of_markers(tmp_path: Path) -> None:
+    record = record_with(("read[0]", "keep[0]"))
+    checkpoints = CheckpointPlan(protocol="chandy_lamport")
+    marked = msgspec.structs.replace(
+        record, plan=msgspec.structs.replace(record.plan, checkpoints=checkpoints)
+    )
+    directory = write_run(tmp_path / "run", [marked])
+    write_passages(directory / "trials" / "00000", one_channel(5, 5))
+    (path,) = write_reports(directory, [Wanted(0, 3)]).cuts
+    shown = re.sub(r"<(?!title|/)[^>]*>", " ", path.read_text().partition("<body")[2]).lower()
+    assert f"{CHANNEL}: marker 3" in unescape(shown)
+    assert "markers of other checkpoints are left out" in shown
+    assert "barrier" not in shown.replace("barrier-tck", "")
+
+
 def test_many_cuts_leave_the_report_small_and_each_has_its_own_page(tmp_path: Path) -> None:
     records, notes = [], many_lanes()[1]
     for trial in range(6):

@@ -54,6 +54,23 @@ def test_the_parts_of_a_snapshot_follow_one_another() -> None:
     assert len(trace(figure, "first barrier", "scatter")["x"]) == len(TWO_FAULTS.snapshots)
 
 
+def test_what_passes_the_channels_of_chandy_and_lamport_is_called_a_marker() -> None:
+    plan = TWO_FAULTS.plan
+    marked = msgspec.structs.replace(
+        TWO_FAULTS,
+        plan=msgspec.structs.replace(
+            plan, checkpoints=msgspec.structs.replace(plan.checkpoints, protocol="chandy_lamport")
+        ),
+    )
+    drawn = trace(timeline(marked), "first marker", "scatter")
+    assert drawn["hovertext"][0].startswith("first marker: checkpoint ")
+    assert "barrier" not in json.dumps(timeline(marked))
+    runs = {"barriers": [TWO_FAULTS], "markers": [marked], "both": [marked, TWO_FAULTS]}
+    names = {what: [name for _, _, name in legend(records)] for what, records in runs.items()}
+    assert "marker forwarded" in names["markers"] and "barrier forwarded" in names["barriers"]
+    assert "barrier or marker forwarded" in names["both"]
+
+
 def test_checkpoints_end_as_recorded() -> None:
     figure = timeline(TWO_FAULTS)
     completed = trace(figure, "checkpoint completed", "scatter")
