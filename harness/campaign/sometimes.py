@@ -54,40 +54,50 @@ class SometimesDuplicates:
         return Finding("sometimes-duplicates", ("ALO-2",), verdict, summary, counts)
 
 
+_IN_FLIGHT_BY = ("UNA-1", "CHL-1", "CHL-5")
+"""The clauses that put records in flight into checkpoints."""
+
+
 @dataclass(slots=True)
 class SometimesInFlight:
-    """If barriers may overtake, some must; a campaign that saw no record in flight has not tested the mode (UNA-1)."""
+    """If checkpoints may hold records in flight, some must: because barriers overtake (UNA-1), because channels are
+    recorded (CHL-1), or because of a loop (CHL-5). A campaign that saw none has not tested this.
+    """
 
     trials: int = 0
-    """Trials whose barriers may overtake records."""
+    """Trials whose checkpoints may hold records in flight."""
     with_records: int = 0
     records: int = 0
+    clauses: tuple[str, ...] = ()
+    """Why they may, in the order of ``_IN_FLIGHT_BY``."""
 
     def add(self, trial: TrialSummary) -> None:
-        """Count the records in flight in the checkpoints of a finished trial, if its barriers may overtake."""
+        """Count the records in flight in the checkpoints of a finished trial, if they may hold any."""
         for finding in trial.findings:
             if IN_FLIGHT in finding.counts:
                 seen = finding.counts[IN_FLIGHT]
                 self.trials += 1
                 self.with_records += seen > 0
                 self.records += seen
+                named = {*self.clauses, *finding.clauses}
+                self.clauses = tuple(clause for clause in _IN_FLIGHT_BY if clause in named)
 
     def finding(self) -> Finding | None:
-        """Return what the campaign shows; None if no barrier of any trial could overtake."""
+        """Return what the campaign shows; None if no checkpoint of any trial could hold records in flight."""
         if not self.trials:
             return None
         counts = {"trials": self.trials, "with_records": self.with_records, "records": self.records}
         if self.records:
             verdict = Verdict.VALID
             summary = (
-                f"{self.with_records} of {self.trials} trials whose barriers may overtake had records in flight in "
-                f"their checkpoints, {self.records} in all"
+                f"{self.with_records} of {self.trials} trials whose checkpoints may hold records in flight had "
+                f"some, {self.records} in all"
             )
         else:
             verdict = Verdict.UNKNOWN
             summary = (
-                f"no record was in flight in any checkpoint of the {self.trials} trials whose barriers may overtake: "
-                "it was not shown that the mode differs from aligned barriers; run more trials, and make a channel "
+                f"no record was in flight in any checkpoint of the {self.trials} trials that may have some: it was "
+                "not shown that what is in flight becomes part of a checkpoint; run more trials, and make a channel "
                 "or a sink slow"
             )
-        return Finding("sometimes-in-flight", ("UNA-1",), verdict, summary, counts)
+        return Finding("sometimes-in-flight", self.clauses, verdict, summary, counts)

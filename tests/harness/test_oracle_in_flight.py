@@ -388,8 +388,8 @@ def test_the_formula_of_sums_leaves_out_what_is_in_flight_and_knows_no_strangers
 # --- what a campaign must have seen -------------------------------------------------------------------------
 
 
-def a_trial(checker: str, **counts: int) -> TrialSummary:
-    return TrialSummary(0, Verdict.VALID, findings=(Finding(checker, (), Verdict.VALID, "", counts),))
+def a_trial(checker: str, *clauses: str, **counts: int) -> TrialSummary:
+    return TrialSummary(0, Verdict.VALID, findings=(Finding(checker, clauses, Verdict.VALID, "", counts),))
 
 
 def test_a_campaign_without_any_such_mode_owes_no_records_in_flight() -> None:
@@ -402,7 +402,7 @@ def test_a_campaign_without_any_such_mode_owes_no_records_in_flight() -> None:
 def test_a_campaign_in_which_no_barrier_overtook_a_record_has_not_tested_the_mode() -> None:
     seen = SometimesInFlight()
     for _ in range(3):
-        seen.add(a_trial("dataflow", **{IN_FLIGHT: 0}))
+        seen.add(a_trial("dataflow", "UNA-1", "SNK-1", **{IN_FLIGHT: 0}))
     finding = seen.finding()
     assert finding is not None
     assert (finding.checker, finding.clauses) == ("sometimes-in-flight", ("UNA-1",))
@@ -418,6 +418,14 @@ def test_one_trial_with_records_in_flight_is_enough() -> None:
     assert finding is not None
     assert finding.verdict is Verdict.VALID
     assert finding.counts == {"trials": 4, "with_records": 2, "records": 6}
+
+
+def test_a_campaign_says_why_its_checkpoints_may_hold_records_in_flight() -> None:
+    seen = SometimesInFlight()
+    for clauses in (("CHL-5", "ALN-2"), ("CHL-1", "CHL-5")):
+        seen.add(a_trial("dataflow", *clauses, **{IN_FLIGHT: 1}))
+    finding = seen.finding()
+    assert finding is not None and finding.clauses == ("CHL-1", "CHL-5")
 
 
 def test_duplicates_are_counted_in_trials_that_may_have_some() -> None:
