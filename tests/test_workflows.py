@@ -70,6 +70,8 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
     assert files == {
         "campaigns/flights.toml",
         "campaigns/unaligned_spark.toml",
+        "campaigns/loops_spark.toml",
+        "campaigns/chandy_lamport_spark.toml",
         "campaigns/ci.toml",
         "campaigns/graphs.toml",
     }
