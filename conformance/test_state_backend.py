@@ -94,6 +94,11 @@ def test_a_restored_store_starts_anew(state_backend: BackendUnderTest, tmp_path:
     _assert_holds("a-restored-store-starts-anew", state_backend, tmp_path)
 
 
+@pytest.mark.clause("SNP-1", "BCK-2")
+def test_any_number_of_snapshots(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("any-number-of-snapshots", state_backend, tmp_path)
+
+
 @pytest.mark.clause("BCK-2")
 def test_key_groups_move(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("key-groups-move", state_backend, tmp_path)

@@ -105,10 +105,13 @@ _LIKE_KEYS = (
 _LENGTHS = (31, 63, 127, 254, 255, 510, 511, 1_023, 4_095, 65_534, 65_535, 70_000)
 """Lengths of keys that differ only in their last byte, among them limits of well-known stores and of length fields."""
 _IN_A_CALL = 20
+_VALUE_LENGTHS = (1, 16, 17, 256, 4_097, 65_537)
+"""Lengths of values that differ in one byte."""
 
 
 def what_differs() -> Steps:
-    """Names, key groups and keys that a careless encoding takes for the same, each with a value of its own."""
+    """Names, key groups and keys that a careless encoding takes for the same, each with a value of its own; and values
+    that a careless comparison takes for the same."""
     places = [(name, group, b"k") for name in _LIKE_NAMES for group in (0, 1, 10)]
     places += [("state", group, b"k") for group in _LIKE_GROUPS]
     places += [("state", group, key) for group in (1, 10) for key in _LIKE_KEYS]
@@ -118,6 +121,8 @@ def what_differs() -> Steps:
     return (
         steps.Layout(_MANY_GROUPS),
         *_written(places, b"value %06d"),
+        *_written_nearly_equal(b"1"),
+        *_written_nearly_equal(b"2"),
         steps.ReadAll(0),
         steps.DisturbedScan(0, "state", 10, added=b"added", changed=b"k", deleted=b"0"),
         *(steps.Unseen(0, what) for what in ("confirm", "abort")),
@@ -125,10 +130,24 @@ def what_differs() -> Steps:
         steps.Snapshot(0, 1),
         # Values have the same length, so a store that writes in place changes the snapshot.
         *_written(places, b"other %06d"),
+        *_written_nearly_equal(b"3"),
         steps.Run(0, 1),
         steps.Verify(0, 1),
+        steps.Snapshot(0, 2),
+        steps.Run(0, 2),
+        steps.Verify(0, 2),
         steps.Rescale((1, 0), 10, 18),
     )
+
+
+def _written_nearly_equal(byte: bytes) -> Iterator[steps.AnyStep]:
+    """Write values of which only one byte is this one: the first, one in the middle, or the last."""
+    for length in _VALUE_LENGTHS:
+        places = tuple(dict.fromkeys((0, length // 2, length - 1)))
+        keys = tuple(b"%d at %d" % (length, place) for place in places)
+        values = tuple(b"v" * place + byte + b"v" * (length - place - 1) for place in places)
+        yield steps.Put(0, "equal", 3, b"put " + keys[-1], values[-1])
+        yield steps.PutMany(0, "equal", (3,) * len(places), keys, values)
 
 
 def _written(places: Sequence[tuple[str, int, bytes]], value: bytes) -> Iterator[steps.AnyStep]:
@@ -286,6 +305,40 @@ def starts_anew() -> Steps:
                 steps.Verify(0, checkpoint),
             ]
     return tuple(played)
+
+
+_MANY = 262
+"""More snapshots of one store than a byte can count."""
+_ID_LIMITS = (1 << 16, 1 << 31, 1 << 32, 1 << 53)
+"""The least ids that some field of two or four bytes, or a floating-point number, cannot hold."""
+
+
+def any_number(scale: float) -> Steps:
+    """More snapshots of one store than a byte can count, with ids on both sides of what common fields can hold.
+
+    Between both parts of each snapshot its newest value is overwritten, so it must still be isolated.
+    """
+    many = _MANY if scale >= 1 else 12
+    numbers = [*range(1, many), *(limit + step for limit in _ID_LIMITS for step in (-1, 0, 1))]
+    played: list[steps.AnyStep] = [steps.Fill(0, _NAME, (0, 1, 2), 10, 12, 20)]
+    for number in numbers:
+        played += [
+            steps.Put(0, _NAME, 1, b"newest", b"before %020d" % number),
+            steps.Snapshot(0, number),
+            steps.Put(0, _NAME, 1, b"newest", b"after_ %020d" % number),
+            steps.Run(0, number),
+            steps.Confirm(0, number),
+        ]
+        if number % 50 == 1 or number >= many - 2:
+            played.append(steps.Verify(0, number))
+    newest = numbers[-1]
+    return (
+        *played,
+        steps.Restart((newest, 0)),
+        steps.ReadAll(0),
+        *_checkpoint(0, newest + 1),
+        steps.Verify(0, newest + 1),
+    )
 
 
 def _checkpoint(store: int, checkpoint: int) -> Steps:

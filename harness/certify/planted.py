@@ -40,8 +40,10 @@ def _mutant(
     description: str,
     caught_by: str,
     module: str = _MODULE,
+    scale: float | None = None,
 ) -> BackendMutant:
-    scale = 1.0 if module == _MODULE else _SMALL
+    if scale is None:
+        scale = 1.0 if module == _MODULE else _SMALL
     return BackendMutant(identifier, f"{module}:{name}", clause, source, description, caught_by, scale)
 
 
@@ -244,6 +246,34 @@ BACKEND_MUTANTS: tuple[BackendMutant, ...] = (
         "Offsets in the file are wrong after a buffer of 1 MiB was flushed.",
         "sizes-up-the-ladder",
         module=_HELD_OUT_FILES,
+    ),
+    _mutant(
+        "SB-14",
+        "NumbersInTwoBytes",
+        "BCK-2",
+        "certified before this property was there",
+        "A snapshot whose id is known, as far as two bytes can tell, is taken for a repetition.",
+        "any-number-of-snapshots",
+        module=_HELD_OUT,
+    ),
+    _mutant(
+        "SB-15",
+        "CountsInOneByte",
+        "SNP-1",
+        "certified before this property was there",
+        "After 255 snapshots of an open store, later ones are not isolated.",
+        "any-number-of-snapshots",
+        module=_HELD_OUT,
+        scale=1.0,
+    ),
+    _mutant(
+        "SB-16",
+        "ComparesTheBeginning",
+        "BCK-1",
+        "certified before values were compared byte by byte",
+        "A value with the length and the first 16 bytes of the old one is not written.",
+        "what-differs-stays-apart",
+        module=_HELD_OUT,
     ),
 )
 """Every planted backend bug."""

@@ -68,8 +68,8 @@ PROPERTIES: tuple[Property, ...] = (
     _listed(
         "what-differs-stays-apart",
         "BCK-1 BCK-2",
-        "Names, key groups and keys that are easily confused are not; scans are undisturbed and complete; all of it "
-        "once more after a restore.",
+        "Names, key groups, keys and values that are easily confused are not; scans are undisturbed and complete; all "
+        "of it once more after a restore.",
         lambda _scale: sequences.what_differs(),
     ),
     _listed(
@@ -115,6 +115,12 @@ PROPERTIES: tuple[Property, ...] = (
         "BCK-2",
         "After a restore of an older snapshot in the same process, nothing of the newer ones comes back.",
         lambda _scale: sequences.starts_anew(),
+    ),
+    _listed(
+        "any-number-of-snapshots",
+        "SNP-1 BCK-2",
+        "Snapshots are isolated and exact after hundreds of others of the same open store, and whatever their ids are.",
+        sequences.any_number,
     ),
     _property(
         "key-groups-move",

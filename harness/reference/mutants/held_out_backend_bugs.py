@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.messages import StateHandle
@@ -16,7 +17,7 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import require_in_range
-from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore, Table
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 Handles = tuple[StateHandle, ...]
@@ -187,3 +188,77 @@ class KeepsSnapshots(Variant):
     """SB-12: every snapshot that succeeded is kept in memory."""
 
     store = _KeepsSnapshots
+
+
+# --- boundaries ---------------------------------------------------------------------------------------------
+
+
+class _ShortIdStore(HeapStateStore):
+    """Knows snapshots by the low 16 bits of their id."""
+
+    def __init__(self, scope: StateScope) -> None:
+        super().__init__(scope)
+        self._number = 0
+        self._known: dict[int, list[CapturedState]] = {}
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        self._number = checkpoint & 0xFFFF
+        return super().snapshot(checkpoint, writer)
+
+    def capture(self) -> list[CapturedState]:
+        captured = super().capture()
+        copied = [
+            (name, {group: dict(table) for group, table in tables.items()}) for name, tables in captured
+        ]
+        return self._known.setdefault(self._number, copied)
+
+
+class NumbersInTwoBytes(Variant):
+    """SB-14: a snapshot whose id is known, as far as two bytes can tell, is taken for a repetition."""
+
+    store = _ShortIdStore
+
+
+class _CountingStore(HeapStateStore):
+    """Counts its snapshots in one byte; when the count has wrapped, a table looks newer than every snapshot."""
+
+    _taken = 0
+
+    def writable_copy(self, state: Any, group: int) -> Table:
+        table: Table | None = state.readable.get(group)
+        if self._taken > 0xFF and table is not None:
+            return table
+        return super().writable_copy(state, group)
+
+    def snapshot(self, checkpoint: CheckpointId, writer: StateWriter) -> SnapshotFuture[Handles]:
+        self._taken += 1
+        return super().snapshot(checkpoint, writer)
+
+
+class CountsInOneByte(Variant):
+    """SB-15: after 255 snapshots, tables are not copied before they are written; later snapshots are not isolated."""
+
+    store = _CountingStore
+
+
+class _SkippingWritesStore(HeapStateStore):
+    """Does not write what it takes for unchanged."""
+
+    COMPARED = 16
+
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        old = super().get(name, group, key)
+        if old is None or len(old) != len(value) or old[: self.COMPARED] != value[: self.COMPARED]:
+            super().put(name, group, key, value)
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
+    ) -> None:
+        for group, key, value in zip(groups, keys, values, strict=True):
+            self.put(name, group, key, value)
+
+
+class ComparesTheBeginning(Variant):
+    """SB-16: a value with the length and the first bytes of the old one is not written."""
+
+    store = _SkippingWritesStore
