@@ -51,7 +51,7 @@ _SPARK_GRAPHS = Profile(
 
 _SPARK_EXPLORE = Profile(
     name="spark-explore",
-    description="For a real cluster: any job, every mode, every kind of fault that Spark can suffer.",
+    description="For a real cluster: any graph without loops, every mode of barriers, every kind of fault.",
     workloads=("lineage", "lineage", "keyed-totals"),
     sources=(1, 2),
     keyed=(1, 2),
