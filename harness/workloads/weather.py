@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 
 from barrier_tck.harness.plan.job_graph import SINK, SOURCE, EdgePlan, JobPlan, Spread, VertexPlan
@@ -89,11 +88,11 @@ class Weather:
 @lru_cache(maxsize=1)
 def tables() -> tuple[list[Row], list[Row]]:
     """Return flights by hour, and weather; raises EnvironmentProblem if the package is missing."""
+    import pandas as pd  # takes long, and few processes need it
+
     data = data_of_package()
-    flights: Any = pd.read_csv(data / "flights.csv.zip", usecols=["origin", "time_hour", "dep_delay"])
-    flights = (
-        flights.dropna().sort_values(["time_hour"], kind="stable").rename(columns={"dep_delay": "delay"})
-    )
+    flights: Any = pd.read_csv(data / "flights.csv.zip", usecols=["origin", "time_hour", "dep_delay"]).dropna()
+    flights = flights.sort_values(["time_hour"], kind="stable").rename(columns={"dep_delay": "delay"})
     flights["flight_id"] = range(len(flights))
     weather: Any = pd.read_csv(data / "weather.csv", usecols=WEATHER.names).dropna()
     return flights[FLIGHTS.names].to_dict("records"), weather[WEATHER.names].to_dict("records")
