@@ -61,7 +61,7 @@ def before_two_inputs(first: str, second: EdgePlan, batches: int) -> TrialPlan:
     )
 
 
-KEYED_AND_BROADCAST = before_two_inputs("read", EdgePlan("told", "met", Spread.BROADCAST, input=1), 30)
+KEYED_AND_BROADCAST = before_two_inputs("read", EdgePlan("told", "met", Spread.BROADCAST, input=1), 20)
 TWO_INPUTS = before_two_inputs("left", hashed("right", "met", 1), 12)
 
 

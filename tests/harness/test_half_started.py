@@ -15,18 +15,11 @@ from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.support.errors import OperatingError
 
 
-def test_a_session_that_fails_to_start_takes_its_cluster_and_its_judge_along(
+def test_a_session_that_fails_to_start_takes_its_cluster_along(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     events: list[str] = []
     fails = [True]
-
-    class Judge:
-        def __init__(self, _directory: Path) -> None:
-            events.append("judge starts")
-
-        def close(self) -> None:
-            events.append("judge ends")
 
     @contextlib.contextmanager
     def cluster(_config: Any) -> Iterator[Any]:
@@ -49,16 +42,14 @@ def test_a_session_that_fails_to_start_takes_its_cluster_and_its_judge_along(
             events.append("driver ends")
 
     monkeypatch.setattr(reference_spark, "LocalCluster", cluster)
-    monkeypatch.setattr(reference_spark, "SparkJudge", Judge)
     monkeypatch.setattr(reference_spark, "JobDrivers", Drivers)
     system = ReferenceSpark()
-    system._prepared = True
     with pytest.raises(OperatingError, match="no driver"):
         system._started()
-    assert events == ["cluster starts", "judge starts", "driver ends", "judge ends", "cluster ends"]
+    assert events == ["cluster starts", "driver ends", "cluster ends"]
     fails.clear()
     events.clear()
     assert system._started() is system._started()
-    assert events == ["cluster starts", "judge starts", "driver starts"]
+    assert events == ["cluster starts", "driver starts"]
     system.close()
-    assert events[3:] == ["driver ends", "judge ends", "cluster ends"]
+    assert events[2:] == ["driver ends", "cluster ends"]

@@ -16,7 +16,7 @@ from barrier_tck.faults.targets import PausableTarget, TargetGone
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
@@ -26,6 +26,8 @@ from barrier_tck.harness.reference.spark.spark_targets import LostHost, Signalle
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute, run_trial
+from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
+from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reports.cut import CheckpointCut, cut_of
 
 
@@ -81,7 +83,9 @@ def test_a_control_on_spark_shows_that_its_campaign_could_have_failed(
 def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_judge(
     system: ReferenceSpark, tmp_path: Path
 ) -> None:
-    plan = msgspec.structs.replace(next(MUTANTS["AL-01"].plans("spark")), mutant=None, faults=())
+    # The last flights of each split, in which the whole output is judged.
+    workload = WorkloadPlan("flights", start_offset=40_000)
+    plan = TrialPlan(workload=workload, checkpoints=CheckpointPlan(interval_ms=500, timeout_ms=20_000))
 
     class Killer(ReferenceSpark):
         """Kills its own judge when the trial begins."""
@@ -90,7 +94,7 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
             system._started()
             if system._judge is None:
                 assert system._cluster is not None
-                system._start_judge(system._cluster, quick_start=True)
+                system._start_judge(system._cluster)
             assert system._judge is not None
             psutil.Process(system._judge.pid).kill()
             return system.run(*arguments)
@@ -100,7 +104,16 @@ def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_
     assert "judge of the output process is gone" in unjudged.findings[0].summary
     judged = execute(plan, system, tmp_path)
     assert judged.record.verdict is Verdict.VALID
+    assert judged.history is not None and judged.history.output_query is not None
     assert {channel.crossing for cut in cuts(judged) for channel in cut.channels} == {0}
+
+
+def test_committed_output_that_cannot_be_read_is_a_violation(tmp_path: Path) -> None:
+    (tmp_path / "part-0").write_bytes(b"no Parquet")
+    plan = filled(TrialPlan())
+    output, found = ReferenceSpark()._output(KeyedTotals(), plan, tmp_path, tmp_path)
+    assert output is None and found is not None
+    assert found.counts is None and "not Parquet" in found.problem
 
 
 @pytest.mark.spark

@@ -27,7 +27,7 @@ LEAVES_WITHIN_S = 30.0
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkJudge]:
-    with closing(SparkJudge(tmp_path_factory.mktemp("judge"), quick_start=True)) as started:
+    with closing(SparkJudge(tmp_path_factory.mktemp("judge"))) as started:
         yield started
 
 
@@ -73,7 +73,7 @@ def test_an_answer_that_came_too_late_is_not_taken_for_that_of_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, damaged = (input_and_output(tmp_path / str(left_out), left_out) for left_out in (0, 2))
-    with closing(SparkJudge(tmp_path, quick_start=True)) as judge:
+    with closing(SparkJudge(tmp_path)) as judge:
         with monkeypatch.context() as patch:
             patch.setattr(spark_judge, "TIMEOUT_S", 0.01)
             with pytest.raises(OperatingError, match=r"did not judge within 0\.01 s"):

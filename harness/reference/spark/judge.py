@@ -32,21 +32,17 @@ if TYPE_CHECKING:
 TIMEOUT_S = 180.0
 """Limit for one judgement, including the start of the judge's Spark; it usually takes a few seconds."""
 _END_TIMEOUT_S = 20.0
-_QUICK_START = "--quick-start"
 
 
 class SparkJudge:
     """Starts the judge's process at once; its Spark starts while the caller does something else."""
 
-    def __init__(self, directory: Path, quick_start: bool = False) -> None:
-        """Take an existing directory for the judge's log and temporary files; its owner removes it.
-
-        With ``quick_start`` it judges small outputs in half the processor time, and large ones more slowly.
-        """
+    def __init__(self, directory: Path) -> None:
+        """Take an existing directory for the judge's log and temporary files; its owner removes it."""
         environment = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": str(directory)}
         with open(directory / "judge.log", "ab") as log:
             popen = subprocess.Popen(
-                [sys.executable, "-m", __name__, *([_QUICK_START] if quick_start else [])],
+                [sys.executable, "-m", __name__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -97,7 +93,7 @@ def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:
     """Answer until the input ends, because the harness closed it or was killed."""
-    with spark_session(None, "barrier-tck-judge", quick_start=_QUICK_START in sys.argv) as spark:
+    with spark_session(None, "barrier-tck-judge") as spark:
         for line in requests:
             print(json.dumps(_answer(spark, json.loads(line))), file=answers, flush=True)
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from barrier_tck.faults.fault import Ends
@@ -23,7 +24,6 @@ from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.oracle.applicable import is_exact
-from barrier_tck.harness.plan.job_graph import SOURCE
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
 from barrier_tck.harness.record.reasons import Reason
@@ -85,10 +85,11 @@ class ReferenceSpark:
     scale = Scale(
         time_factor=33,
         batches_factor=2,
-        batch_records=200,
+        # A batch every 50 ms from each source subtask. Larger ones would cost the judges time, and show no more.
+        batch_records=50,
         keys=40,
-        records_per_second=4_000,
-        bytes_factor=10,
+        records_per_second=1_000,
+        bytes_factor=3,
         timeout_ms_min=20_000,
         executors_min=3,
         wall_s=90,
@@ -145,7 +146,6 @@ class ReferenceSpark:
         self._drivers: JobDrivers | None = None
         self._cluster: LocalCluster | None = None
         self._judge: SparkJudge | None = None
-        self._prepared = False
 
     def use_cluster(
         self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
@@ -169,12 +169,11 @@ class ReferenceSpark:
         return catalogue_recovery.broken(plan, how)
 
     def prepare(self) -> None:
-        """Start the cluster, the session and the judge now; raises EnvironmentProblem if this machine cannot run them.
+        """Start the cluster and the session now; raises EnvironmentProblem if this machine cannot run them.
 
         It also raises if ``TOXIPROXY_URL`` names a server that does not answer, whether or not a plan will need it.
         """
         self._proxies.check()
-        self._prepared = True
         self._started().present()
 
     def _started(self) -> JobDrivers:
@@ -182,20 +181,16 @@ class ReferenceSpark:
         if self._drivers is None:
             with contextlib.ExitStack() as started:  # all of it, or nothing
                 cluster = started.enter_context(LocalCluster(self._config))
-                # For a whole campaign the judge may warm up, and its Spark starts at the same time as the driver's.
-                judge = SparkJudge(cluster.directory) if self._prepared else None
-                if judge is not None:
-                    started.enter_context(contextlib.closing(judge))
                 drivers = started.enter_context(contextlib.closing(JobDrivers(cluster)))
                 drivers.present()
                 self._stack.enter_context(started.pop_all())
-            self._drivers, self._cluster, self._judge = drivers, cluster, judge
+            self._drivers, self._cluster = drivers, cluster
         return self._drivers
 
-    def _start_judge(self, cluster: LocalCluster, quick_start: bool) -> None:
+    def _start_judge(self, cluster: LocalCluster) -> None:
         if self._judge is not None:
             self._judge.close()  # it may still be computing something that nobody waits for
-        self._judge = SparkJudge(cluster.directory, quick_start)
+        self._judge = SparkJudge(cluster.directory)
         self._stack.enter_context(contextlib.closing(self._judge))
 
     def close(self) -> None:
@@ -212,14 +207,13 @@ class ReferenceSpark:
         Raises RuntimeFailure if the cluster is not complete again in time: then no verdict is possible.
         """
         plan = filled(plan)
+        workload = workload_named(plan.workload.name)
         drivers = self._started()
         assert self._cluster is not None
         driver = drivers.present()
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
-        workload = workload_named(plan.workload.name)
-        if self._judge is None or not self._judge.usable:
-            # The judge's Spark starts while the trial runs. A generated input is small.
-            self._start_judge(self._cluster, quick_start=workload.input_directory is None)
+        if _is_judged_by_spark(workload, plan) and (self._judge is None or not self._judge.usable):
+            self._start_judge(self._cluster)  # its Spark starts while the trial runs
         hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
             _scratch(self._cluster.directory) as scratch,
@@ -354,18 +348,20 @@ class ReferenceSpark:
     def _output(
         self, workload: Workload, plan: TrialPlan, source: Path, directory: Path
     ) -> tuple[tuple[tuple[Row, ...], tuple[str, ...]] | None, OutputComparison | None]:
-        """Return the committed rows with their writers, or what a Spark batch query says about them.
+        """Return the committed rows with their writers, or what a Spark batch query says about them, or why they
+        cannot be read.
 
-        Spark judges exact running totals. Other rows are returned: duplicates can only be explained row by row, by
-        what was restored (ALO-2), and rows without keys are few.
+        Rows are returned where they are few, and where duplicates must be explained row by row, by what was restored
+        (ALO-2).
         """
-        if workload.spec is not None and workload.spec.stateful and is_exact(plan):
+        if _is_judged_by_spark(workload, plan):
             assert self._judge is not None
-            offsets = plan.workload.start_offset
-            judged = source / SOURCE if workload.input_directory is None else source
-            return None, self._judge.judge(plan.workload.name, judged, directory, offsets)
+            return None, self._judge.judge(plan.workload.name, source, directory, plan.workload.start_offset)
         files = [str(file) for file in directory.glob("part-*")]
-        return rows_by_writer(files, lambda file: _rows_of(Path(file).read_bytes())), None
+        try:
+            return rows_by_writer(files, lambda file: _rows_of(Path(file).read_bytes())), None
+        except pa.ArrowInvalid as error:
+            return None, OutputComparison(None, problem=f"a committed file is not Parquet: {error}")
 
     def keep_logs(self, directory: Path) -> None:
         """Copy the logs that every process has written so far into a directory; none if the cluster never ran."""
@@ -373,6 +369,12 @@ class ReferenceSpark:
             target = directory / f"{number:02d}-{log.name}"
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(log, target)
+
+
+def _is_judged_by_spark(workload: Workload, plan: TrialPlan) -> bool:
+    """Tell whether a batch query judges the output: exact totals of an input that is too large to be generated."""
+    stateful = workload.spec is not None and workload.spec.stateful
+    return stateful and workload.input_directory is not None and is_exact(plan)
 
 
 def _rows_of(content: bytes) -> list[Row]:
