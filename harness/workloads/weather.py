@@ -91,8 +91,8 @@ def tables() -> tuple[list[Row], list[Row]]:
     import pandas as pd  # takes long, and few processes need it
 
     data = data_of_package()
-    flights: Any = pd.read_csv(data / "flights.csv.zip", usecols=["origin", "time_hour", "dep_delay"]).dropna()
-    flights = flights.sort_values(["time_hour"], kind="stable").rename(columns={"dep_delay": "delay"})
+    read: Any = pd.read_csv(data / "flights.csv.zip", usecols=["origin", "time_hour", "dep_delay"])
+    flights = read.dropna().sort_values(["time_hour"], kind="stable").rename(columns={"dep_delay": "delay"})
     flights["flight_id"] = range(len(flights))
     weather: Any = pd.read_csv(data / "weather.csv", usecols=WEATHER.names).dropna()
     return flights[FLIGHTS.names].to_dict("records"), weather[WEATHER.names].to_dict("records")
