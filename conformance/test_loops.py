@@ -15,7 +15,7 @@ from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_w
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.operations import MessagesObserved
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -44,10 +44,11 @@ EXCHANGE: TrialPlan = msgspec.structs.replace(
 """Processes that all reach each other; they take turns at initiating a snapshot."""
 
 
-def _killed_twice(plan: TrialPlan) -> TrialPlan:
+def _killed_twice(plan: TrialPlan, second: int = 3) -> TrialPlan:
+    """Return the plan with two kills: when a sink learns of the first complete checkpoint, and of the nth."""
     return with_faults(
         kill_worker(STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 1)),
-        kill_worker(OTHER_STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 3)),
+        kill_worker(OTHER_STATEFUL, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, second)),
         plan=plan,
     )
 
@@ -144,6 +145,26 @@ def test_barriers_in_a_loop_conserve_money_too(trials: Trials, shape: str) -> No
     for trial in trials.all_valid(plan):
         counts = trial.finding("conservation").counts
         require(counts["checkpoints"] >= 1 and counts["in_flight"] > 0, "money was in channels", trial)
+
+
+@recovers
+@pytest.mark.clause("CHL-5", "REC-1")
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
+def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingMode) -> None:
+    """An iterative algorithm whose messages depend on the interleaving, and whose result does not.
+
+    The graph is a real one, so it does not grow with the plan: its edges come slowly instead.
+    """
+    plan = msgspec.structs.replace(
+        LOOP,
+        workload=WorkloadPlan("components", batches=8, batch_records=3, keys=60, records_per_second=20),
+        job=JobPlan("labels"),
+        checkpoints=CheckpointPlan(interval_ms=12, mode=mode),
+    )
+    for trial in trials.all_valid(_killed_twice(plan, second=2)):
+        require(trial.record.recoveries >= 1, "the job recovered", trial)
+        counts = trial.finding("labels").counts
+        require(counts["checkpoints"] >= 2 and counts["labels"] >= 20, "checkpoints with labels", trial)
 
 
 def _sent(trial: Trial) -> Counter[tuple[str, str]]:

@@ -13,7 +13,7 @@ from barrier_tck.harness.support.strict_input import nearest
 _LOOPS = Profile(
     name="loops",
     description="Generated job graphs with loops, in the exact modes, with every kind of fault: 0 to 4 faults.",
-    workloads=("rounds", "rounds", "money"),
+    workloads=("rounds", "rounds", "money", "components"),
     modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
     drawn_jobs_per_mille=600,
     interval_ms=(8, 40),
@@ -137,7 +137,7 @@ PROFILES: tuple[Profile, ...] = (
         _LOOPS,
         name="chandy-lamport",
         description="Any graph under Chandy-Lamport, with drawn initiators and overlapping snapshots: 0 to 4 faults.",
-        workloads=("rounds", "rounds", "money", "lineage"),
+        workloads=("rounds", "rounds", "money", "components", "lineage"),
         modes=("exactly_once",),
         protocol="chandy_lamport",
         interval_ms=(6, 30),

@@ -22,6 +22,7 @@ from barrier_tck.harness.oracle.failures_explained import FailuresExplained
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.input_reads import InputReads
 from barrier_tck.harness.oracle.kept_savepoints import Savepoints
+from barrier_tck.harness.oracle.labels import Labels
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
 from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
@@ -37,6 +38,7 @@ from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.connected_components import NODE
 from barrier_tck.harness.workloads.money import banks_of
 from barrier_tck.harness.workloads.workload import Workload
 from barrier_tck.harness.workloads.workload_names import filled, workload_named
@@ -59,7 +61,9 @@ def checkers_for(
     chosen: list[Checker] = []
     exact = is_exact(trial_input.plan)
     inspects = plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities
-    if trial_input.workload.spec is None:
+    if any(vertex.kind == NODE for vertex in trial_input.plan.job.vertices):
+        chosen.append(Labels(trial_input))
+    elif trial_input.workload.spec is None:
         chosen.append(Dataflow(trial_input, exact))
         if inspects and banks_of(trial_input.plan.job):
             chosen.append(Conservation(trial_input))

@@ -8,7 +8,7 @@ from functools import partial
 
 from barrier_tck.harness.plan.job_graph import SINK, JobPlan, OperatorPlan, VertexPlan
 from barrier_tck.harness.reference.lineage_operators import keeping, marking, merging
-from barrier_tck.harness.reference.loop_operators import Account
+from barrier_tck.harness.reference.loop_operators import Account, Node, both_ends
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload import Workload
@@ -104,6 +104,9 @@ MAKERS: dict[str, Callable[[_Site], OperatorSpec]] = {
     "fork": lambda site: marking(site.operator),
     "merge": lambda site: merging(site.operator, len(site.keys)),
     "keep": lambda site: keeping(site.operator, site.keys),
+    "both_ends": lambda site: FlatMap(site.operator.name, both_ends),
+    "node": lambda site: KeyedProcess(site.operator.name, site.key, Node),
+    "relay": lambda site: Map(site.operator.name, dict),
     "account": lambda site: KeyedProcess(site.operator.name, site.key, Account),
     "output_row": lambda site: Map(site.operator.name, _as_output_row),
 }

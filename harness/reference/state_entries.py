@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.reference.lineage_operators import SEEN
-from barrier_tck.harness.reference.loop_operators import BALANCE
+from barrier_tck.harness.reference.loop_operators import BALANCE, LABEL, NEIGHBOURS
 from barrier_tck.reference_impl.operators.aggregate import AGGREGATE_STATE
 from barrier_tck.reference_impl.operators.encoding import decode_accumulator
 from barrier_tck.reference_impl.operators.join import JOIN_STATES
@@ -38,5 +38,6 @@ STATES: dict[str, tuple[KeptState, ...]] = {
     "join": tuple(KeptState(side, msgspec.msgpack.decode) for side in JOIN_STATES),
     "keep": (KeptState(SEEN, msgspec.msgpack.decode),),
     "account": (KeptState(BALANCE, _alone),),
+    "node": (KeptState(LABEL, _alone), KeptState(NEIGHBOURS, msgspec.msgpack.decode)),
 }
 """Kind of operator -> what it keeps; kinds without state are left out."""

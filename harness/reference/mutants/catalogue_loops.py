@@ -44,6 +44,13 @@ MONEY = msgspec.structs.replace(
 )
 """The same with money, which every snapshot must conserve."""
 
+LABELS = msgspec.structs.replace(
+    LOOP,
+    workload=WorkloadPlan("components", batches=8, keys=3, records_per_second=300),
+    job=job_of("components", JobPlan(shape="labels")),
+)
+"""An iterative algorithm whose operator keeps two states."""
+
 
 def loop_mutants(product: Components) -> Iterator[Mutant]:
     """Yield the bugs that need a loop, or channels that are recorded, to show."""
@@ -111,4 +118,12 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, state_backend=data.WritesBeforeItCopies),
         MONEY,
+    )
+    yield Mutant(
+        "CW-02",
+        "SNP-1",
+        "Only the first of an operator's states is copied on write; changes of the others are in the snapshot.",
+        here,
+        replace(product, state_backend=data.SharesTheFirstState),
+        LABELS,
     )

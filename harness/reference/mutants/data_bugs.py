@@ -248,3 +248,22 @@ class WritesBeforeItCopies(HeapStateBackend):
     def new_store(self, scope: StateScope) -> HeapStateStore:
         """Return a store that copies too late."""
         return _HastyStore(scope)
+
+
+class _OneStateStore(HeapStateStore):
+    """CW-02: only the first state of an operator is marked as shared with a snapshot."""
+
+    def capture(self) -> list[CapturedState]:
+        """Note the tables; the other states are written in place as before."""
+        captured = [(name, dict(state.readable)) for name, state in self._states.items()]
+        for state in list(self._states.values())[:1]:
+            state.writable.clear()
+        return captured
+
+
+class SharesTheFirstState(HeapStateBackend):
+    """CW-02: writes to an operator's second state become part of the snapshot."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that copies on write in its first state only."""
+        return _OneStateStore(scope)
