@@ -13,12 +13,9 @@ the sink adds to it. *Alignment* is the part of the delay from the first barrier
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from barrier_tck.harness.oracle.applicable import checkers_for
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
@@ -30,16 +27,12 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.record.records import TrialRecord
-from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.system.system_names import open_system
-from barrier_tck.harness.system.system_under_test import SystemUnderTest
-from barrier_tck.harness.trial.trial_run import run_trial
 from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reports.figure_page import Panel, figure_page
+from benchmarks.benchmark_trials import SYSTEMS, counted, opened_with_scratch, text_table, valid_trial
 
 Progress = Callable[[str, float], None]
 
-SYSTEMS = ("reference-simulated", "reference-spark")
 MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "aligned_timeout", "unaligned")
 NAMES = {"exactly_once": "aligned", "aligned_timeout": "aligned, then unaligned", "unaligned": "unaligned"}
 COLOURS = {"exactly_once": "#c2410c", "aligned_timeout": "#7c6f00", "unaligned": "#0f766e"}
@@ -53,8 +46,6 @@ TIMEOUT_MS = 50
 """After which barriers overtake in the mode that aligns at first."""
 SECONDS = 6
 """How long a run lasts, about."""
-WINDOW = (0.15, 0.6)
-"""The part of a run, by time, whose checkpoints count: the queues are full, and the sources have not ended."""
 
 _SINK_BATCHES_PER_SECOND_MAX = 1_000
 
@@ -64,18 +55,13 @@ def run(progress: Progress, system: str = SYSTEMS[0]) -> dict[str, Any]:
 
     Raises RuntimeError if a run is not VALID or completed no checkpoint while its queues were full.
     """
-    under_test = open_system(system)
     steps = [(factor, mode) for factor in SLOW_BATCH_MS for mode in MODES]
     points: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="barrier-tck-bench-") as directory:
-        try:
-            for number, (factor, mode) in enumerate(steps):
-                progress(f"{NAMES[mode]}, sink {factor} times slower", number / len(steps))
-                points.append(point_of(_trial(under_test, factor, mode, Path(directory)), factor, mode))
-        finally:
-            close = getattr(under_test, "close", None)
-            if close is not None:
-                close()
+    with opened_with_scratch(system) as (under_test, directory):
+        for number, (factor, mode) in enumerate(steps):
+            progress(f"{NAMES[mode]}, sink {factor} times slower", number / len(steps))
+            result = valid_trial(plan_of(factor, mode), under_test, directory)
+            points.append(point_of(result.record, factor, mode))
     return {**headlines(points), "system": system, "points": points}
 
 
@@ -103,37 +89,21 @@ def plan_of(factor: int, mode: CheckpointingMode) -> TrialPlan:
             ),
             network=NetworkPlan(latency_ms_max=1, channel_capacity=CAPACITY),
             limits=LimitsPlan(virtual_ms=600_000, wall_s=180),
-            note=f"the backpressure benchmark: a sink {factor} times slower than the sources",
+            note=f"the backpressure benchmark: {NAMES[mode]}, a sink {factor} times slower than the sources",
         )
     )
 
 
-def _trial(system: SystemUnderTest, factor: int, mode: CheckpointingMode, directory: Path) -> TrialRecord:
-    plan = plan_of(factor, mode)
-    record = run_trial(plan, system, directory, checkers_for(plan, system.capabilities))
-    if record.verdict is not Verdict.VALID:
-        raise RuntimeError(f"{plan.note}, {mode}: {record.verdict.value}: {record.findings}")
-    return record
-
-
 def point_of(record: TrialRecord, factor: int, mode: CheckpointingMode) -> dict[str, Any]:
     """Return the numbers of one run: medians, and the largest delay, over the checkpoints that count."""
-    first_ms, last_ms = (share * record.duration_ms for share in WINDOW)
     delays, alignments, in_flight, written = [], [], [], []
-    for checkpoint in record.checkpoints:
-        if checkpoint.status != "completed" or not first_ms <= checkpoint.triggered_at_ms <= last_ms:
-            continue
-        parts = [part for part in record.snapshots if part.checkpoint == checkpoint.checkpoint]
+    for checkpoint, parts in counted(record):
         delays.append(
             max(part.alignment_started_ms + part.alignment_ms for part in parts) - checkpoint.triggered_at_ms
         )
         alignments.append(max(part.alignment_ms for part in parts))
         in_flight.append(sum(part.channel_bytes for part in parts))
         written.append(sum(part.bytes_written for part in parts))
-    if not delays:
-        raise RuntimeError(
-            f"{mode}, sink {factor} times slower: no checkpoint between {first_ms} and {last_ms} ms"
-        )
     return {
         "mode": mode,
         "sink_times_slower": factor,
@@ -158,6 +128,12 @@ def headlines(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if point["sink_times_slower"] == slowest
         for name in ("delay_ms", "delay_ms_max", "alignment_ms_max", "bytes_in_flight", "bytes_persisted")
     }
+
+
+def table(numbers: dict[str, Any]) -> str:
+    """Return the numbers of each step and mode side by side."""
+    columns = ("sink_times_slower", "mode", "delay_ms", "alignment_ms", "bytes_in_flight", "bytes_persisted")
+    return text_table(numbers["points"], columns)
 
 
 def page(numbers: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ BENCHMARKS = {
     "recovery": "recovery_times",
     "proxy": "proxy",
     "backpressure": "backpressure",
+    "protocols": "protocols",
 }
 """Name on the command line -> module below ``benchmarks``."""
 
@@ -34,7 +35,8 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="throughput|simulation|state|recovery|proxy|backpressure", help="The benchmark to run."
+            metavar="throughput|simulation|state|recovery|proxy|backpressure|protocols",
+            help="The benchmark to run.",
         ),
     ],
     system: Annotated[
@@ -68,6 +70,7 @@ def bench(
       barrier-tck bench proxy           a channel without a proxy, through Toxiproxy, and through the embedded one
       barrier-tck bench backpressure    delay and size of checkpoints, aligned and unaligned, as the sink gets slower
       barrier-tck bench backpressure --system reference-spark --plot backpressure.html
+      barrier-tck bench protocols       what barriers and Chandy-Lamport store and send, on the same acyclic runs
       barrier-tck bench simulation --json
     """
     if name not in BENCHMARKS:
@@ -77,8 +80,12 @@ def bench(
     if plot is not None and not hasattr(module, "page"):
         raise UsageProblem(f"the benchmark {name!r} has no curves to plot")
     numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system, pairs)
+    has_table = hasattr(module, "table")
     for key, value in numbers.items():
-        console.print(f"  {key}: {value}", markup=False)
+        if key != "points" or not has_table:
+            console.print(f"  {key}: {value}", markup=False)
+    if has_table:
+        console.print(module.table(numbers), markup=False, soft_wrap=True)
     if plot is not None:
         plot.write_text(module.page(numbers))
         console.print(f"  plot: {plot}", markup=False)

@@ -11,14 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from barrier_tck.harness.cli.main import app
+from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord
 from benchmarks import backpressure
-from benchmarks.backpressure import MODES, SYSTEMS, headlines, page, plan_of, point_of
+from benchmarks.backpressure import MODES, headlines, page, plan_of, point_of
+from benchmarks.benchmark_trials import SYSTEMS
 
 
 class Record:
     """What the benchmark reads of a trial's record."""
 
+    plan = TrialPlan(note="a trial")
     duration_ms = 1_000.0
     checkpoints: tuple[CheckpointRecord, ...] = (
         CheckpointRecord(1, 1, "completed", 10.0, 900.0),
@@ -35,7 +38,8 @@ class Record:
 
 
 def point(mode: str, factor: int, **numbers: float) -> dict[str, Any]:
-    return {"mode": mode, "sink_times_slower": factor, "alignment_ms": 0, **numbers}
+    known = dict.fromkeys(("delay_ms", "alignment_ms", "bytes_in_flight", "bytes_persisted"), 0)
+    return {"mode": mode, "sink_times_slower": factor, **known, **numbers}
 
 
 def test_the_delay_is_from_the_trigger_to_the_last_snapshot_of_checkpoints_under_full_queues() -> None:
