@@ -15,7 +15,14 @@ from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_w
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointingMode, CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
+    CheckpointPlan,
+    DeploymentPlan,
+    NetworkPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record.operations import MessagesObserved
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -165,6 +172,26 @@ def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingM
         require(trial.record.recoveries >= 1, "the job recovered", trial)
         counts = trial.finding("labels").counts
         require(counts["checkpoints"] >= 2 and counts["labels"] >= 20, "checkpoints with labels", trial)
+
+
+@marked
+@pytest.mark.clause("CHL-4")
+def test_on_an_acyclic_graph_barriers_store_no_channel_state_and_markers_do(trials: Trials) -> None:
+    """The same run with each protocol; the sink is slow, so that the markers of a process come at different times."""
+    aligned = msgspec.structs.replace(
+        LOOP,
+        workload=WorkloadPlan(batches=24, batch_records=3, keys=5, records_per_second=600),
+        job=JobPlan("line", {"source": 2, "totals": 2, "sink": 1}),
+        deployment=DeploymentPlan(slow_vertex="sink", slow_batch_ms=4),
+        network=NetworkPlan(latency_ms_max=2, channel_capacity=4),
+    )
+    marked_too = msgspec.structs.replace(
+        aligned, checkpoints=msgspec.structs.replace(aligned.checkpoints, protocol="chandy_lamport")
+    )
+    for barriers, markers in zip(trials.all_valid(aligned), trials.all_valid(marked_too), strict=True):
+        stored = [sum(part.channel_bytes for part in one.record.snapshots) for one in (barriers, markers)]
+        require(stored[0] == 0, f"barriers store {stored[0]} bytes of channels", barriers)
+        require(stored[1] > 0, "markers store some", markers)
 
 
 def _sent(trial: Trial) -> Counter[tuple[str, str]]:
