@@ -60,11 +60,12 @@ def test_a_mutant_says_what_it_breaks(mutant) -> None:  # type: ignore[no-untype
     assert [plan.mutant for plan in islice(mutant.plans("simulated"), 3)] == [mutant.id] * 3
 
 
-def test_planted_bugs_on_spark_are_also_about_joins_chains_sinks_and_both_modes() -> None:
+def test_planted_bugs_on_spark_are_also_about_joins_chains_sinks_loops_and_all_modes() -> None:
     plans = [mutant.spark_plan for mutant in MUTANTS.values() if mutant.spark_plan is not None]
     assert len(plans) >= 14
-    assert {plan.job.shape for plan in plans} >= {"joined", "chained"}
+    assert {plan.job.shape for plan in plans} >= {"joined", "chained", "loop", "exchange"}
     assert {plan.checkpoints.mode for plan in plans} == {"exactly_once", "at_least_once"}
+    assert {plan.checkpoints.protocol for plan in plans} == {"barriers", "chandy_lamport"}
 
 
 def test_an_unknown_mutant_or_backend_is_refused() -> None:

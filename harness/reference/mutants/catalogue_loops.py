@@ -8,10 +8,16 @@ from dataclasses import replace
 import msgspec
 
 from barrier_tck.harness.plan.job_graph import JobPlan
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan, NetworkPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    LimitsPlan,
+    NetworkPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.reference.mutants import data_bugs as data
 from barrier_tck.harness.reference.mutants import loop_bugs as loops
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, SPARK, Mutant
 from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reference_impl.runtime.components import Components
 
@@ -51,6 +57,23 @@ LABELS = msgspec.structs.replace(
 )
 """An iterative algorithm whose operator keeps two states."""
 
+SPARK_LOOP = msgspec.structs.replace(
+    SPARK,
+    workload=WorkloadPlan("rounds", batches=30, batch_records=5, keys=12, records_per_second=100),
+    job=LOOP.job,
+    deployment=DeploymentPlan(executors=3, slow_vertex="head", slow_batch_ms=20),
+    checkpoints=CheckpointPlan(interval_ms=200, timeout_ms=20_000),
+)
+"""A loop between executors, one vertex of which is slow: records wait on the feedback edge."""
+
+SPARK_MESH = msgspec.structs.replace(
+    SPARK_LOOP,
+    job=MESH.job,
+    deployment=DeploymentPlan(executors=3, slow_vertex="hub", slow_batch_ms=20),
+    checkpoints=msgspec.structs.replace(MESH.checkpoints, interval_ms=100, timeout_ms=20_000),
+)
+"""Chandy-Lamport between executors; records wait on every channel between the slow processes."""
+
 
 def loop_mutants(product: Components) -> Iterator[Mutant]:
     """Yield the bugs that need a loop, or channels that are recorded, to show."""
@@ -62,6 +85,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, loop_termination=loops.EndsAfterOneWave),
         LOOP,
+        SPARK_LOOP,
     )
     yield Mutant(
         "CL-01",
@@ -70,6 +94,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         "FLINK-3257",
         replace(product, subtask_driver=loops.ForgetsTheBackEdge),
         LOOP,
+        SPARK_LOOP,
     )
     yield Mutant(
         "CL-02",
@@ -78,6 +103,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         "FLINK-17533",
         replace(product, subtask_machine=loops.RecordsOneCheckpointAtATime),
         MESH,
+        SPARK_MESH,
     )
     yield Mutant(
         "CL-03",
@@ -86,6 +112,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, subtask_driver=loops.SendsMarkersLate),
         MESH,
+        SPARK_MESH,
     )
     yield Mutant(
         "CL-04",
@@ -94,6 +121,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, subtask_driver=loops.MarkersOvertake),
         MESH,
+        SPARK_MESH,
     )
     yield Mutant(
         "CL-05",
@@ -102,6 +130,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, subtask_machine=loops.ClosesAtTheFirstMarker),
         MESH,
+        SPARK_MESH,
     )
     yield Mutant(
         "CL-06",
@@ -110,6 +139,7 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         here,
         replace(product, subtask_machine=loops.ClosesWithTheLastMarker),
         MESH,
+        SPARK_MESH,
     )
     yield Mutant(
         "CW-01",
