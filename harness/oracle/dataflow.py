@@ -37,8 +37,8 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.workloads.meaning import (
     JUDGED_APART,
     Bag,
+    Content,
     DataflowModel,
-    OnEdges,
     Record,
     union,
 )
@@ -200,7 +200,7 @@ class _Judge:
     @cached_property
     def _whole(self) -> Mapping[str, Bag]:
         """Operator or sink -> what it holds when all input has been read once."""
-        return self._content(self._ends)
+        return self._model.at(self._read({}, self._ends)).held
 
     @cached_property
     def _restored(self) -> Mapping[int, int | None]:
@@ -224,15 +224,17 @@ class _Judge:
             yield from unfit
             return
         cut = self._cut_of(view)
-        places = self._exactly(cut) if self.exact else self._at_least_once(view, cut)
-        due = self._content(cut.positions)
+        # Of a graph with loops this takes long, so it is computed once.
+        content = self._model.at(self._read({}, cut.positions), cut.in_flight if self.exact else None)
+        places = self._exactly(cut, content) if self.exact else self._at_least_once(view, cut)
         for name, place in places.items():
             seen = cut.held.get(name, {}) if name in self._stateful else (cut.at_sinks or {}).get(name, {})
             yield from self._compare(place, seen)
-            self._count_duplicates(due, name, seen)
+            if not self.exact:
+                self._count_duplicates(content.held, name, seen)
         self._earlier[view.attempt] = cut
         if self.exact:
-            yield from self._unsent(cut)
+            yield from self._unsent(content)
         yield from (
             f"{name} holds state, but no such operator keeps any"
             for name in cut.held
@@ -246,14 +248,13 @@ class _Judge:
             once = self.exact or not any(self._restored.values())
             yield from route_problems(self.context.plan.job, self.context.job, view, once)
 
-    def _exactly(self, cut: _Cut) -> dict[str, _Place]:
+    def _exactly(self, cut: _Cut, content: Content) -> dict[str, _Place]:
         """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
-        content = self._content(cut.positions, cut.in_flight)
-        places = {name: _Place.of(f"the state of {name}", content[name]) for name in self._stateful}
+        places = {name: _Place.of(f"the state of {name}", content.kept[name]) for name in self._stateful}
         if cut.at_sinks is not None:
             places |= {
                 name: self._sink_place(name, "committed or prepared", bag, bag)
-                for name, bag in self._by_sink(content, cut.at_sinks).items()
+                for name, bag in self._by_sink(content.held, cut.at_sinks).items()
             }
         return places
 
@@ -403,17 +404,11 @@ class _Judge:
     def _stateful(self) -> tuple[str, ...]:
         return tuple(self._model.at(self._read(self._ends, self._ends)).kept)
 
-    def _content(self, positions: Positions, in_flight: OnEdges | None = None) -> dict[str, Bag]:
-        """Return operator or sink -> what it holds if each record before a cut counts once."""
-        content = self._model.at(self._read({}, positions), in_flight)
-        return {**content.kept, **content.reached_sinks}
-
-    def _unsent(self, cut: _Cut) -> Iterator[str]:
+    def _unsent(self, content: Content) -> Iterator[str]:
         """Yield the records that are in flight although nothing before the cut was sent there as often."""
-        if cut.in_flight:
-            for vertex, bag in self._model.at(self._read({}, cut.positions), cut.in_flight).unsent.items():
-                for record, times in bag.items():
-                    yield f"{self._told(record)} is in flight to {vertex} {_times(times)} more than it was sent there"
+        for vertex, bag in content.unsent.items():
+            for record, times in bag.items():
+                yield f"{self._told(record)} is in flight to {vertex} {_times(times)} more than it was sent there"
 
     def _read(self, start: Positions, end: Positions) -> dict[str, Bag]:
         """Return what each source vertex reads between two cuts."""

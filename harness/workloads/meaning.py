@@ -315,6 +315,11 @@ class Content:
     unsent: dict[str, Bag] = field(default_factory=dict)
     """Vertex -> the records that are in flight to it, and that nobody sent."""
 
+    @property
+    def held(self) -> dict[str, Bag]:
+        """Return stateful operator or sink vertex -> what it holds."""
+        return {**self.kept, **self.reached_sinks}
+
     def without_unsent(self, vertex: str, bag: Bag) -> Bag:
         """Return what really arrived, and note what is in flight although nobody sent it."""
         strange = -bag
