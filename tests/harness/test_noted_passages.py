@@ -16,6 +16,7 @@ from barrier_tck.harness.campaign.runner import run_campaign
 from barrier_tck.harness.cli import main as cli
 from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
+from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.passages import CutTaken, Sent, What
 from barrier_tck.harness.record.records import TrialResult
@@ -132,9 +133,24 @@ def _around() -> Circumstances:
 
 @pytest.mark.parametrize(
     ("bug", "shows"),
-    [("AL-01", "early"), ("UC-03", "early"), ("AO-01", "lost")],
+    [
+        ("AL-01", "early"),  # barriers
+        ("UC-03", "early"),
+        ("AO-01", "lost"),
+        ("UC-01", "lost"),  # barriers that overtake
+        ("UC-13", "early"),
+        ("UC-04", "lost"),
+        ("UC-05", "lost"),
+        ("UR-01", "lost"),
+        ("CL-01", "lost"),  # Chandy-Lamport, and loops
+        ("CL-02", "lost"),
+        ("CL-03", "kept_twice"),
+        ("CL-04", "lost"),
+        ("CL-05", "lost"),
+        ("CL-06", "kept_twice"),
+    ],
 )
-def test_a_planted_bug_of_barriers_is_seen_in_the_cut_and_the_product_passes_the_same_plan(
+def test_a_planted_bug_is_seen_in_the_cut_and_the_product_passes_the_same_plan(
     bug: str, shows: str, tmp_path: Path
 ) -> None:
     for plan in MUTANTS[bug].plans("simulated"):
@@ -143,10 +159,29 @@ def test_a_planted_bug_of_barriers_is_seen_in_the_cut_and_the_product_passes_the
             break
     else:
         pytest.fail("no cut of any plan shows the bug")
-    assert sum(getattr(channel, shows) for channel in broken[0].channels) > 0
+    assert any(getattr(channel, shows) for cut in broken for channel in cut.channels), [
+        cut.told() for cut in broken
+    ]
     product = cuts(noted(msgspec.structs.replace(plan, mutant=None), tmp_path))
     assert product
     assert all(cut.is_sound for cut in product)
+
+
+def test_a_broadcast_that_was_overtaken_is_in_flight_to_some_receivers_only(tmp_path: Path) -> None:
+    """UR-04: nothing is lost, so the cut is consistent; but receivers of one broadcast differ in what they applied."""
+
+    def differing(plan: TrialPlan) -> int:
+        (told,) = (edge for edge in plan.job.edges if edge.by is Spread.BROADCAST)
+        found = 0
+        for cut in cuts(noted(plan, tmp_path)):
+            assert cut.is_sound, cut.told()
+            told_to = [one for one in cut.channels if one.sender.startswith(f"{told.source}[")]
+            found += len({one.crossing for one in told_to}) > 1
+        return found
+
+    plan = next(MUTANTS["UR-04"].plans("simulated"))
+    assert differing(plan)
+    assert not differing(msgspec.structs.replace(plan, mutant=None))
 
 
 def test_only_what_lies_around_checkpoints_is_kept_and_all_of_it_is_counted(
