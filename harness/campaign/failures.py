@@ -29,15 +29,25 @@ def failed_checker(record: TrialRecord, clause: str | None = None) -> str | None
 
 
 def fails_likewise(
-    system: SystemUnderTest, checker: str, directory: Path, checkers: Sequence[Checker] | None = None
+    system: SystemUnderTest,
+    checker: str,
+    directory: Path,
+    checkers: Sequence[Checker] | None = None,
+    clause: str | None = None,
 ) -> StillFails:
-    """Return a function that tells of a plan whether the same checker says INVALID. Trials run below ``directory``."""
+    """Return a function that tells of a plan whether the same checker says INVALID (for ``clause``, if one is given).
+
+    Trials run below ``directory``.
+    """
 
     def still_fails(plan: TrialPlan) -> bool:
         with tempfile.TemporaryDirectory(dir=directory, prefix=SCRATCH) as scratch:
             record = run_trial(plan, system, Path(scratch), checkers)
         return any(
-            finding.checker == checker and finding.verdict is Verdict.INVALID for finding in record.findings
+            finding.checker == checker
+            and finding.verdict is Verdict.INVALID
+            and (clause is None or clause in finding.clauses)
+            for finding in record.findings
         )
 
     return still_fails
@@ -55,6 +65,6 @@ def shrink_failure(
     checker = failed_checker(record, clause)
     if checker is None:
         return None
-    still_fails = fails_likewise(system, checker, directory, checkers)
+    still_fails = fails_likewise(system, checker, directory, checkers, clause)
     unused = unused_by(system)
     return shrink(record.plan, still_fails, system.job, runs_max, fit=lambda plan: without(plan, unused))

@@ -112,7 +112,7 @@ def hunt(
         plan=path.name,
         faults=len(plan.faults),
         shrinking_runs=runs,
-        replays=_replays(path, plan, checker, system, directory, checkers),
+        replays=_replays(path, plan, checker, mutant.clause, system, directory, checkers),
     )
 
 
@@ -137,6 +137,7 @@ def _replays(
     path: Path,
     plan: TrialPlan,
     checker: str,
+    clause: str,
     system: SystemUnderTest,
     directory: Path,
     checkers: Sequence[Checker] | None,
@@ -144,4 +145,4 @@ def _replays(
     """Tell whether the saved plan fails again; in a deterministic system also whether both runs take the same steps."""
     if Capability.DETERMINISTIC_REPLAY in system.capabilities:
         replay(ReplaySource(path, plan), system, checkers)
-    return fails_likewise(system, checker, directory, checkers)(plan)
+    return fails_likewise(system, checker, directory, checkers, clause)(plan)

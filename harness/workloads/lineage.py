@@ -76,6 +76,12 @@ class Lineage:
         endless = endless_loop(job)
         if endless is not None:
             return f"no operator of kind {AGAIN!r} is in the loop of {endless!r}, so records would go round for ever"
+        unmarked = next((vertex.name for vertex in job.sources if not vertex.then), None)
+        if unmarked is not None:
+            return (
+                f"the source {unmarked!r} does not mark its records, so their paths would not begin there; chain an "
+                f"operator to it, for instance {unmarked}.mark of kind 'pass'"
+            )
         return None
 
     @property

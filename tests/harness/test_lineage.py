@@ -20,10 +20,11 @@ from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.mutants.mutant import kill
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.lineage import Lineage
-from barrier_tck.harness.workloads.workload_names import filled
+from barrier_tck.harness.workloads.workload_names import filled, job_of
 
 
 def a_plan(job: JobPlan = JobPlan("diamond"), **changes: Any) -> TrialPlan:  # noqa: B008 - frozen
@@ -63,6 +64,17 @@ def test_every_shape_survives_a_kill_in_the_middle(shape: str, tmp_path: Path) -
 
 def ends_of(job: JobPlan) -> list[tuple[str, str]]:
     return [(edge.source, edge.target) for edge in job.edges]
+
+
+def test_a_source_that_does_not_mark_its_records_is_refused() -> None:
+    """Of a record that came twice, nobody could say by how many edges it left its source."""
+    job = job_of("lineage", JobPlan(shape="diamond"))
+    bare = tuple(
+        msgspec.structs.replace(vertex, then=()) if vertex in job.sources else vertex
+        for vertex in job.vertices
+    )
+    with pytest.raises(UsageProblem, match=r"the source '\w+' does not mark its records.*of kind 'pass'"):
+        filled(TrialPlan(workload=WorkloadPlan("lineage"), job=msgspec.structs.replace(job, vertices=bare)))
 
 
 def test_drawn_graphs_reach_their_corners_often() -> None:

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.clauses import CLAUSES
+from barrier_tck.harness.campaign.failures import failed_checker
 from barrier_tck.harness.campaign.mutant_hunt import hunt
 from barrier_tck.harness.oracle.applicable import checkers_for
+from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant import Mutant
@@ -20,6 +22,10 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import run_trial
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "mutants.md"
+PLANS = Path(__file__).parents[1] / "plans" / "planted"
+"""The smallest plan that shows each bug, as ``barrier-tck mutants`` saved it."""
+SEEDS = 10
+"""Seeds to try for a stored plan: another one may give the interleaving that its own gave when it was stored."""
 NEVER_INVALID = ("faults-fired",)
 """Checkers of the harness itself: they never call a system INVALID."""
 
@@ -42,6 +48,29 @@ def test_a_planted_bug_is_caught_by_its_clause_and_shrinks_and_the_product_passe
     (plan,) = islice(mutant.plans("simulated"), result.trials - 1, result.trials)
     product = run_trial(msgspec.structs.replace(plan, mutant=None), system, tmp_path)
     assert product.verdict is Verdict.VALID, product.findings
+
+
+@pytest.mark.parametrize("identifier", MUTANTS)
+def test_the_stored_smallest_plan_of_a_planted_bug_shows_it_and_the_product_passes(
+    identifier: str, tmp_path: Path
+) -> None:
+    stored = PLANS / f"{identifier}.json"
+    assert stored.is_file(), f"copy the plan that 'barrier-tck mutants --only {identifier}' saves to {stored}"
+    plan, system = read_plan(stored), ReferenceSimulated()
+    assert plan.mutant == identifier
+    for seed in range(plan.seed, plan.seed + SEEDS):
+        tried = msgspec.structs.replace(plan, seed=seed)
+        found = failed_checker(run_trial(tried, system, tmp_path), MUTANTS[identifier].clause)
+        product = run_trial(msgspec.structs.replace(tried, mutant=None), system, tmp_path)
+        # UNKNOWN: a fault may be aimed at what only the bug does.
+        assert product.verdict is not Verdict.INVALID, product.findings
+        if found is not None:
+            return
+    pytest.fail(f"no seed shows {identifier} any more; save its smallest plan again")
+
+
+def test_there_is_no_stored_plan_of_a_bug_that_nobody_plants() -> None:
+    assert sorted(path.stem for path in PLANS.iterdir()) == sorted(MUTANTS)
 
 
 def test_every_checker_has_a_planted_bug_that_it_catches_first() -> None:
