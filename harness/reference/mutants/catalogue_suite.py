@@ -47,13 +47,6 @@ def flow_bugs() -> Iterator[FlowBug]:
         "test_a_barrier_is_forwarded_before_the_part_is_stored",
     )
     yield FlowBug(
-        "IF-01",
-        "BAR-4",
-        "Only one checkpoint is in flight at a time, however many are allowed.",
-        replace(product, coordinator_machine=flow.OneAtATime),
-        "test_as_many_checkpoints_are_in_flight_as_configured_and_no_more",
-    )
-    yield FlowBug(
         "ME-01",
         "ALN-3",
         "Alignments are reported as taking no time and holding nothing back.",

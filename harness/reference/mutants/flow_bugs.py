@@ -9,9 +9,7 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     NotifyCheckpointAborted,
@@ -81,17 +79,6 @@ class ForwardsWhatIsStored(SubtaskDriver):
             self.blocked[:] = kept[1]
             super().forward_barrier(kept[0])
         super()._stored(checkpoint, parts, error)
-
-
-class OneAtATime(CoordinatorMachine):
-    """IF-01: only one checkpoint is in flight at a time, however many are allowed."""
-
-    def __init__(self, config: JobConfig, *arguments: Any) -> None:
-        """Take another number for the configured one."""
-        checkpoints = config.checkpoints
-        if checkpoints is not None:
-            checkpoints = replace(checkpoints, max_concurrent=1)
-        super().__init__(replace(config, checkpoints=checkpoints), *arguments)
 
 
 @dataclass(frozen=True)
