@@ -51,6 +51,7 @@ def plans_until_caught(bug: str, profile: str, directory: Path) -> Iterator[int]
             yield WITHIN + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("profile", "bug"), PAIRS)
 def test_drawn_plans_catch_a_planted_bug_soon_in_the_median(profile: str, bug: str, tmp_path: Path) -> None:
     enough = len(SEEDS) // 2 + 1
