@@ -19,6 +19,7 @@ from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptEnded,
     CheckpointAborted,
+    CheckpointCompleted,
     CheckpointTriggered,
 )
 from barrier_tck.harness.record.reasons import Reason
@@ -80,6 +81,26 @@ def test_an_acknowledgement_that_nobody_gave_completes_nothing_and_its_file_is_r
         require(not any(trial.history.of(CheckpointAborted)), "no checkpoint fails", trial)
         storage = trial.history.storage
         require(storage is not None and not storage.orphans, "nothing that it wrote is left", trial)
+
+
+@pytest.mark.needs(Capability.STORAGE_FAULTS)
+@pytest.mark.clause("COO-1", "COO-2")
+def test_a_checkpoint_whose_metadata_cannot_be_written_fails_and_later_ones_complete(trials: Trials) -> None:
+    plan = with_faults(
+        ScheduledFault(
+            FailPrimaryWrites(STATEFUL, FAILING, metadata=True),
+            After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2),
+        )
+    )
+    for trial in trials.all_valid(plan):
+        failed = [
+            line.index
+            for line in trial.history.of(CheckpointAborted)
+            if line.operation.reason is Reason.STORAGE_FAILED
+        ]
+        require(len(failed) == FAILING, f"{FAILING} checkpoints fail, and not {len(failed)}", trial)
+        later = [line for line in trial.history.of(CheckpointCompleted) if line.index > failed[-1]]
+        require(bool(later), "a later one completes", trial)
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)

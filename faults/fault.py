@@ -126,6 +126,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
     @property
+    def fails_metadata(self) -> bool:
+        """Tell whether it lets writes fail that make a checkpoint complete."""
+        return False
+
+    @property
     def link(self) -> tuple[str, str] | None:
         """Return the ends of the connection that it disturbs, if it names one."""
         return None

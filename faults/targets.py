@@ -208,8 +208,8 @@ class LinkTarget(Protocol):
 
 
 @runtime_checkable
-class CopiesTarget(Protocol):
-    """The copies of one subtask's state in one kind of place: local disks, or durable storage."""
+class WritesTarget(Protocol):
+    """Writes that can be made to fail."""
 
     @property
     def description(self) -> str:
@@ -219,17 +219,22 @@ class CopiesTarget(Protocol):
     def files(self) -> tuple[str, ...]:
         """Return the files of durable storage that were hit, by the paths that the system's checkpoints use."""
 
-    def damage(self, damage: Damage) -> None:
-        """Damage what is there; raises TargetGone if there is no copy, or none that can be damaged like this."""
-
-    def is_damaged(self) -> bool:
-        """Tell whether nothing that was hit still has its original content: the proof that the fault fired."""
-
     def refuse_writes(self, checkpoints: int) -> None:
         """Let further writes fail: for this many checkpoints in durable storage, for good on local disks."""
 
     def refuses_writes(self) -> bool:
         """Tell whether a write would fail now: the proof that the fault fired."""
+
+
+@runtime_checkable
+class CopiesTarget(WritesTarget, Protocol):
+    """The copies of one subtask's state in one kind of place: local disks, or durable storage."""
+
+    def damage(self, damage: Damage) -> None:
+        """Damage what is there; raises TargetGone if there is no copy, or none that can be damaged like this."""
+
+    def is_damaged(self) -> bool:
+        """Tell whether nothing that was hit still has its original content: the proof that the fault fired."""
 
 
 @runtime_checkable
@@ -286,6 +291,9 @@ class Targets(Protocol):
     def primary_of(self, subtask: str) -> CopiesTarget | None:
         """Return a subtask's part of the latest completed checkpoint in durable storage."""
 
+    def metadata(self) -> WritesTarget | None:
+        """Return the coordinator's writes that make checkpoints complete."""
+
     def messages_of(self, subtask: str) -> MessagesTarget | None:
         """Return the messages about checkpoints between a subtask and the coordinator."""
 
@@ -327,6 +335,10 @@ class NoTargets:
 
     def primary_of(self, subtask: str) -> CopiesTarget | None:
         """Return None: no durable copy is exposed."""
+        return None
+
+    def metadata(self) -> WritesTarget | None:
+        """Return None: no writes of a coordinator are exposed."""
         return None
 
     def messages_of(self, subtask: str) -> MessagesTarget | None:

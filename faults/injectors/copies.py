@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import CopiesTarget, Damage, TargetGone
+from barrier_tck.faults.targets import CopiesTarget, Damage, TargetGone, WritesTarget
 
 
 def damage_copies(
@@ -23,7 +23,7 @@ def damage_copies(
 
 
 def refuse_writes(
-    target: CopiesTarget | None, role: str, checkpoints: int, wait: Callable[[float], None] = time.sleep
+    target: WritesTarget | None, role: str, checkpoints: int, wait: Callable[[float], None] = time.sleep
 ) -> Injection:
     """Let further writes fail, for ``checkpoints`` checkpoints if they are durable; ``wait`` as above."""
     if target is None:
@@ -36,7 +36,7 @@ def refuse_writes(
 
 
 def _proved_of(
-    target: CopiesTarget, proof: Callable[[], bool], missing: str, wait: Callable[[float], None]
+    target: WritesTarget, proof: Callable[[], bool], missing: str, wait: Callable[[float], None]
 ) -> Injection:
     if not proved(proof, wait):
         return unproved(target.description, missing)

@@ -16,7 +16,8 @@ from barrier_tck.faults.targets import Direction, TargetKind, Targets
 class RepeatMessages(Fault, frozen=True, tag="repeat_messages"):
     """Make every message about a checkpoint between a subtask and the coordinator arrive twice for a time.
 
-    Acknowledgements and declines come twice to the coordinator, triggers, completions and aborts to the subtask. The
+    Acknowledgements, declines, and reports of aborts and commits come twice to the coordinator; triggers, completions
+    and aborts come twice to the subtask. The
     second copy comes ``late_ms`` after the first. Other messages may have come in between, and the checkpoint, or
     even the attempt, may be over.
 

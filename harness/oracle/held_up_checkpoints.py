@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from barrier_tck.faults.fault import CopyPlace, OnProgress
+from barrier_tck.faults.targets import COORDINATOR
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkpoint_lives import CheckpointLife
 from barrier_tck.harness.plan.trial_plan import TrialPlan
@@ -30,7 +31,7 @@ class Obstacle:
     until_ms: float
     """When its last effect was over: it was healed, noticed, and what it had held up has passed."""
     refused: str | None = None
-    """The subtask whose files it refused; None if it held something up."""
+    """The subtask whose files it refused, or the coordinator; None if it held something up."""
 
     def overlaps(self, from_ms: float, until_ms: float) -> bool:
         """Tell whether it can have had an effect in this time."""
@@ -43,6 +44,8 @@ class Obstacle:
             return False
         if self.refused is None:
             return True
+        if self.refused == COORDINATOR:
+            return life.failed is Reason.STORAGE_FAILED
         return life.failed is not Reason.EXPIRED and self.refused not in life.acknowledged
 
 
@@ -60,6 +63,8 @@ def obstacles(context: TrialContext) -> list[Obstacle]:
                     found.append(Obstacle(line.time_ms, over_ms))
                 elif hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None:
                     found.append(Obstacle(line.time_ms, float("inf"), hit.subtask))
+                elif fault.fails_metadata:
+                    found.append(Obstacle(line.time_ms, float("inf"), COORDINATOR))
     return found
 
 

@@ -207,7 +207,9 @@ def _ended_by_failed_checkpoints(context: TrialContext) -> int:
         match line.operation:
             case AttemptStarted() | CheckpointCompleted():
                 failed = 0
-            case CheckpointAborted(checkpoint=checkpoint, reason=Reason.DECLINED | Reason.EXPIRED):
+            case CheckpointAborted(
+                checkpoint=checkpoint, reason=Reason.DECLINED | Reason.EXPIRED | Reason.STORAGE_FAILED
+            ):
                 failed += checkpoint not in savepoints
             case AttemptEnded(reason=Reason.CHECKPOINTS_FAILED):
                 ended += failed > tolerated

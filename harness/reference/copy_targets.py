@@ -81,6 +81,24 @@ class LocalCopies:
 
 
 @dataclass
+class MetadataWrites:
+    """The writes that make checkpoints complete; implements ``barrier_tck.faults.targets.WritesTarget``."""
+
+    refuse: Callable[[int], None]
+    refuses: Callable[[], bool]
+    description: str = "metadata of further checkpoints"
+    files: tuple[str, ...] = ()
+
+    def refuse_writes(self, checkpoints: int) -> None:
+        """Make the next checkpoints, this many, fail when they are to become complete."""
+        self.refuse(checkpoints)
+
+    def refuses_writes(self) -> bool:
+        """Tell whether such a write would fail now."""
+        return self.refuses()
+
+
+@dataclass
 class PrimaryCopies:
     """A subtask's part of the latest completed checkpoint; implements ``barrier_tck.faults.targets.CopiesTarget``."""
 

@@ -8,26 +8,17 @@ runs, has failed or has consumed its input come once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.protocol.messages import (
-    AcknowledgeCheckpoint,
-    DeclineCheckpoint,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    TriggerCheckpoint,
-)
+from barrier_tck.reference_impl.protocol.messages import FromSubtask, ToSubtask
 
-REPEATED = (
-    AcknowledgeCheckpoint,
-    DeclineCheckpoint,
-    TriggerCheckpoint,
-    NotifyCheckpointComplete,
-    NotifyCheckpointAborted,
+REPEATED = tuple(
+    kind for kind in (*get_args(ToSubtask), *get_args(FromSubtask)) if "checkpoint" in kind.__struct_fields__
 )
+"""Every message between a subtask and the coordinator that names a checkpoint."""
 
 
 class Repeated(Protocol):

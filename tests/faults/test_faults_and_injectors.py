@@ -76,6 +76,7 @@ COPIES: tuple[Fault, ...] = (
     DamagePrimary("a[0]"),
     FailLocalWrites("a[0]"),
     FailPrimaryWrites("a[0]", 2),
+    FailPrimaryWrites("a[0]", 3, metadata=True),
 )
 MESSAGES = RepeatMessages("a[0]", 3, 20, Direction.FORWARD)
 FORGED = ForgeAcknowledgement("a[0]", Forgery.NOBODY)
@@ -253,9 +254,12 @@ class OneCopy(FakeTargets):
     def primary_of(self, subtask: str) -> FakeCopies:
         return self.copies
 
+    def metadata(self) -> FakeCopies:
+        return self.copies
+
 
 @pytest.mark.parametrize(
-    ("fault", "done"), list(zip(COPIES, (Damage.TRUNCATED, Damage.BIT_FLIPPED, 1, 2), strict=True))
+    ("fault", "done"), list(zip(COPIES, (Damage.TRUNCATED, Damage.BIT_FLIPPED, 1, 2, 3), strict=True))
 )
 def test_a_fault_of_copies_is_proved_by_asking_them_and_does_not_heal(fault: Fault, done: object) -> None:
     copies = FakeCopies("the copies")
@@ -266,7 +270,7 @@ def test_a_fault_of_copies_is_proved_by_asking_them_and_does_not_heal(fault: Fau
 @pytest.mark.parametrize("fault", COPIES)
 def test_copies_that_are_not_exposed_are_skipped_with_the_reason(fault: Fault) -> None:
     found = fault.inject(FakeTargets(missing=("local copies", "durable copy")))
-    assert found.outcome == "skipped" and "a[0]" in found.reason
+    assert found.outcome == "skipped" and ("metadata" if fault.fails_metadata else "a[0]") in found.reason
 
 
 @pytest.mark.parametrize("fault", COPIES)

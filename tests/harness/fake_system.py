@@ -199,6 +199,9 @@ class FakeTargets(NoTargets):
     def primary_of(self, subtask: str) -> CopiesTarget | None:
         return None if "durable copy" in self.missing else FakeCopies(f"durable copy of {subtask}")
 
+    def metadata(self) -> CopiesTarget | None:
+        return None if "durable copy" in self.missing else FakeCopies("metadata")
+
     def messages_of(self, subtask: str) -> MessagesTarget | None:
         return None if "messages" in self.missing else FakeMessages(f"messages of {subtask}")
 

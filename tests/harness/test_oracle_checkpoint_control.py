@@ -348,6 +348,7 @@ def test_a_checkpoint_that_fails_without_a_cause_is_a_finding_where_time_is_virt
 
 
 REFUSED = ScheduledFault(FailPrimaryWrites("totals[0]"), At(1))
+UNWRITTEN = ScheduledFault(FailPrimaryWrites("totals[0]", metadata=True), At(1))
 REPEATED = ScheduledFault(RepeatMessages("totals[0]", 0, 5), At(1))
 
 
@@ -359,6 +360,8 @@ REPEATED = ScheduledFault(RepeatMessages("totals[0]", 0, 5), At(1))
         (REFUSED, Reason.DECLINED, VALID),
         (REFUSED, Reason.STORAGE_FAILED, VALID),
         (REFUSED, Reason.EXPIRED, INVALID),
+        (UNWRITTEN, Reason.STORAGE_FAILED, VALID),
+        (UNWRITTEN, Reason.DECLINED, INVALID),
         (REPEATED, Reason.EXPIRED, INVALID),
         (KILL, Reason.EXPIRED, INVALID),
     ],

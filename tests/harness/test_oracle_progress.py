@@ -16,7 +16,7 @@ from barrier_tck.faults.vocabulary import At, ScheduledFault
 from barrier_tck.harness.oracle.progress import Progress
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan
 from barrier_tck.harness.record.history import End
-from barrier_tck.harness.record.operations import AttemptEnded, JobCut, JobFinished
+from barrier_tck.harness.record.operations import AttemptEnded, CheckpointAborted, JobCut, JobFinished
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import FaultRecord
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -62,16 +62,17 @@ def test_each_failed_attempt_of_a_repeatable_run_has_its_fault() -> None:
     assert "explains: 2" in judged(fault=damaged).summary, "a damaged copy fails no attempt"
 
 
+@pytest.mark.parametrize("reason", [Reason.DECLINED, Reason.EXPIRED, Reason.STORAGE_FAILED])
 @pytest.mark.parametrize(
     ("tolerated", "aborted", "verdict"),
     [(0, 1, Verdict.VALID), (1, 2, Verdict.VALID), (1, 1, Verdict.INVALID), (3, 2, Verdict.INVALID)],
 )
 def test_an_attempt_may_end_because_more_checkpoints_failed_than_are_tolerated_and_not_before(
-    tolerated: int, aborted: int, verdict: Verdict
+    tolerated: int, aborted: int, verdict: Verdict, reason: Reason
 ) -> None:
     book = Book().attempt(1).checkpoint(1)
     for number in range(2, 2 + aborted):
-        book = book.triggered(number).aborted(number)
+        book = book.triggered(number).tell(CheckpointAborted(number, 1, reason))
     book = book.tell(AttemptEnded(1, Reason.CHECKPOINTS_FAILED)).attempt(2, 1).checkpoint(9, 2)
     plan = a_plan(checkpoints=CheckpointPlan(tolerated_failures=tolerated))
     context = replace(a_context(plan, book), capabilities=frozenset({"DETERMINISTIC_REPLAY"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,24 @@ from barrier_tck.faults.injectors.connections import BlackHole
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.limit_channel import ByteLimit, LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.kinds.partition_executor import PartitionExecutor
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import RateLimit
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, Targets
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import LimitsPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, LimitsPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.operations import Acknowledged
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated import simulated_system as reference_simulated
 from barrier_tck.harness.reference.simulated.hosts import LocalDisk
 from barrier_tck.harness.reference.simulated.network import (
@@ -428,3 +432,38 @@ def _local_disks(plan: TrialPlan, directory: Path) -> list[list[LocalDisk]]:
         patch.setattr(reference_simulated, "SimulatedWorld", Seen)
         assert run(plan, directory).history.end is End.FINISHED
     return seen
+
+
+def test_every_message_about_a_checkpoint_comes_twice_while_messages_are_repeated(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Checkpoints fail in these trials, and others complete, so there are messages of every kind."""
+    twice: dict[str, None] = {}
+    copies = RepeatedMessages.copies
+
+    def noted(self: RepeatedMessages, subtask: str, direction: Direction, message: Any) -> Iterator[float]:
+        for late_ms in copies(self, subtask, direction, message):
+            twice[type(message).__name__] = None
+            yield late_ms
+
+    monkeypatch.setattr(RepeatedMessages, "copies", noted)
+    begun = After(ProtocolPoint.CHECKPOINT_TRIGGERED)
+    slow = CheckpointPlan(timeout_ms=25, async_ms_max=40)
+    for subtask in ("source[0]", "sink[0]"):
+        plan = planned(RepeatMessages(subtask, 1, 5_000), begun, checkpoints=slow)
+        assert run_trial(plan, ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
+    declined = ScheduledFault(
+        FailPrimaryWrites("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
+    )
+    repeated = ScheduledFault(RepeatMessages("totals[0]", 1, 5_000), begun)
+    plan = msgspec.structs.replace(PLAN, faults=(repeated, declined))
+    assert run_trial(plan, ReferenceSimulated(), tmp_path).verdict is Verdict.VALID
+    assert sorted(twice) == [
+        "AbortNoted",
+        "AcknowledgeCheckpoint",
+        "DeclineCheckpoint",
+        "NotifyCheckpointAborted",
+        "NotifyCheckpointComplete",
+        "TransactionsCommitted",
+        "TriggerCheckpoint",
+    ]

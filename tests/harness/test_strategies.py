@@ -103,6 +103,7 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "a damaged local copy": lambda plan: "DamageLocalCopy" in repr(plan.faults),
         "a damaged durable copy": lambda plan: "DamagePrimary" in repr(plan.faults),
         "a full local disk": lambda plan: "FailLocalWrites" in repr(plan.faults),
+        "metadata that cannot be written": lambda plan: any(s.fault.fails_metadata for s in plan.faults),
         "durable storage that refuses": lambda plan: "FailPrimaryWrites" in repr(plan.faults),
         "an older checkpoint": lambda plan: (
             plan.on_unreadable == "older" and "DamagePrimary" in repr(plan.faults)

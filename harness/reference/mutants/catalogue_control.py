@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
@@ -150,6 +151,22 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         replace(product, coordinator_machine=control.GivesUpForAStranger),
         _forged(several, Forgery.NOBODY),
+    )
+    yield Mutant(
+        "MD-04",
+        "COO-1",
+        "A checkpoint whose metadata could not be written is taken for complete.",
+        OURS,
+        replace(product, coordinator_machine=control.TakesFailedMetadataForWritten),
+        msgspec.structs.replace(
+            several,
+            faults=(
+                ScheduledFault(
+                    FailPrimaryWrites("totals[0]", metadata=True),
+                    After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2),
+                ),
+            ),
+        ),
     )
     yield Mutant(
         "ID-02",

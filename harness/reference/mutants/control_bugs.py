@@ -14,7 +14,12 @@ from barrier_tck.reference_impl.protocol.admission import Admission, CheckpointA
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
-from barrier_tck.reference_impl.protocol.coordinator_events import CheckpointExpired, CoordinatorEvent
+from barrier_tck.reference_impl.protocol.coordinator_events import (
+    CheckpointExpired,
+    CoordinatorEvent,
+    MetadataFailed,
+    MetadataWritten,
+)
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
@@ -207,6 +212,17 @@ class BooksExpiryAsALoss(CoordinatorMachine):
             return ()
         aborted = self._abort(pending, now_ms, Cause.ATTEMPT_FAILED, "its time is over")
         return (*aborted, *self._after_progress(now_ms))
+
+
+class TakesFailedMetadataForWritten(CoordinatorMachine):
+    """MD-04: a checkpoint whose metadata could not be written is taken for complete."""
+
+    def on_metadata_failed(self, event: MetadataFailed, now_ms: float) -> Commands:
+        """Go on as if it had been written."""
+        pending = self._whose_metadata(event, event.checkpoint)
+        if pending.ends_the_job:
+            return super().on_metadata_failed(event, now_ms)
+        return self.on_written(MetadataWritten(pending.complete(now_ms)), now_ms)
 
 
 class GivesUpForAStranger(CoordinatorMachine):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.file_system import SimulatedFileSystem
+from barrier_tck.harness.reference.simulated.hosts import PrimaryFailures
 from barrier_tck.harness.reference.simulated.subtask_processes import ProcessKilled, SimulatedSubtask
 from barrier_tck.harness.reference.simulated.surroundings import Background, Surroundings
 from barrier_tck.reference_impl.config import JobConfig
@@ -45,6 +46,10 @@ class CoordinatorWorld(Protocol):
     @property
     def observer(self) -> JobObserver:
         """The observer that is told what happens."""
+
+    @property
+    def primary_failures(self) -> PrimaryFailures | None:
+        """Which writes of durable storage fail; None if the plan lets none fail."""
 
     @property
     def processes(self) -> Mapping[SubtaskId, SimulatedSubtask]:
@@ -90,8 +95,11 @@ class SimulatedCoordinator:
         self._timers: dict[str, int] = {}
         self._timer_count = 0
         background = Background(surroundings, self, surroundings.async_ms_max / 2)
+        failures = world.primary_failures
         self.storage = world.components.checkpoint_storage(
-            self.files, world.graph.name, world.config.storage_root
+            failures.wrapped(files) if failures is not None else files,
+            world.graph.name,
+            world.config.storage_root,
         )
         ports = CoordinatorPorts(
             clock=self._scheduler,

@@ -18,6 +18,9 @@ from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
+_METADATA = "_metadata"
+"""What the name of a file begins with that makes a checkpoint complete."""
+
 
 class LocalDisk(DelegatingFileSystem):
     """A host's own disk; a subtask for which it is full cannot write to it any more."""
@@ -144,11 +147,22 @@ class PrimaryFailures:
         parsed = SubtaskId.parse(subtask)
         return f"{safe_name(parsed.vertex)}-{parsed.index}-" in self._refusals
 
+    def refuse_metadata(self, checkpoints: int) -> None:
+        """Make the metadata of this number of checkpoints fail."""
+        self._refusals[_METADATA] = _Refusal(checkpoints, spared=0)
+
+    def refuses_metadata(self) -> bool:
+        """Tell whether there are refusals of metadata."""
+        return _METADATA in self._refusals
+
 
 def planned_failures(plan: TrialPlan) -> PrimaryFailures | None:
     """Return what a plan's failing primaries need; None if it has none, because wrapping file systems costs time."""
     hits = [scheduled.fault.copies_hit for scheduled in plan.faults]
-    if not any(hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None for hit in hits):
+    metadata = any(scheduled.fault.fails_metadata for scheduled in plan.faults)
+    if not metadata and not any(
+        hit is not None and hit.place is CopyPlace.DURABLE and hit.damage is None for hit in hits
+    ):
         return None
     # With local recovery a subtask's part has several files, of which the first one is spared.
     return PrimaryFailures(spared=int(bool(plan.local_recovery)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
-from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
+from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.simulated.subtask_processes import SimulatedExecutor, SimulatedSubtask
@@ -195,6 +195,15 @@ class SimulatedTargets:
             root,
             lambda checkpoints: failures.refuse(subtask, checkpoints) if failures is not None else None,
             lambda: failures is not None and failures.refuses(subtask),
+        )
+
+    def metadata(self) -> MetadataWrites | None:
+        """Return the writes that make checkpoints complete; None if the plan lets none of them fail."""
+        failures = self._world.primary_failures
+        return (
+            MetadataWrites(failures.refuse_metadata, failures.refuses_metadata)
+            if failures is not None
+            else None
         )
 
     def messages_of(self, subtask: str) -> RepeatableMessages:

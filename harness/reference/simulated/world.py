@@ -96,7 +96,7 @@ class SimulatedWorld:
         self._choices = stream(plan.seed, "choices")
         self.disk = disk if disk is not None else SimulatedDisk()
         self.primary_failures = planned_failures(plan)
-        """Which writes of primaries fail; None if the plan has no such fault."""
+        """Which writes of durable storage fail; None if the plan has no such fault."""
         self.disturbances = Disturbances(self, plan.seed)
         self.repeats = RepeatedMessages()
         self.heartbeats = Heartbeats(

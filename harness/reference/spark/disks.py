@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from barrier_tck.faults.targets import TargetGone
-from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
+from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.jobs import CHECKPOINTS
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
@@ -81,6 +82,30 @@ def primary_of(subtask: str, storage: FileCheckpointStorage, files_root: Path) -
 
     files = LocalFileSystem(files_root)
     return PrimaryCopies(parsed, storage, files, CHECKPOINTS, refuse, refuses)
+
+
+def metadata_of(storage: FileCheckpointStorage, files_root: Path, job: str) -> MetadataWrites:
+    """Return the writes that make checkpoints complete. They go to a temporary file first; a directory there makes that
+    fail, beginning with the checkpoint whose id was reserved last, if it is not complete.
+    """
+    obstacles: list[Path] = []
+
+    def refuse(checkpoints: int) -> None:
+        # The harness's own storage object would remember what was reserved when it first looked.
+        fresh = FileCheckpointStorage(LocalFileSystem(files_root), job, CHECKPOINTS)
+        first = int(fresh.reserved()[0])
+        first += first in storage.completed()
+        directory = files_root / CHECKPOINTS / safe_name(job)
+        obstacles.extend(
+            directory / f"chk-{number}" / "_metadata.tmp" for number in range(first, first + checkpoints)
+        )
+        for obstacle in obstacles:
+            obstacle.mkdir(parents=True)
+
+    def refuses() -> bool:
+        return bool(obstacles) and all(_refuses(obstacle) for obstacle in obstacles)
+
+    return MetadataWrites(refuse, refuses)
 
 
 def _obstacles(

@@ -44,7 +44,7 @@ from barrier_tck.harness.reference.planned_savepoints import planned_savepoints
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages, RepeatedMessages
 from barrier_tck.harness.reference.sink_files import rows_by_writer
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener, view_storage
-from barrier_tck.harness.reference.spark.disks import JobDisks, primary_of
+from barrier_tck.harness.reference.spark.disks import JobDisks, metadata_of, primary_of
 from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.job_parts import graph_of, name_of, parts_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
@@ -290,6 +290,7 @@ class ReferenceSpark:
             job,
             disks,
             lambda subtask: primary_of(subtask, storage, root),
+            lambda: metadata_of(storage, root, graph.name),
             bool(plan.local_recovery),
             self._cluster.local_directory,
             network,

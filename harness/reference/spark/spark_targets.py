@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from barrier_tck.faults.targets import NoTargets, Peers, TargetGone
-from barrier_tck.harness.reference.copy_targets import LocalCopies, PrimaryCopies
+from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
@@ -201,6 +201,7 @@ class SparkTargets(NoTargets):
         job: RemoteJob,
         disks: JobDisks,
         primaries: Callable[[str], PrimaryCopies],
+        metadata: Callable[[], MetadataWrites],
         local_recovery: bool,
         local_directory: Callable[[str], Path | None],
         network: ProxyNetwork | None = None,
@@ -217,6 +218,7 @@ class SparkTargets(NoTargets):
         self._job = job
         self._disks = disks
         self._primaries = primaries
+        self._metadata = metadata
         self._local_recovery = local_recovery
         self._local_directory = local_directory
         self._network = network
@@ -230,6 +232,10 @@ class SparkTargets(NoTargets):
     def primary_of(self, subtask: str) -> PrimaryCopies:
         """Return a subtask's part of the latest completed checkpoint."""
         return self._primaries(subtask)
+
+    def metadata(self) -> MetadataWrites:
+        """Return the writes that make checkpoints complete."""
+        return self._metadata()
 
     def messages_of(self, subtask: str) -> RepeatableMessages | None:
         """Return the messages about checkpoints between a subtask and the coordinator."""
