@@ -21,6 +21,9 @@ from barrier_tck.harness.support.errors import UsageProblem
 
 _Value = TypeVar("_Value")
 
+_SHOWN_MAX = 100
+"""Most characters of a repeated key that a message shows."""
+
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the nearest known name, or the list of them if none is near."""
@@ -31,10 +34,27 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names)}" if names else ""
 
 
+class _Repeated(ValueError):
+    """An object has a key twice; readers differ in which value they take."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Repeated(key)
+        found[key] = value
+    return found
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file; raises UsageProblem, with the position, if it is missing or is not JSON."""
     try:
-        return json.loads(_read_text(path))
+        return json.loads(_read_text(path), object_pairs_hook=_once_each)
+    except _Repeated as error:
+        raise UsageProblem(
+            f"{path}: the key {str(error)[:_SHOWN_MAX]!r} comes twice in one object; keep one of them"
+        ) from error
     except json.JSONDecodeError as error:
         raise UsageProblem(f"{path} is not valid JSON: line {error.lineno}, {error.msg}") from error
     except RecursionError as error:

@@ -77,6 +77,16 @@ def test_missing_and_malformed_files_are_named(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "whole.json").seed == 4
 
 
+@pytest.mark.parametrize("text", ['{"seed": 1, "seed": 2}', '{"workload": {"batches": 1, "batches": 2}}'])
+def test_a_key_that_comes_twice_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "twice.json"
+    path.write_text(text)
+    with pytest.raises(
+        UsageProblem, match=r"twice\.json: the key '(seed|batches)' comes twice in one object"
+    ):
+        read_plan(path)
+
+
 def test_a_plan_that_names_a_missing_subtask_is_refused() -> None:
     plan = plan_from(
         {
