@@ -100,7 +100,10 @@ def metadata_of(storage: FileCheckpointStorage, files_root: Path, job: str) -> M
             directory / f"chk-{number}" / "_metadata.tmp" for number in range(first, first + checkpoints)
         )
         for obstacle in obstacles:
-            obstacle.mkdir(parents=True)
+            try:
+                obstacle.mkdir(parents=True)
+            except FileExistsError as error:
+                raise TargetGone(f"{obstacle.parent.name} is becoming complete at this moment") from error
 
     def refuses() -> bool:
         return bool(obstacles) and all(_refuses(obstacle) for obstacle in obstacles)
