@@ -20,7 +20,8 @@ SYSTEMS = ("reference-simulated", "reference-spark")
 """The worlds in which such a benchmark can be run."""
 
 WINDOW = (0.15, 0.6)
-"""The part of a run, by time, whose checkpoints count: the queues are full, and the sources have not ended."""
+"""The part of a run whose checkpoints count, from when all subtasks run: the queues are full, and the sources have not
+ended."""
 
 
 @contextmanager
@@ -46,7 +47,8 @@ def valid_trial(plan: TrialPlan, system: SystemUnderTest, directory: Path) -> Tr
 
 def counted(record: TrialRecord) -> list[tuple[CheckpointRecord, list[SnapshotRecord]]]:
     """Return the checkpoints that count, each with the parts of all subtasks; raises RuntimeError if none does."""
-    first_ms, last_ms = (share * record.duration_ms for share in WINDOW)
+    running_ms = record.attempts[0].running_at_ms or 0.0
+    first_ms, last_ms = (running_ms + share * (record.duration_ms - running_ms) for share in WINDOW)
     chosen = [
         (checkpoint, [part for part in record.snapshots if part.checkpoint == checkpoint.checkpoint])
         for checkpoint in record.checkpoints

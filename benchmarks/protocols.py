@@ -51,7 +51,7 @@ JOBS = (("keyed-totals", "line"), ("lineage", "diamond"), ("lineage", "shuffles"
 """Workload and shape of the graphs."""
 SLOW_BATCH_MS = {"fast": 0, "slow": 20}
 """Whether the sink keeps up -> how much longer it takes for a batch."""
-BATCHES, BATCH_RECORDS, RECORDS_PER_SECOND = 120, 5, 300
+BATCHES, BATCH_RECORDS, RECORDS_PER_SECOND = 200, 5, 300
 """Of each source."""
 CAPACITY = 4
 """Batches that each end of a channel holds."""

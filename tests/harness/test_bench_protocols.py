@@ -11,7 +11,7 @@ import pytest
 
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
 from barrier_tck.harness.record.passages import Sent, What
-from barrier_tck.harness.record.records import CheckpointRecord, SnapshotRecord
+from barrier_tck.harness.record.records import AttemptRecord, CheckpointRecord, SnapshotRecord
 from benchmarks import protocols
 from benchmarks.benchmark_trials import text_table
 from benchmarks.protocols import ALIGNED, FROM_BELOW, FROM_SOURCES, JOBS, PROTOCOLS, SLOW_BATCH_MS, UNALIGNED
@@ -23,7 +23,8 @@ class Record:
     """What the benchmark reads of a trial's record."""
 
     plan = TrialPlan(note="a trial")
-    duration_ms = 1_000.0
+    duration_ms = 1_020.0
+    attempts = (AttemptRecord(1, 0.0, 20.0, 1_000.0, "finished"),)
     checkpoints: tuple[CheckpointRecord, ...] = (
         CheckpointRecord(1, 1, "completed", 10.0, 900.0),
         CheckpointRecord(2, 1, "completed", 200.0, 400.0),
