@@ -24,7 +24,11 @@ from barrier_tck.harness.campaign.interrupts import Interrupts, caught
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.campaign.progress_display import CampaignProgress
 from barrier_tck.harness.campaign.resuming import finished_before, require_resumable
-from barrier_tck.harness.campaign.sometimes import SometimesDuplicates, SometimesInFlight
+from barrier_tck.harness.campaign.sometimes import (
+    SometimesAfterFinish,
+    SometimesDuplicates,
+    SometimesInFlight,
+)
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
 from barrier_tck.harness.oracle.checker import Checker
@@ -67,6 +71,7 @@ class Tally:
     refused_connections: Counter[str] = field(default_factory=Counter)
     sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
     sometimes_in_flight: SometimesInFlight = field(default_factory=SometimesInFlight)
+    sometimes_after_finish: SometimesAfterFinish = field(default_factory=SometimesAfterFinish)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -94,6 +99,7 @@ class Tally:
         self.refused_connections.update(trial.refused_connections)
         self.sometimes_duplicates.add(trial)
         self.sometimes_in_flight.add(trial)
+        self.sometimes_after_finish.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -106,6 +112,7 @@ class Tally:
         found = (
             self.sometimes_duplicates.finding(),
             self.sometimes_in_flight.finding(),
+            self.sometimes_after_finish.finding(),
             self.judged_clauses.finding(),
         )
         return tuple(finding for finding in found if finding is not None)

@@ -80,7 +80,12 @@ def sort_key(plan: TrialPlan) -> SortKey:
         _restless(plan),
         tuple(sorted(_fault_key(scheduled) for scheduled in plan.faults)),
         tuple((asked.stop, asked.after_checkpoints, asked.delay_ms) for asked in plan.savepoints),
-        (workload.keys, workload.start_offset, workload.records_per_second is not None),
+        (
+            workload.keys,
+            workload.start_offset,
+            workload.early_ends,
+            workload.records_per_second is not None,
+        ),
         _settings_values(plan),
         plan.seed,
     )
@@ -175,7 +180,7 @@ def simplify_job(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose fewer batches, fewer records per batch, fewer keys, and no offset or rate limit."""
+    """Propose fewer batches, fewer records per batch, fewer keys, and no offset, early end or rate limit."""
     for batches in down_from(plan.workload.batches, 0):
         yield _with(plan, "workload", batches=batches)
     for records in down_from(plan.workload.batch_records, 1):
@@ -184,6 +189,8 @@ def reduce_records(plan: TrialPlan) -> Iterator[TrialPlan]:
         yield _with(plan, "workload", keys=keys)
     for offset in down_from(plan.workload.start_offset, 0):
         yield _with(plan, "workload", start_offset=offset)
+    for early in down_from(plan.workload.early_ends, 0):
+        yield _with(plan, "workload", early_ends=early)
     if plan.workload.records_per_second is not None:
         yield _with(plan, "workload", records_per_second=None)
 

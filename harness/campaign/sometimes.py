@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.dataflow import Dataflow
+from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -101,3 +102,45 @@ class SometimesInFlight:
                 "or a sink slow"
             )
         return Finding("sometimes-in-flight", self.clauses, verdict, summary, counts)
+
+
+@dataclass(slots=True)
+class SometimesAfterFinish:
+    """If sources end early, checkpoints must complete after some subtasks had finished, or BAR-6 was not tested."""
+
+    trials: int = 0
+    """Trials some of whose sources end early."""
+    with_checkpoints: int = 0
+    checkpoints: int = 0
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count the checkpoints of a finished trial without some of their subtasks, if sources end early in it."""
+        for finding in trial.findings:
+            if finding.counts.get(DUE):
+                seen = finding.counts.get(AFTER_FINISH, 0)
+                self.trials += 1
+                self.with_checkpoints += seen > 0
+                self.checkpoints += seen
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if no source of any trial ends early."""
+        if not self.trials:
+            return None
+        counts = {
+            "trials": self.trials,
+            "with_checkpoints": self.with_checkpoints,
+            "checkpoints": self.checkpoints,
+        }
+        if self.checkpoints:
+            verdict = Verdict.VALID
+            summary = (
+                f"in {self.with_checkpoints} of {self.trials} trials with sources that end early, checkpoints "
+                f"completed after some of their subtasks had finished, {self.checkpoints} in all"
+            )
+        else:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"no checkpoint completed after some of its subtasks had finished, in none of the {self.trials} trials "
+                "with sources that end early; run more trials, with more batches or shorter checkpoint intervals"
+            )
+        return Finding("sometimes-after-finish", ("BAR-6",), verdict, summary, counts)

@@ -57,6 +57,8 @@ class Profile:
     start_offset: Range = (0, 5)
     tiny_inputs_per_mille: int = 80
     """How many plans in 1,000 have an input of no record or of exactly one."""
+    early_ends_per_mille: int = 0
+    """In how many plans in 1,000 some source subtasks, but not all, have hardly any input (BAR-6)."""
     records_per_second: tuple[int | None, ...] = (None, 300, 300, 600)
     """Rates of a source. Without a rate, all input is read before the first barrier, and nothing is left to replay."""
     workloads: tuple[str, ...] = ("keyed-totals",)

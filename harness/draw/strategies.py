@@ -105,6 +105,8 @@ def trial_plans(
         # A system that does not use the job runs the workload's own, which may be wider.
         deployment=_with_key_groups(draw, profile, plan, filled(around.fitted(plan))),
     )
+    if not of_copies:  # whose faults need subtasks that still write
+        plan = _with_early_ends(draw, profile, plan)
     plan = _with_initiators(draw, profile, _with_slow_vertex(draw, profile, plan))
     if of_copies:
         plan = long_enough(plan, profile.settle_ms)
@@ -272,6 +274,15 @@ def _with_slow_vertex(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Tri
         slow_batch_ms=draw(st.sampled_from(profile.slow_batch_ms)),
     )
     return msgspec.structs.replace(plan, deployment=deployment)
+
+
+def _with_early_ends(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
+    """Return the plan with sources that end long before the others, if it is to have some and has several (BAR-6)."""
+    sources = sum(vertex.parallelism for vertex in plan.job.sources)
+    if not profile.early_ends_per_mille or sources < 2 or not chance(draw, profile.early_ends_per_mille):
+        return plan
+    workload = msgspec.structs.replace(plan.workload, early_ends=draw(numbers(1, sources - 1)))
+    return msgspec.structs.replace(plan, workload=workload)
 
 
 def _draw_workload(draw: st.DrawFn, profile: Profile) -> WorkloadPlan:

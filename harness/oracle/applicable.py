@@ -20,6 +20,7 @@ from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.exactly_once_output import ExactlyOnceOutput
 from barrier_tck.harness.oracle.failures_explained import FailuresExplained
 from barrier_tck.harness.oracle.faults_fired import FaultsFired
+from barrier_tck.harness.oracle.finished_subtasks import FinishedSubtasks
 from barrier_tck.harness.oracle.input_reads import InputReads
 from barrier_tck.harness.oracle.kept_savepoints import Savepoints
 from barrier_tck.harness.oracle.labels import Labels
@@ -91,6 +92,8 @@ def checkers_for(
             CommittedTransactions(),
             InputReads(),
         ]
+        if Capability.EARLY_FINISH in capabilities:
+            chosen.append(FinishedSubtasks(trial_input))
     if plan.savepoints and plan.checkpoints.enabled and Capability.SAVEPOINTS in capabilities:
         chosen.append(StopWithSavepoint())
         if inspects:

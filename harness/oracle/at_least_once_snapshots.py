@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.opened_checkpoints import opened_checkpoint
 from barrier_tck.harness.oracle.recoveries import Cut, cut_of, restored_checkpoints, state_of
 from barrier_tck.harness.oracle.snapshot_formula import SnapshotFormula
 from barrier_tck.harness.record.history import SnapshotView
@@ -83,10 +84,10 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         restored = checkpoints.get(view.attempt) if view.attempt is not None else None
         if restored is None:
             return None
-        for candidate in context.history.checkpoints:
-            if candidate.checkpoint == restored:
-                return cut_of(candidate, self._input)
-        raise ValueError(f"checkpoint {restored} was restored by attempt {view.attempt} but never opened")
+        found = opened_checkpoint(context.history, restored)
+        if found is None:
+            raise ValueError(f"checkpoint {restored} was restored by attempt {view.attempt} but never opened")
+        return cut_of(found, self._input)
 
     def _explains(self, key: Key, positions: Mapping[str, int], surplus: Vector) -> bool:
         """Tell whether prefixes of the key's records after the positions, one for each split, add up to the surplus."""

@@ -1,9 +1,9 @@
 """The life of every checkpoint, as the coordinator's own operations show it (COO-1 to COO-4, COO-6, REC-1, REC-2).
 
 Nothing is assumed about how a coordinator works, only what it must never do: reuse an id, complete a checkpoint
-without every acknowledgement, complete a checkpoint that it aborted or that an older attempt left, give one up as
-subsumed when no newer one has completed, or as lost with an attempt that goes on, or restore anything but the latest
-completed checkpoint. If a coordinator dies while it makes a checkpoint durable, the
+without the acknowledgement of a subtask that has not finished (BAR-6), complete a checkpoint that it aborted or that an
+older attempt left, give one up as subsumed when no newer one has completed, or as lost with an attempt that goes on, or
+restore anything but the latest completed checkpoint. If a coordinator dies while it makes a checkpoint durable, the
 checkpoint is undecided: if it has all acknowledgements, it may count as complete or not.
 """
 
@@ -26,6 +26,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     Committed,
+    Finished,
     Operation,
 )
 from barrier_tck.harness.record.reasons import Reason
@@ -98,6 +99,8 @@ class _Story:
         self.checkpoints: dict[int, _Checkpoint] = {}
         self.attempts: list[int] = []
         self._subtasks = subtasks
+        self._finished: dict[int, set[str]] = {}
+        """Attempt -> its subtasks that have finished."""
         self._crashes = crashes
         self._may_be_older = may_be_older
         """Whether an attempt may start from an older checkpoint: the latest was damaged and the plan allows it."""
@@ -175,6 +178,9 @@ class _Story:
             if told.subtask not in checkpoint.acknowledged:
                 checkpoint.last_acknowledged = line.index
             checkpoint.acknowledged.add(told.subtask)
+
+    def _subtask_finished(self, line: Recorded[Finished]) -> None:
+        self._finished.setdefault(line.operation.attempt, set()).add(line.operation.subtask)
 
     def _completed(self, line: Recorded[CheckpointCompleted]) -> None:
         number, attempt = line.operation.checkpoint, line.operation.attempt
@@ -258,12 +264,13 @@ class _Story:
         if checkpoint.state == ABORTED:
             return "had been aborted"
         missing = self._missing(checkpoint)
-        if missing or not checkpoint.acknowledged:
+        if missing or not (checkpoint.acknowledged or self._finished.get(checkpoint.attempt)):
             return f"was not complete: no acknowledgement of {', '.join(missing) or 'anybody'}"
         return None
 
     def _missing(self, checkpoint: _Checkpoint) -> list[str]:
-        return sorted(self._subtasks - checkpoint.acknowledged)
+        finished = self._finished.get(checkpoint.attempt, set())
+        return sorted(self._subtasks - checkpoint.acknowledged - finished)
 
     def _crashed_between(self, start_ms: float, end_ms: float) -> bool:
         return any(start_ms <= crash <= end_ms for crash in self._crashes)
@@ -279,4 +286,5 @@ class _Story:
         CheckpointAborted: _aborted,
         Acknowledged: _acknowledged,
         Committed: _committed,
+        Finished: _subtask_finished,
     }

@@ -20,6 +20,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointTriggered,
     FaultFired,
     FaultUnclear,
+    Finished,
 )
 from barrier_tck.harness.record.reasons import Reason
 
@@ -44,7 +45,7 @@ class CheckpointLife:
     failed: Reason | None = None
     """Why it was aborted; None if it completed, or if its end was not reported."""
     acknowledged: dict[str, float] = field(default_factory=dict)
-    """Subtask -> when its first acknowledgement arrived."""
+    """Subtask -> when its first acknowledgement arrived, or else the news that it has finished (BAR-6)."""
 
     @property
     def completed(self) -> bool:
@@ -77,6 +78,8 @@ class AttemptLife:
     ended_ms: float = float("inf")
     """When it failed or finished, or when its coordinator died."""
     reason: Reason | None = None
+    finished: list[str] = field(default_factory=list)
+    """The subtasks that have finished."""
     checkpoints: list[CheckpointLife] = field(default_factory=list)
 
 
@@ -98,7 +101,14 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
                     number, attempt, line.time_ms, line.index, begins.final, begins.savepoint, begins.stops
                 )
                 checkpoints[number] = begun
-                attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms)).checkpoints.append(begun)
+                life = attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms))
+                life.checkpoints.append(begun)
+                begun.acknowledged.update(dict.fromkeys(life.finished, line.time_ms))
+            case Finished(attempt=number, subtask=subtask) if number in attempts:
+                attempts[number].finished.append(subtask)
+                for pending in attempts[number].checkpoints:
+                    if pending.ended_ms is None:
+                        pending.acknowledged.setdefault(subtask, line.time_ms)
             case Acknowledged(checkpoint=number, attempt=attempt, subtask=subtask, forged=False):
                 told = checkpoints.get(number)
                 # An acknowledgement of a subtask that the job does not have counts for nobody (COO-3), nor does one

@@ -39,6 +39,8 @@ class ConsistentCut:
         judged = messages = 0
         for number, view in views.items():
             run = next((run for run in runs.values() if number in run.cuts), None)
+            if run is None and set(view.subtasks) <= set(view.finished):
+                continue  # nobody is in it who could have recorded anything
             if run is None:
                 problems.append(
                     f"checkpoint {number} completed, but no process was seen to record itself for it"
@@ -93,6 +95,8 @@ class _Run:
             name = _channel_name(one.sender, one.receiver, one.edge)
             rows = [_encode(row).decode() for row in one.rows]
             self._channels[name] = _Channel(rows, [{} for _ in rows], len(rows))
+        self._at_end: dict[str, _Cut] = {}
+        """Where each process stood in the end."""
         self._replay(logs)
 
     def _replay(self, logs: Mapping[str, Sequence[LocalEvent]]) -> None:
@@ -108,6 +112,7 @@ class _Run:
                 ):
                     places[process] += 1
                     moved = True
+        self._at_end = {process: self._cut_now(process, clock) for process, clock in clocks.items()}
         for process, events in logs.items():
             if places[process] < len(events):
                 event = events[places[process]]
@@ -126,12 +131,15 @@ class _Run:
             channel.rows += event.rows
             channel.sent_in += [dict(clock)] * len(event.rows)
         elif event.kind == "recorded":
-            self.cuts.setdefault(event.checkpoint, {})[process] = _Cut(
-                dict(clock),
-                {name: len(one.rows) for name, one in self._channels.items() if _sender(name) == process},
-                {name: one.taken for name, one in self._channels.items() if _receiver(name) == process},
-            )
+            self.cuts.setdefault(event.checkpoint, {})[process] = self._cut_now(process, clock)
         return True
+
+    def _cut_now(self, process: str, clock: Clock) -> _Cut:
+        return _Cut(
+            dict(clock),
+            {name: len(one.rows) for name, one in self._channels.items() if _sender(name) == process},
+            {name: one.taken for name, one in self._channels.items() if _receiver(name) == process},
+        )
 
     @staticmethod
     def _take(channel: _Channel, event: LocalEvent, clock: Clock) -> bool:
@@ -148,7 +156,9 @@ class _Run:
     def problems_of(self, view: SnapshotView) -> Iterator[str]:
         """Yield what is wrong with one snapshot."""
         yield from self._disorder
-        cuts = self.cuts[view.checkpoint]
+        # A process that has finished does nothing any more: every cut passes behind all that it did (BAR-6).
+        finished = {one: self._at_end[one] for one in view.finished if one in self._at_end}
+        cuts = finished | self.cuts[view.checkpoint]
         missing = [process for process in self._processes if process not in cuts]
         if missing:
             yield f"{', '.join(missing)} never recorded itself"

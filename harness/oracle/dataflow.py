@@ -24,6 +24,7 @@ from barrier_tck.harness.oracle.opened_checkpoints import (
     going_back,
     misplaced,
     missing_parts,
+    opened_checkpoint,
     opened_checkpoints,
     positions_of,
 )
@@ -245,7 +246,7 @@ class _Judge:
         yield from placement_problems(self.context.job, view)
         yield from in_flight_problems(self.context.plan, view)
         if self._form is LINEAGE:
-            once = self.exact or not any(self._restored.values())
+            once = not self._fell_back if self.exact else not any(self._restored.values())
             yield from route_problems(self.context.plan.job, self.context.job, view, once)
 
     def _exactly(self, cut: _Cut, content: Content) -> dict[str, _Place]:
@@ -316,9 +317,8 @@ class _Judge:
         restored = self._restored.get(attempt) if attempt is not None else None
         if restored is None:
             return _Cut(dict.fromkeys(self._ends, 0), {}, {})
-        views = [view for view in self.context.history.checkpoints if view.checkpoint == restored]
-        opened = [view for view in views if view.problem is None and self._is_whole(view)]
-        return self._cut_of(opened[0]) if opened else None
+        view = opened_checkpoint(self.context.history, restored)
+        return self._cut_of(view) if view and view.problem is None and self._is_whole(view) else None
 
     def _is_whole(self, view: SnapshotView) -> bool:
         return not list(misplaced(view, self.input.extents, self.input.start_offset))

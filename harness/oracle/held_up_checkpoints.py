@@ -85,4 +85,6 @@ def longest_ms(plan: TrialPlan, final: bool) -> float:
         # A full channel accepts its next batch only after one was read, and that batch has its own latency.
         ways += len(job.channels) * network.channel_capacity * network.latency_ms_max * slow
         ways *= plan.checkpoints.max_concurrent + len(plan.savepoints)
-    return ways + 2 * network.latency_ms_max + plan.checkpoints.async_ms_max
+    # Where barriers end with a subtask that finishes, the next one reports that, and is triggered instead (BAR-6).
+    told = 2 * (1 + len(job.vertices)) * network.latency_ms_max
+    return ways + told + plan.checkpoints.async_ms_max

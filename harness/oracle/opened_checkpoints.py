@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import is_own_damage
 from barrier_tck.harness.oracle.prefix import Extent
-from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.history import History, SnapshotView
 from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -18,24 +20,56 @@ class OpenedCheckpoints:
     """The completed checkpoints of one trial."""
 
     judged: tuple[SnapshotView, ...]
-    """The checkpoints to judge, by number, including those that could not be opened unless the trial damaged them."""
+    """The checkpoints to judge, by number, including those that could not be opened unless the trial damaged them.
+
+    A subtask that had finished holds in each of them what it held in its last own part (BAR-6).
+    """
     harmed: tuple[SnapshotView, ...]
-    """Those that could not be opened because the trial had damaged them; they show nothing."""
+    """Those that could not be opened because the trial had damaged them, or what they rely on; they show nothing."""
     unopened: tuple[int, ...]
     """Those that completed but were not opened."""
 
 
 def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
     """Sort the checkpoints of one trial by what can be said about them."""
-    views = sorted(context.history.checkpoints, key=lambda view: view.checkpoint)
     completed = dict.fromkeys(told.operation.checkpoint for told in context.history.of(CheckpointCompleted))
-    opened = {view.checkpoint for view in views}
-    harmed = [view for view in views if view.problem is not None and is_own_damage(view.problem, context)]
+    opened = {view.checkpoint for view in context.history.checkpoints}
+    judged: list[SnapshotView] = []
+    harmed: list[SnapshotView] = []
+    for view, relied_on in _filled(context.history):
+        problems = [one.problem for one in (view, *relied_on) if one.problem is not None]
+        (harmed if any(is_own_damage(problem, context) for problem in problems) else judged).append(view)
     return OpenedCheckpoints(
-        tuple(view for view in views if view not in harmed),
+        tuple(judged),
         tuple(harmed),
         tuple(checkpoint for checkpoint in completed if checkpoint not in opened),
     )
+
+
+def opened_checkpoint(history: History, checkpoint: int) -> SnapshotView | None:
+    """Return one checkpoint with the state of the subtasks that had finished; None if it was never opened."""
+    return next((view for view, _ in _filled(history) if view.checkpoint == checkpoint), None)
+
+
+def _filled(history: History) -> Iterator[tuple[SnapshotView, list[SnapshotView]]]:
+    """Yield every checkpoint, by number, with the state of the subtasks that had finished, and where that came from."""
+    last_own: dict[str, SnapshotView] = {}
+    for view in sorted(history.checkpoints, key=lambda one: one.checkpoint):
+        relied_on = [last_own[subtask] for subtask in view.finished if subtask in last_own]
+        yield _with_finished(view, last_own), relied_on
+        last_own |= {subtask: view for subtask in view.subtasks if subtask not in view.finished}
+
+
+def _with_finished(view: SnapshotView, last_own: Mapping[str, SnapshotView]) -> SnapshotView:
+    """Return a checkpoint with the state of the subtasks that had finished: nothing of it can have changed since."""
+    kept = [
+        state
+        for subtask in view.finished
+        if subtask in last_own
+        for state in last_own[subtask].state
+        if state.subtask == subtask
+    ]
+    return msgspec.structs.replace(view, state=(*view.state, *kept)) if kept else view
 
 
 def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[str]:

@@ -22,6 +22,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     Committed,
+    Finished,
     InputLeft,
     InputRead,
     JobStopped,
@@ -67,6 +68,8 @@ class _Stop:
     """The sinks that had committed for it when the job stopped."""
     began_later: dict[int, int | None] = field(default_factory=dict)
     """Attempt -> restored checkpoint, of those that began after it completed and before the job stopped."""
+    finished: dict[str, None] = field(default_factory=dict)
+    """The subtasks of its attempt that had finished before, with everything committed (BAR-6)."""
     next_restored: int | None = None
     goes_on: bool = False
     """Whether another attempt began after the stop."""
@@ -84,6 +87,7 @@ class _Told:
 def _told(context: TrialContext) -> _Told:
     story = _Told()
     latest: _Stop | None = None
+    finished: dict[int, dict[str, None]] = {}
     for line in context.history.operations:
         match line.operation:
             case CheckpointTriggered(checkpoint=number, attempt=attempt, stops=True):
@@ -97,12 +101,15 @@ def _told(context: TrialContext) -> _Told:
             case Committed(checkpoint=number, subtask=subtask) if number in story.stops:
                 if story.stops[number].stopped_at is None:
                     story.stops[number].committed[subtask] = None
+            case Finished(attempt=attempt, subtask=subtask):
+                finished.setdefault(attempt, {})[subtask] = None
             case JobStopped(checkpoint=number):
                 stop = story.stops.get(number) if number is not None else None
                 if stop is None or stop.completed_at is None:
                     story.problems.append("the job stopped, and the savepoint for it had not completed")
                 else:
                     stop.stopped_at = line.index
+                    stop.finished = dict(finished.get(stop.attempt, {}))
             case AttemptStarted(attempt=attempt, restored_checkpoint=restored) if latest is not None:
                 if restored == latest.checkpoint and latest.completed_at is None:
                     latest.completed_at = line.index  # its coordinator died before it could report that
@@ -152,7 +159,7 @@ def _problems(stop: _Stop, story: _Told, context: TrialContext) -> Iterator[str]
             yield f"{behind.subtask} took records from a channel behind the terminal barrier"
     if stop.stopped_at is not None and not stop.began_later and context.job is not None:
         for sink in context.job.in_role(Role.SINK):
-            if sink not in stop.committed:
+            if sink not in stop.committed and sink not in stop.finished:
                 yield f"the job stopped before {sink} had committed"
     if stop.goes_on and stop.next_restored != stop.checkpoint:
         yield f"the second job began with checkpoint {stop.next_restored}"

@@ -22,7 +22,7 @@ from barrier_tck.harness.record.stored import (
 )
 
 METADATA = "_metadata"
-FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3)
+FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3, 4)
 _PLACE = re.compile(r"(?P<directory>.*)/chk-(?P<checkpoint>[0-9]+)/_metadata")
 
 
@@ -129,7 +129,10 @@ def _part(part: dict[str, Any], read: Callable[[str], bytes], root: str) -> Stor
     )
     channels = part.get("channels")
     return StoredPart(
-        subtask, tuple(operators), None if channels is None else _file(channels["file"], read, root)
+        subtask,
+        tuple(operators),
+        None if channels is None else _file(channels["file"], read, root),
+        bool(part.get("finished", False)),
     )
 
 

@@ -60,6 +60,9 @@ class WorkloadPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Rate limit per source subtask; None: no limit."""
     start_offset: _Count = 0
     """Position at which each split begins: the records before it are not part of the input."""
+    early_ends: _Count = 0
+    """So many source subtasks, counted over all source vertices, have no more than one batch per split (generated
+    workloads). They finish long before the others, and checkpoints complete without them (BAR-6)."""
 
     def __post_init__(self) -> None:
         """Refuse an input with more records than anybody would wait for."""

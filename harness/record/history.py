@@ -116,6 +116,8 @@ class SnapshotView(msgspec.Struct, frozen=True):
     """The channels on which records were in flight; empty for aligned barriers, and if the system reports none."""
     savepoint: str | None = None
     """The directory of the savepoint that it is; None for a checkpoint."""
+    finished: tuple[str, ...] = ()
+    """The subtasks that had finished before it (BAR-6): it holds positions of theirs, and no state."""
 
     def state_by_operator(self, without: Collection[str] = ()) -> Mapping[str, Mapping[str, list[Any]]]:
         """Return operator -> key -> accumulator values over all subtasks.

@@ -142,6 +142,13 @@ class Committed(_Kind, frozen=True):
     attempt: int | None = None
 
 
+class Finished(_Kind, frozen=True):
+    """A subtask says that it has done and committed all that it ever will: checkpoints complete without it (BAR-6)."""
+
+    subtask: str
+    attempt: int
+
+
 # --- placement and restores ---------------------------------------------------------------------------------
 
 
@@ -347,6 +354,7 @@ Operation = (
     | CheckpointAborted
     | AbortLearned
     | Committed
+    | Finished
     | Placed
     | ReadsObserved
     | Restored

@@ -37,6 +37,8 @@ class StoredPart(msgspec.Struct, frozen=True):
     operators: tuple[StoredOperator, ...] = ()
     channels: StoredFile | None = None
     """The file of its records in flight; None if there were none."""
+    finished: bool = False
+    """Whether the subtask had finished before the checkpoint (BAR-6)."""
 
     @property
     def positions(self) -> list[tuple[str, int]]:

@@ -202,6 +202,10 @@ class RunRecorder(JobObserver, ABC):
         """A terminal subtask committed."""
         self.note(told.Committed(str(subtask), checkpoint, attempt))
 
+    def subtask_finished(self, subtask: SubtaskId, attempt: int) -> None:
+        """A subtask has finished before the job."""
+        self.note(told.Finished(str(subtask), attempt), process=str(subtask))
+
     def job_ended(self, state: JobState, cause: Cause, reason: str) -> None:
         """The job finished, was stopped, or failed."""
         self.end_reason = reason_of(cause)

@@ -92,7 +92,7 @@ class CheckpointOpener:
         writers: tuple[str, ...] = ()
         try:
             for part in completed.snapshots:
-                for spec in self.graph.vertex(part.subtask.vertex).operators:
+                for spec in () if part.finished else self.graph.vertex(part.subtask.vertex).operators:
                     states = STATES.get(self.kinds[spec.uid], ())
                     if not states:
                         continue
@@ -125,6 +125,7 @@ class CheckpointOpener:
             reached_by=writers,
             in_flight=in_flight,
             savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
+            finished=tuple(str(subtask) for subtask in completed.finished),
         )
 
     def _in_flight(self, completed: CompletedCheckpoint) -> tuple[InFlight, ...]:

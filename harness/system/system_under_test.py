@@ -48,6 +48,9 @@ class Capability(StrEnum):
     )
     LOOPS = "Its jobs may have feedback edges, and what is under way in a loop is part of a checkpoint."
     CHANDY_LAMPORT = "It takes snapshots by Chandy and Lamport's algorithm, initiated by any of its subtasks."
+    EARLY_FINISH = (
+        "Its subtasks may finish before the job does; it reports that, and checkpoints go on (BAR-6)."
+    )
     MESSAGE_LOG = "It shows what each of its processes sends to others and takes from them, in its own order."
     PARTITION = "Its executors can be partitioned from each other and from the coordinator."
 

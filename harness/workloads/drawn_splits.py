@@ -23,17 +23,20 @@ def drawn_splits(plan: TrialPlan, job: JobPlan, stream: str, rows: Rows) -> tupl
     A vertex may have fewer splits than subtasks (then some are idle), or up to three splits per subtask. Ids do not
     depend on the splits of the other vertices.
     """
-    return tuple(
-        split
-        for number, vertex in enumerate(job.sources)
-        for split in _splits_of(plan, number, vertex, stream, rows)
-    )
+    early, splits = plan.workload.early_ends, list[SplitData]()
+    for number, vertex in enumerate(job.sources):
+        splits += _splits_of(plan, number, vertex, stream, rows, early)
+        early = max(0, early - vertex.parallelism)
+    return tuple(splits)
 
 
 def _splits_of(
-    plan: TrialPlan, number: int, vertex: VertexPlan, stream: str, rows: Rows
+    plan: TrialPlan, number: int, vertex: VertexPlan, stream: str, rows: Rows, early: int
 ) -> Iterable[SplitData]:
-    """Yield the splits of one source vertex; every draw comes from a stream named after what it decides."""
+    """Yield the splits of one source vertex; every draw comes from a stream named after what it decides.
+
+    ``early``: how many of its subtasks read at most one batch of each split.
+    """
     shape = random.Random(f"{plan.seed}/{stream}/{vertex.name}")
     records, start = plan.workload.batches * plan.workload.batch_records, plan.workload.start_offset
     width = vertex.parallelism
@@ -41,6 +44,8 @@ def _splits_of(
     parts = shape.choice((width, width, 0, width * shape.randint(2, _PARTS)))
     for part in range(parts or shape.randint(1, max(1, width - 1))):
         name, length = f"{vertex.name}-{part}", _length(shape, records)
+        if part % width < early:
+            length = min(length, plan.workload.batch_records)
         draws = random.Random(f"{plan.seed}/{stream}/{name}")
         first = (number * 1_000 + part) * 100_000
         yield SplitData(

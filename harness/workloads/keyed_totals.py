@@ -78,7 +78,11 @@ class KeyedTotals:
         _refuse_impossible(plan.workload)
         subtasks = range(job_of_plan(self, plan).vertex(SOURCE).parallelism)
         batches, size = plan.workload.batches, plan.workload.batch_records
-        lengths = [_lengths(plan.seed, subtask, batches, size) for subtask in subtasks]
+        early = plan.workload.early_ends
+        lengths = [
+            _lengths(plan.seed, subtask, min(batches, 1) if subtask < early else batches, size)
+            for subtask in subtasks
+        ]
         return tuple(
             [
                 _split(plan, subtask, part, lengths[subtask][part])

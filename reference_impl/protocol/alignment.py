@@ -7,6 +7,9 @@ an alignment does *not* release the channels: they are released when the synchro
 since only then may records behind the barrier touch the state (ALN-2). While every channel is held, no barrier can
 come.
 
+A channel that has ended counts as if it had delivered every barrier that is to come (BAR-6). When the last one that was
+missing ends, the snapshot is due. When all have ended, no barrier comes any more, and checkpoints begin with a trigger.
+
 A barrier is obsolete if its checkpoint, or a later one, was already aligned here, or if it was aborted. While m is
 aligned, the barrier of an n > m means that m was skipped upstream: m is given up and n begins.
 """
@@ -17,7 +20,11 @@ from typing import ClassVar
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment_states import AlignmentState
-from barrier_tck.reference_impl.protocol.messages import NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.messages import (
+    CheckpointBarrier,
+    NotifyCheckpointAborted,
+    TriggerCheckpoint,
+)
 from barrier_tck.reference_impl.protocol.subtask_commands import (
     AlignmentCommand,
     NoteAlignmentStarted,
@@ -27,6 +34,7 @@ from barrier_tck.reference_impl.protocol.subtask_commands import (
 from barrier_tck.reference_impl.protocol.subtask_events import (
     AlignmentEvent,
     BarrierArrived,
+    ChannelClosed,
     SnapshotFailed,
     SnapshotTaken,
 )
@@ -47,6 +55,9 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
         self.blocked = [False] * channels
         self.current: CheckpointId | None = None
         """The checkpoint that is being aligned, if any."""
+        self.closed = [False] * channels
+        """The channels that have ended."""
+        self._barrier: CheckpointBarrier | None = None
         self._received = [False] * channels
         self._missing = channels
         self._last: int = 0
@@ -60,8 +71,9 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
         if self.is_obsolete(event.barrier.checkpoint):
             return ()
         self.state = AlignmentState.ALIGNING
-        self.current = event.barrier.checkpoint
-        return self._hold(event)
+        self._barrier, self.current = event.barrier, event.barrier.checkpoint
+        held = self._hold(event)
+        return held if held else (NoteAlignmentStarted(event.barrier.checkpoint),)
 
     def _on_next_barrier(self, event: BarrierArrived) -> AlignmentCommands:
         checkpoint, current = event.barrier.checkpoint, self.current
@@ -82,18 +94,47 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
             raise self.illegal(event, f"{twice}; received so far: {self._received}")
 
     def _hold(self, event: BarrierArrived) -> AlignmentCommands:
-        checkpoint = event.barrier.checkpoint
-        self._received[event.channel] = True
         self.blocked[event.channel] = True
+        return self._deliver(event.channel)
+
+    def _deliver(self, channel: int) -> AlignmentCommands:
+        """A channel delivered the barrier that is aligned, or ended before it."""
+        self._received[channel] = True
         self._missing -= 1
-        if self._missing == 0:
-            self.state = AlignmentState.HOLDING
-            self._last = checkpoint
-            self._aborted = [n for n in self._aborted if n > checkpoint]
+        if self._missing:
+            return ()
+        assert self._barrier is not None
+        return self._due(self._barrier)
+
+    def _due(self, barrier: CheckpointBarrier) -> AlignmentCommands:
+        self.state = AlignmentState.HOLDING
+        self._last = barrier.checkpoint
+        self._aborted = [n for n in self._aborted if n > barrier.checkpoint]
+        self._forget_received()
+        return (TakeSnapshot(barrier),)
+
+    def _on_closed(self, event: ChannelClosed) -> AlignmentCommands:
+        self.closed[event.channel] = True
+        return self.count_closed(event.channel)
+
+    def count_closed(self, channel: int) -> AlignmentCommands:
+        """A channel that has ended counts as aligned (BAR-6)."""
+        if self.state is AlignmentState.ALIGNING and not self._received[channel]:
+            return self._deliver(channel)
+        if self.state is AlignmentState.IDLE:
             self._forget_received()
-            return (TakeSnapshot(event.barrier),)
-        first = self._missing == len(self._received) - 1
-        return (NoteAlignmentStarted(checkpoint),) if first else ()
+        return ()
+
+    def _on_trigger(self, event: TriggerCheckpoint) -> AlignmentCommands:
+        self._check_all_closed(event)
+        if self.is_obsolete(event.checkpoint):
+            return ()
+        return self._due(CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint))
+
+    def _check_all_closed(self, event: TriggerCheckpoint) -> None:
+        """A subtask with channels is triggered only when all of them have ended: before, barriers reach it (BAR-6)."""
+        if not all(self.closed):
+            raise self.illegal(event, f"channels that have ended: {self.closed}")
 
     def _on_snapshot_ended(self, event: SnapshotTaken | SnapshotFailed) -> AlignmentCommands:
         self._release()
@@ -118,22 +159,25 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
 
     def _release(self) -> None:
         self.state = AlignmentState.IDLE
-        self.blocked[:] = self._received
+        self.blocked[:] = [False] * len(self._received)
 
     def _forget_received(self) -> None:
-        self.current = None
-        self._received = [False] * len(self._received)
-        self._missing = len(self._received)
+        self.current = self._barrier = None
+        self._received = list(self.closed)
+        self._missing = self._received.count(False)
 
-    RULES: ClassVar = (is_obsolete, _check_first)
+    RULES: ClassVar = (is_obsolete, _check_first, count_closed, _check_all_closed)
 
     TABLE: ClassVar = {
         AlignmentState.IDLE: {
             BarrierArrived: leads(_on_first_barrier, AlignmentState.ALIGNING, AlignmentState.HOLDING),
+            ChannelClosed: _on_closed,
+            TriggerCheckpoint: leads(_on_trigger, AlignmentState.HOLDING),
             NotifyCheckpointAborted: _on_aborted,
         },
         AlignmentState.ALIGNING: {
             BarrierArrived: leads(_on_next_barrier, AlignmentState.HOLDING, AlignmentState.IDLE),
+            ChannelClosed: leads(_on_closed, AlignmentState.HOLDING),
             NotifyCheckpointAborted: leads(_on_aborted, AlignmentState.IDLE),
         },
         AlignmentState.HOLDING: {

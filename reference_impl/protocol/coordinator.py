@@ -12,6 +12,7 @@ and ``TABLE`` says what follows from each event in each state. Each *checkpoint*
 completing -> completed, or -> aborted from pending (and from completing only if the metadata could not be written).
 The coupling, all of it:
 
+* a subtask may finish before the job does (BAR-6); it is expected to acknowledge and to commit nothing any more;
 * only RUNNING triggers; the end of all input asks for one last checkpoint, and a user who stops the job for a last
   savepoint. Both are taken alone, and their completion leads to FINISHING. So metadata is on its way to the disk in
   RUNNING and STOPPING only;
@@ -63,9 +64,11 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
+    ChannelsClosed,
     DeclineCheckpoint,
     InputConsumed,
     SubtaskFailed,
+    SubtaskFinished,
     SubtaskRunning,
     TransactionsCommitted,
 )
@@ -77,6 +80,8 @@ FENCED = (
     SubtaskRunning,
     SubtaskFailed,
     InputConsumed,
+    ChannelsClosed,
+    SubtaskFinished,
     TransactionsCommitted,
     DeclineCheckpoint,
     AttemptFailed,
@@ -85,7 +90,16 @@ FENCED = (
 """Ignored if they are not of the current attempt. Acknowledgements name files, so ``_classify`` looks at them."""
 
 _LATE_MESSAGES: dict[type, Entry] = dict.fromkeys(
-    (SubtaskRunning, SubtaskFailed, AttemptFailed, InputConsumed, TransactionsCommitted, DeclineCheckpoint),
+    (
+        SubtaskRunning,
+        SubtaskFailed,
+        AttemptFailed,
+        InputConsumed,
+        ChannelsClosed,
+        SubtaskFinished,
+        TransactionsCommitted,
+        DeclineCheckpoint,
+    ),
     IGNORED,
 )
 _LATE_TIMERS: dict[type, Entry] = {TriggerDue: IGNORED, CheckpointExpired: IGNORED}
@@ -136,6 +150,8 @@ class CoordinatorMachine(JobCheckpoints):
             lines.append(f"checkpoint {pending.checkpoint} waits for {what}")
         if self._consuming and self.state is JobState.RUNNING:
             lines.append("input not consumed by: " + ", ".join(map(str, self._consuming)))
+        if self._finished:
+            lines.append("finished: " + ", ".join(map(str, self._finished)))
         if self._committing and self.state is JobState.FINISHING:
             lines.append("commit missing from: " + ", ".join(map(str, self._committing)))
         return tuple(lines)
@@ -175,6 +191,7 @@ class CoordinatorMachine(JobCheckpoints):
         self._not_running = dict.fromkeys(self._subtasks)
         self._consuming = dict.fromkeys(self._terminal)
         self._committing = dict.fromkeys(self._terminal)
+        self._closed, self._finished = {}, {}
         return (DeployAttempt(self.attempt, restored, self._last_checkpoint),)
 
     def _recovery(self) -> RecoveryPlan:
@@ -187,7 +204,8 @@ class CoordinatorMachine(JobCheckpoints):
         if self._stopped_with is not None:
             assert self._final is not None
             self.state = JobState.FINISHING
-            return (NotifyComplete(self.attempt, self._final),)
+            told = NotifyComplete(self.attempt, self._final)
+            return (told, *self._finish()) if self._all_is_committed() else (told,)
         self.state = JobState.RUNNING
         # The first trigger comes one interval after the start: the start counts as the last trigger.
         self._last_trigger_ms = self._ran_since_ms = now_ms
@@ -247,7 +265,15 @@ class CoordinatorMachine(JobCheckpoints):
         if event.checkpoint < self._final:
             return ()
         self._committing.pop(event.subtask, None)
-        return () if self._committing else self._finish()
+        return self._finish() if self._all_is_committed() else ()
+
+    def _on_last_finished(self, event: SubtaskFinished, now_ms: float) -> Commands:
+        self.on_early_finished(event, now_ms)
+        return self._finish() if self._all_is_committed() else ()
+
+    def _all_is_committed(self) -> bool:
+        """A terminal subtask that has finished had committed all of its output (BAR-6)."""
+        return all(subtask in self._finished for subtask in self._committing)
 
     def _finish(self) -> Commands:
         self.state = JobState.FINISHED if self._stopped_with is None else JobState.STOPPED
@@ -256,7 +282,12 @@ class CoordinatorMachine(JobCheckpoints):
     def _input_is_consumed(self) -> bool:
         return not self._consuming
 
-    RULES: ClassVar = (is_of_another_attempt, _restart_when_quiet, *JobCheckpoints.CHECKPOINT_RULES)
+    RULES: ClassVar = (
+        is_of_another_attempt,
+        _restart_when_quiet,
+        _all_is_committed,
+        *JobCheckpoints.CHECKPOINT_RULES,
+    )
 
     TABLE: ClassVar = {
         JobState.CREATED: {
@@ -264,10 +295,14 @@ class CoordinatorMachine(JobCheckpoints):
             **_NOT_NOW,
         },
         JobState.DEPLOYING: {
-            SubtaskRunning: leads(_on_running, JobState.RUNNING, JobState.FINISHING, JobState.FINISHED),
+            SubtaskRunning: leads(
+                _on_running, JobState.RUNNING, JobState.FINISHING, JobState.FINISHED, JobState.STOPPED
+            ),
             SubtaskFailed: leads(_on_subtask_failed, JobState.STOPPING),
             AttemptFailed: leads(_on_failed, JobState.STOPPING),
             InputConsumed: _on_early_consumed,
+            ChannelsClosed: JobCheckpoints.on_early_closed,
+            SubtaskFinished: JobCheckpoints.on_early_finished,
             AcknowledgeCheckpoint: JobCheckpoints.on_acknowledge,
             **_LATE_TIMERS,
             **_NOT_NOW,
@@ -279,9 +314,13 @@ class CoordinatorMachine(JobCheckpoints):
             AcknowledgeCheckpoint: JobCheckpoints.on_acknowledge,
             DeclineCheckpoint: leads(JobCheckpoints.on_decline, JobState.STOPPING),
             CheckpointExpired: leads(JobCheckpoints.on_expired, JobState.STOPPING),
-            MetadataWritten: leads(JobCheckpoints.on_written, JobState.FINISHING),
+            MetadataWritten: leads(
+                JobCheckpoints.on_written, JobState.FINISHING, JobState.FINISHED, JobState.STOPPED
+            ),
             MetadataFailed: leads(JobCheckpoints.on_metadata_failed, JobState.STOPPING),
             InputConsumed: leads(_on_consumed, JobState.FINISHED),
+            ChannelsClosed: JobCheckpoints.on_closed,
+            SubtaskFinished: JobCheckpoints.on_finished,
             TransactionsCommitted: IGNORED,
             SavepointRequested: JobCheckpoints.on_savepoint,
         },
@@ -292,6 +331,8 @@ class CoordinatorMachine(JobCheckpoints):
             AcknowledgeCheckpoint: JobCheckpoints.on_acknowledge,
             DeclineCheckpoint: IGNORED,
             InputConsumed: IGNORED,
+            ChannelsClosed: IGNORED,
+            SubtaskFinished: leads(_on_last_finished, JobState.FINISHED, JobState.STOPPED),
             **_LATE_TIMERS,
             **_NOT_NOW,
         },

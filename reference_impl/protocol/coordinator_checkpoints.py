@@ -7,6 +7,11 @@ for no interval, no pause and no slot. It is subsumed by nothing, and its failur
 tolerated. Its files belong to the user. What the job keeps is its metadata, because sinks commit for it too: the
 savepoint is what a recovery starts from until a newer checkpoint is complete.
 
+A subtask that has finished has no part of its own in later checkpoints: they are complete without it, and only say that
+it had finished and how far its source was read (BAR-6). It may finish while a checkpoint is under way that it has not
+acknowledged. Then the checkpoint waits for it no longer; those behind it, which may wait for a barrier that nobody
+sends any more, report that their channels have ended, and are triggered.
+
 A job is stopped with a savepoint that is taken alone: from the request on nothing else is triggered, and it waits until
 nothing is pending. No subtask processes anything behind its barrier. When its transactions are committed, the job has
 stopped. If it fails, the job goes on.
@@ -29,6 +34,7 @@ from barrier_tck.reference_impl.protocol.coordinator_commands import (
     NotifyAborted,
     NotifyComplete,
     RefuseSavepoint,
+    SendLateTrigger,
     SendTrigger,
     SetTimer,
     WriteMetadata,
@@ -44,9 +50,11 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
+    ChannelsClosed,
     CompletedCheckpoint,
     DeclineCheckpoint,
     Savepoint,
+    SubtaskFinished,
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
@@ -64,7 +72,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
     """Coordinates the checkpoints of one job."""
 
     def __init__(self, config: JobConfig, subtasks: Sequence[SubtaskId]) -> None:
-        """Take the subtasks, each of which has a part in every checkpoint."""
+        """Take the subtasks, each of which has a part in every checkpoint, until it has finished."""
         super().__init__("the coordinator", JobState.CREATED)
         self.config = config
         self.attempt = AttemptNumber(0)
@@ -73,6 +81,10 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """Those that a recovery may start from, oldest first."""
         self._subtasks = tuple(subtasks)
         self._admission = CheckpointAdmission(config.checkpoints) if config.checkpoints else None
+        self._closed: dict[SubtaskId, None] = {}
+        """The subtasks of this attempt that no barrier reaches any more, and that have not finished."""
+        self._finished: dict[SubtaskId, SubtaskSnapshot] = {}
+        """The subtasks of this attempt that have finished, each with its part of all later checkpoints."""
         self._unreadable: dict[CheckpointId, str] = {}
         """Completed checkpoints that could be restored from no copy, each with the reason."""
         self._last_checkpoint = 0
@@ -108,6 +120,10 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         """End the job: all that it has to commit is committed."""
 
     @abstractmethod
+    def _all_is_committed(self) -> bool:
+        """Tell whether every terminal subtask has committed the last checkpoint, or had finished before it."""
+
+    @abstractmethod
     def _restart_when_quiet(self, now_ms: float) -> Commands:
         """Plan the next attempt, if nothing of the old one is left."""
 
@@ -136,13 +152,52 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         assert self.config.checkpoints is not None
         self._last_checkpoint += 1
         checkpoint = CheckpointId(self._last_checkpoint)
-        self.pending[checkpoint] = PendingCheckpoint(
-            checkpoint, self.attempt, now_ms, self._subtasks, final, savepoint
+        self.pending[checkpoint] = pending = PendingCheckpoint(
+            checkpoint, self.attempt, now_ms, self._subtasks, final, savepoint, tuple(self._finished.values())
         )
         return (
-            SendTrigger(self.attempt, checkpoint, int(now_ms), final, savepoint),
+            SendTrigger(self.attempt, checkpoint, int(now_ms), final, savepoint, tuple(self._closed)),
             SetTimer(CheckpointExpired(checkpoint), now_ms + self.config.checkpoints.timeout_ms),
+            *self._complete_if_whole(pending, now_ms),
         )
+
+    # --- subtasks that finish -------------------------------------------------------------------------------
+
+    def on_early_closed(self, event: ChannelsClosed, now_ms: float) -> Commands:
+        """No barrier will reach a subtask of an attempt that does not run yet."""
+        self._closed[event.subtask] = None
+        return ()
+
+    def on_closed(self, event: ChannelsClosed, now_ms: float) -> Commands:
+        """No barrier reaches a subtask any more: it is triggered, for checkpoints that are under way, too (BAR-6)."""
+        self._closed[event.subtask] = None
+        return tuple(
+            SendLateTrigger(
+                event.subtask, pending.checkpoint, int(pending.triggered_at_ms), pending.savepoint
+            )
+            for pending in self.pending.values()
+            if event.subtask in pending.awaiting
+        )
+
+    def on_early_finished(self, event: SubtaskFinished, now_ms: float) -> Commands:
+        """A subtask that had finished in the checkpoint that was restored has passed the end on."""
+        self._closed.pop(event.subtask, None)
+        self._finished[event.subtask] = event.snapshot
+        return ()
+
+    def on_finished(self, event: SubtaskFinished, now_ms: float) -> Commands:
+        """A subtask has finished: checkpoints are complete without it, and those that wait for it wait no longer."""
+        self.on_early_finished(event, now_ms)
+        commands: list[CoordinatorCommand] = []
+        for pending in self.pending.values():
+            pending.finish(event.snapshot)
+            commands += self._complete_if_whole(pending, now_ms)
+        return tuple(commands)
+
+    def _complete_if_whole(self, pending: PendingCheckpoint, now_ms: float) -> Commands:
+        if pending.completing or not pending.fully_acknowledged:
+            return ()
+        return self.complete_when_acknowledged(pending, now_ms)
 
     def on_trigger_due(self, event: TriggerDue, now_ms: float) -> Commands:
         """The next checkpoint may be due."""
@@ -270,10 +325,9 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return (told, *dropped, *self._after_progress(now_ms))
         self._final, self._stopped_with = pending.checkpoint, pending.savepoint
         self.state = JobState.FINISHING
-        if pending.savepoint is None:
-            return (told, *dropped, *self._forget_stop("the job has finished"))
+        unstopped = self._forget_stop("the job has finished") if pending.savepoint is None else ()
         self._stop_wanted = None
-        return (told, *dropped)
+        return (told, *dropped, *unstopped, *(self._finish() if self._all_is_committed() else ()))
 
     def on_written_while_stopping(self, event: MetadataWritten, now_ms: float) -> Commands:
         """A checkpoint became durable after its attempt had failed."""
@@ -348,4 +402,12 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         overtaken = [c for c in self.completed if c.savepoint is not None and c.checkpoint < newest]
         return [*ordinary[: -self.config.checkpoints.retained], *overtaken]
 
-    CHECKPOINT_RULES: ClassVar = (_classify, _after_progress, is_subsumed, _beyond_retention, _whose_metadata)
+    CHECKPOINT_RULES: ClassVar = (
+        _classify,
+        _after_progress,
+        on_closed,
+        on_finished,
+        is_subsumed,
+        _beyond_retention,
+        _whose_metadata,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_events import TimerEvent
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, SubtaskSnapshot
@@ -37,6 +37,17 @@ class SendTrigger(msgspec.Struct, frozen=True):
     """Whether all input has been consumed; then it is the checkpoint that commits the last output."""
     savepoint: Savepoint | None = None
     """The savepoint that is taken; None: an ordinary checkpoint."""
+    closed: tuple[SubtaskId, ...] = ()
+    """The subtasks that no barrier reaches, because everything before them has finished: they are told, too (BAR-6)."""
+
+
+class SendLateTrigger(msgspec.Struct, frozen=True):
+    """Tell one more subtask of a checkpoint that was triggered already: no barrier reaches it any more (BAR-6)."""
+
+    subtask: SubtaskId
+    checkpoint: CheckpointId
+    timestamp_ms: int
+    savepoint: Savepoint | None = None
 
 
 class RefuseSavepoint(msgspec.Struct, frozen=True):
@@ -106,6 +117,7 @@ CoordinatorCommand = (
     DeployAttempt
     | StopAttempt
     | SendTrigger
+    | SendLateTrigger
     | RefuseSavepoint
     | WriteMetadata
     | NotifyComplete

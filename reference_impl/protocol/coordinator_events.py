@@ -13,11 +13,13 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskI
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
+    ChannelsClosed,
     CompletedCheckpoint,
     DeclineCheckpoint,
     InputConsumed,
     Savepoint,
     SubtaskFailed,
+    SubtaskFinished,
     SubtaskRunning,
     TransactionsCommitted,
 )
@@ -104,6 +106,8 @@ CoordinatorEvent = (
     | AcknowledgeCheckpoint
     | DeclineCheckpoint
     | InputConsumed
+    | ChannelsClosed
+    | SubtaskFinished
     | TransactionsCommitted
     | SubtaskFailed
     | AttemptFailed

@@ -49,10 +49,14 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
 
 
 class EndOfInput(msgspec.Struct, frozen=True):
-    """No record follows on this channel. Barriers still may: the last checkpoint commits the last output."""
+    """No record follows on this channel. Barriers still may: a later checkpoint commits the last output."""
 
 
-ChannelControl = CheckpointBarrier | EndOfInput
+class EndOfChannel(msgspec.Struct, frozen=True):
+    """Nothing follows on this channel, not even a barrier: its sender has finished (BAR-6)."""
+
+
+ChannelControl = CheckpointBarrier | EndOfInput | EndOfChannel
 """Every element of a channel that is not a batch of records."""
 
 # --- what a snapshot consists of ----------------------------------------------------------------------------
@@ -147,6 +151,9 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     operators: tuple[OperatorSnapshot, ...]
     channels: ChannelState | None = None
     """None if no record was in flight here, as always in aligned mode."""
+    finished: bool = False
+    """Whether the subtask had finished before the checkpoint (BAR-6): then it holds no file, and its operators only say
+    how far its source was read."""
 
     def handles(self) -> tuple[StateHandle, ...]:
         """Return every state file that this snapshot owns."""
@@ -254,6 +261,11 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
         """Tell whether the job was stopped with it, so that only its commits are left to do."""
         return self.savepoint is not None and self.savepoint.stop
 
+    @property
+    def finished(self) -> tuple[SubtaskId, ...]:
+        """Return the subtasks that had finished before it (BAR-6)."""
+        return tuple(part.subtask for part in self.snapshots if part.finished)
+
     def snapshot_of(self, subtask: SubtaskId) -> SubtaskSnapshot | None:
         """Return the subtask's part, or None if the checkpoint has none (which COO-1 forbids)."""
         return next((part for part in self.snapshots if part.subtask == subtask), None)
@@ -263,7 +275,7 @@ class CompletedCheckpoint(msgspec.Struct, frozen=True):
 
 
 class TriggerCheckpoint(msgspec.Struct, frozen=True):
-    """Sent to the sources: inject the barrier of this checkpoint now (BAR-1)."""
+    """Sent to the sources, and to subtasks before which everything has finished: inject the barrier now (BAR-1)."""
 
     checkpoint: CheckpointId
     timestamp_ms: int
@@ -370,6 +382,22 @@ class InputConsumed(msgspec.Struct, frozen=True):
     subtask: SubtaskId
 
 
+class ChannelsClosed(msgspec.Struct, frozen=True):
+    """Everything before the subtask has finished and it has not: no barrier reaches it, so it must be triggered."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+
+
+class SubtaskFinished(msgspec.Struct, frozen=True):
+    """The subtask has done and committed all that it ever will, and leaves (BAR-6)."""
+
+    attempt: AttemptNumber
+    subtask: SubtaskId
+    snapshot: SubtaskSnapshot
+    """Its part of every later checkpoint of the attempt."""
+
+
 class LoopInputEnded(msgspec.Struct, frozen=True):
     """A member of a loop will get nothing more from outside the loop."""
 
@@ -416,6 +444,8 @@ FromSubtask = (
     | DeclineCheckpoint
     | AbortNoted
     | InputConsumed
+    | ChannelsClosed
+    | SubtaskFinished
     | LoopInputEnded
     | LoopCounted
     | TransactionsCommitted

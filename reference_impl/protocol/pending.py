@@ -32,8 +32,9 @@ class PendingCheckpoint:
         subtasks: Sequence[SubtaskId],
         final: bool,
         savepoint: Savepoint | None = None,
+        finished: Sequence[SubtaskSnapshot] = (),
     ) -> None:
-        """Wait for every one of ``subtasks``."""
+        """Wait for every one of ``subtasks``, except those that have finished: theirs are ``finished`` parts."""
         self.checkpoint = checkpoint
         self.attempt = attempt
         self.triggered_at_ms = triggered_at_ms
@@ -46,6 +47,8 @@ class PendingCheckpoint:
         self._order = tuple(subtasks)
         self.awaiting = dict.fromkeys(self._order)
         self.parts: dict[SubtaskId, SubtaskSnapshot] = {}
+        for part in finished:
+            self.finish(part)
 
     def acknowledge(self, subtask: SubtaskId, snapshot: SubtaskSnapshot) -> AcknowledgeResult:
         """Take one subtask's part."""
@@ -56,6 +59,12 @@ class PendingCheckpoint:
         return (
             AcknowledgeResult.DUPLICATE if self.parts.get(subtask) == snapshot else AcknowledgeResult.UNKNOWN
         )
+
+    def finish(self, part: SubtaskSnapshot) -> None:
+        """Wait no longer for a subtask that has finished (BAR-6); a part that it had acknowledged stays."""
+        if part.subtask in self.awaiting:
+            del self.awaiting[part.subtask]
+            self.parts[part.subtask] = part
 
     @property
     def ends_the_job(self) -> bool:

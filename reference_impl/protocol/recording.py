@@ -22,6 +22,9 @@ the shell, never through here: ``recording[channel]`` tells it how many checkpoi
 A *patient* machine begins as if OVERTAKE were ALIGN, until the alignment has lasted too long here or the barrier says
 that it has elsewhere (UNA-2); then so do all older checkpoints, because barriers leave in the order of ids.
 
+A channel that has ended counts as if it had announced, or reached, every barrier that is to come (BAR-6). A subtask of
+which all channels have ended, but those that are RECORD, gets no barrier that begins a checkpoint; it is triggered.
+
 Order. Snapshots of a subtask are taken in the order of ids, because a sink that prepared a transaction for n can
 prepare no earlier one for an older m. A channel that delivers n without m skipped m, and m is given up. With RECORD
 channels alone anybody may initiate, so the markers of m may come behind those of n: then m is given up here, too.
@@ -52,6 +55,8 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     AlignmentTimedOut,
     BarrierAnnounced,
     BarrierArrived,
+    ChannelClosed,
+    CloseAnnounced,
     RecordingEvent,
     SnapshotFailed,
     SnapshotTaken,
@@ -68,13 +73,15 @@ class _Cut:
 
     __slots__ = ("ahead", "announced", "barrier", "open", "reached", "state")
 
-    def __init__(self, barrier: CheckpointBarrier, channels: int, ahead: bool) -> None:
+    def __init__(
+        self, barrier: CheckpointBarrier, ahead: bool, closing: Sequence[bool], closed: Sequence[bool]
+    ) -> None:
         self.barrier = barrier
         self.ahead = ahead
         self.state = RecordingState.ALIGNING
-        self.announced = [False] * channels
-        self.reached = [False] * channels
-        self.open = [False] * channels
+        self.announced = list(closing)
+        self.reached = list(closed)
+        self.open = [False] * len(closed)
 
     def delivered(self, channel: int) -> bool:
         return self.announced[channel] or self.reached[channel]
@@ -96,8 +103,12 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         self.policies = tuple(policies)
         self.patient = patient
         self.initiates = all(policy is ChannelPolicy.RECORD for policy in policies)
-        """Whether the subtask may be told to begin."""
+        """Whether the subtask may be told to begin at any time."""
         self.blocked = [False] * len(policies)
+        self.closing = [False] * len(policies)
+        """The channels whose end has arrived, ahead of being read."""
+        self.closed = [False] * len(policies)
+        """The channels that have ended."""
         self.recording = [0] * len(policies)
         """How many checkpoints want what comes on each channel."""
         self._cuts: dict[CheckpointId, _Cut] = {}
@@ -109,7 +120,9 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         return self._take(event)
 
     def state_for(self, event: RecordingEvent) -> RecordingState:
-        """The table describes the one checkpoint that an event is about."""
+        """The table describes the one checkpoint that an event is about; the end of a channel is about none."""
+        if isinstance(event, CloseAnnounced | ChannelClosed):
+            return RecordingState.UNKNOWN
         if isinstance(event, BarrierAnnounced | BarrierArrived | SnapshotTaken):
             checkpoint = event.barrier.checkpoint
         else:
@@ -177,12 +190,44 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
             raise self.illegal(event, f"{twice}; so far: {seen}")
 
     def _check_initiates(self, event: TriggerCheckpoint) -> None:
-        """Only a subtask whose channels are all RECORD may initiate a snapshot (CHL-1)."""
-        if not self.initiates:
-            raise self.illegal(event, f"its channels are {', '.join(self.policies)}")
+        """A subtask may be triggered if its channels are all RECORD (CHL-1), or if the others have ended (BAR-6)."""
+        if not self.may_begin():
+            ended = f"those that have ended: {self.closed}"
+            raise self.illegal(event, f"its channels are {', '.join(self.policies)}; {ended}")
+
+    def may_begin(self) -> bool:
+        """No barrier comes any more on a channel that has ended, or whose end has arrived where barriers overtake."""
+        return all(
+            policy is ChannelPolicy.RECORD or self.closed[channel] or self.is_announced_closed(channel)
+            for channel, policy in enumerate(self.policies)
+        )
+
+    def is_announced_closed(self, channel: int) -> bool:
+        """Tell whether the end of a channel has arrived where barriers overtake."""
+        return self.closing[channel] and self.policies[channel] is ChannelPolicy.OVERTAKE
+
+    # --- ends of channels -----------------------------------------------------------------------------------
+
+    def _on_close_announced(self, event: CloseAnnounced) -> AlignmentCommands:
+        self.closing[event.channel] = True
+        return self.count_closed(event.channel, reached=False)
+
+    def _on_closed(self, event: ChannelClosed) -> AlignmentCommands:
+        self.closing[event.channel] = self.closed[event.channel] = True
+        return self.count_closed(event.channel, reached=True)
+
+    def count_closed(self, channel: int, reached: bool) -> AlignmentCommands:
+        """The end of a channel stands for every barrier: it closes what is recorded, and may make a snapshot due."""
+        for cut in list(self._cuts.values()):
+            cut.announced[channel] = True
+            cut.reached[channel] = cut.reached[channel] or reached
+            if cut.state is RecordingState.RECORDING:
+                self._stop_recording(cut, channel)
+                self._close_if_whole(cut)
+        return self._take_due()
 
     def _begin(self, barrier: CheckpointBarrier) -> AlignmentCommands:
-        self._cuts[barrier.checkpoint] = _Cut(barrier, len(self.policies), not self.patient)
+        self._cuts[barrier.checkpoint] = _Cut(barrier, not self.patient, self.closing, self.closed)
         given_up = self._give_up_beyond_bound(barrier.checkpoint)
         timer = (StartAlignmentTimer(barrier.checkpoint),) if self.patient else ()
         return (*given_up, *timer)
@@ -308,7 +353,8 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
     def _release(self) -> None:
         waiting = [cut for cut in self._cuts.values() if cut.state is not RecordingState.RECORDING]
         self.blocked[:] = [
-            any(cut.reached[channel] for cut in waiting) for channel in range(len(self.policies))
+            any(cut.reached[channel] for cut in waiting) and not self.closed[channel]
+            for channel in range(len(self.policies))
         ]
 
     def _give_up_beyond_bound(self, newest: CheckpointId) -> AlignmentCommands:
@@ -328,6 +374,8 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
         _skipped_by,
         _check_once,
         _check_initiates,
+        may_begin,
+        count_closed,
         _advance,
         _give_up_beyond_bound,
     )
@@ -336,12 +384,16 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
 
     TABLE: ClassVar = {
         RecordingState.UNKNOWN: {
-            TriggerCheckpoint: leads(_on_trigger, RecordingState.TAKING),
+            TriggerCheckpoint: leads(_on_trigger, *_FIRST),
+            CloseAnnounced: _on_close_announced,
+            ChannelClosed: _on_closed,
             BarrierAnnounced: leads(_on_first, *_FIRST),
             BarrierArrived: leads(_on_first, *_FIRST),
             NotifyCheckpointAborted: leads(_on_aborted, RecordingState.OBSOLETE),
         },
         RecordingState.ALIGNING: {
+            # A barrier came before it, or it came twice.
+            TriggerCheckpoint: IGNORED,
             BarrierAnnounced: leads(_on_next, RecordingState.TAKING),
             BarrierArrived: leads(_on_next, RecordingState.TAKING),
             AlignmentTimedOut: leads(_on_timed_out, RecordingState.TAKING),

@@ -23,6 +23,10 @@ The barrier of a savepoint with which the job stops is *terminal*: behind it not
 its part and has forwarded the barrier, every input is held (``HoldInput``), and a source reads no more. The end of the
 job finds it like that. Only if the savepoint is aborted does the subtask go on (``ReleaseInput``).
 
+A subtask finishes when all that it did is committed and everything before it has finished (BAR-6, ``ending``). One that
+may not finish yet although everything before it has gets no barrier any more: it says so (``ReportClosed``), and is
+triggered like a source.
+
 Whether records flow is never decided here: the aligner's ``blocked`` list is all that the shell asks (BAR-5). The
 mode decides which aligner that is: one that holds channels back (``alignment``), one that only counts barriers
 (``tracking``, ALO-1), or one that records channels (``recording``). Several checkpoints may pass at once (BAR-4):
@@ -32,8 +36,7 @@ the subtask, and what the snapshots under way still wait for stands beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from enum import Enum, auto
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -42,6 +45,7 @@ from barrier_tck.reference_impl.config import CheckpointMode
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
 from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
+from barrier_tck.reference_impl.protocol.ending import Ending
 from barrier_tck.reference_impl.protocol.messages import (
     CheckpointBarrier,
     NotifyCheckpointAborted,
@@ -54,10 +58,12 @@ from barrier_tck.reference_impl.protocol.subtask_commands import (
     EndInput,
     ForwardBarrier,
     HoldInput,
+    Leave,
     NotifyOperatorsAborted,
     NotifyOperatorsComplete,
     OvertakeOutputs,
     ReleaseInput,
+    ReportClosed,
     SendAcknowledge,
     SendDecline,
     StartAlignmentTimer,
@@ -70,7 +76,9 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     AlignmentTimedOut,
     BarrierAnnounced,
     BarrierArrived,
+    ChannelClosed,
     ChannelStateStored,
+    CloseAnnounced,
     InputEnded,
     OutputsPassed,
     SnapshotFailed,
@@ -78,24 +86,11 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     SnapshotTaken,
     SubtaskEvent,
 )
-from barrier_tck.reference_impl.protocol.subtask_states import SubtaskState
-from barrier_tck.reference_impl.protocol.table import Entry, TableMachine, leads
+from barrier_tck.reference_impl.protocol.subtask_states import SnapshotPart, SubtaskState
+from barrier_tck.reference_impl.protocol.table import IGNORED, Entry, TableMachine, leads
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 
 SubtaskCommands = tuple[SubtaskCommand, ...]
-
-
-class _Part(Enum):
-    """What a snapshot that was taken still waits for."""
-
-    OPERATORS = auto()
-    """The operators' state is being stored."""
-    INPUTS = auto()
-    """Input channels are being recorded."""
-    OUTPUTS = auto()
-    """Its barrier waits in line in an output buffer."""
-    CHANNELS = auto()
-    """The channel state is not stored."""
 
 
 class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
@@ -108,11 +103,15 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         mode: CheckpointMode = CheckpointMode.EXACTLY_ONCE,
         policies: Sequence[ChannelPolicy] = (),
         reads_input: bool = False,
+        feedback: Collection[int] | None = None,
+        finished_before: bool = False,
     ) -> None:
         """Take the subtask's name (for the story), its number of input channels (0: a source), and the mode.
 
         ``policies`` has one entry per channel; without it, the mode decides, the same for every channel. With
         ``reads_input`` it is a source to which records come back; its own input counts as one more channel then.
+        ``feedback``: the channels of a member of a loop that close the loop; None if it is none. ``finished_before``:
+        it had finished in the checkpoint that is restored (BAR-6).
         """
         super().__init__(name, SubtaskState.RUNNING)
         self.mode = mode
@@ -126,10 +125,10 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         """Whether snapshots may hold channel state."""
         self._last_triggered = 0
         self._taking: CheckpointId | None = None
-        self._waiting: dict[CheckpointId, list[_Part]] = {}
+        self._waiting: dict[CheckpointId, list[SnapshotPart]] = {}
         self._held_by: CheckpointId | None = None
         """The checkpoint whose terminal barrier holds every input."""
-        self._open_inputs = [True] * max(channels + reads_input, 1)
+        self.ending = Ending(channels, reads_input, feedback, finished_before)
 
     def new_aligner(
         self, channels: int, mode: CheckpointMode
@@ -141,19 +140,15 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             return BarrierAligner(channels, self.name)
         return BarrierRecorder(self.policies, self.name, patient=mode is CheckpointMode.ALIGNED_TIMEOUT)
 
-    @property
-    def storing(self) -> tuple[CheckpointId, ...]:
-        """Return the checkpoints whose snapshots are taken and not acknowledged, oldest first."""
-        return tuple(self._waiting)
-
     def handle(self, event: SubtaskEvent) -> SubtaskCommands:
         """Take one event and return what to do, in order; raises ProtocolError if the event is illegal."""
         return self._take(event)
 
     def _on_trigger(self, event: TriggerCheckpoint) -> SubtaskCommands:
-        if self.recorder is not None:
-            return self._take_snapshot(self.recorder.handle(event))
-        self._check_role(event, self.aligner is None)
+        if self.ending.finished_before:
+            return ()  # it passes the end on as soon as it can, and the checkpoint does without it
+        if self.aligner is not None:
+            return self._after_barrier(self.aligner.handle(event))
         if self.is_overtaken(event.checkpoint):
             return ()
         self._last_triggered = event.checkpoint
@@ -165,7 +160,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return self._take_snapshot((*timer, taken))
 
     def _on_barrier(self, event: BarrierArrived) -> SubtaskCommands:
-        self._check_role(event, self.aligner is not None)
+        self._check_reads(event)
         assert self.aligner is not None
         return self._after_barrier(self.aligner.handle(event))
 
@@ -174,11 +169,12 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         assert self.recorder is not None
         return self._after_barrier(self.recorder.handle(event))
 
-    def _check_role(self, event: SubtaskEvent, right: bool) -> None:
-        """A source is triggered and reads no channel; any other subtask reads channels and is never triggered."""
-        if not right:
-            role = "a source reads no channel" if self.aligner is None else "only a source is triggered"
-            raise self.illegal(event, role)
+    def _check_reads(self, event: SubtaskEvent) -> None:
+        """A source reads no channel, and nothing that has finished sends a barrier."""
+        if self.aligner is None:
+            raise self.illegal(event, "a source reads no channel")
+        if self.ending.finished_before:
+            raise self.illegal(event, "everything before it had finished in the checkpoint that was restored")
 
     def _check_announces(self, event: SubtaskEvent) -> None:
         """Barriers are announced only to a subtask that records channels."""
@@ -209,15 +205,17 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         if recorder is None:
             return ()
         whole = [
-            n for n, parts in self._waiting.items() if _Part.INPUTS in parts and not recorder.is_recording(n)
+            n
+            for n, parts in self._waiting.items()
+            if SnapshotPart.INPUTS in parts and not recorder.is_recording(n)
         ]
-        return tuple(command for n in whole for command in self._close(n, _Part.INPUTS))
+        return tuple(command for n in whole for command in self._close(n, SnapshotPart.INPUTS))
 
-    def _close(self, checkpoint: CheckpointId, part: _Part) -> SubtaskCommands:
+    def _close(self, checkpoint: CheckpointId, part: SnapshotPart) -> SubtaskCommands:
         """One side of the channels is closed; if both are, the channel state is whole and is stored."""
         parts = self._waiting[checkpoint]
         parts.remove(part)
-        if _Part.INPUTS in parts or _Part.OUTPUTS in parts:
+        if SnapshotPart.INPUTS in parts or SnapshotPart.OUTPUTS in parts:
             return ()
         return (StoreChannelState(checkpoint),)
 
@@ -251,18 +249,19 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
     def _pass_on(self, event: SnapshotTaken) -> SubtaskCommands:
         checkpoint = event.barrier.checkpoint
         self._check_taking(event, checkpoint)
+        self.ending.snapshot_taken(checkpoint)
         if not self.with_channels:
-            self._go_on(event)
-            self._waiting[checkpoint] = [_Part.OPERATORS]
-            return (ForwardBarrier(event.barrier), StoreSnapshot(checkpoint))
+            due = self._go_on(event)
+            self._waiting[checkpoint] = [SnapshotPart.OPERATORS]
+            return self._take_snapshot((ForwardBarrier(event.barrier), StoreSnapshot(checkpoint), *due))
         ahead = self.goes_ahead(checkpoint)
         older = self._overtake_outputs(checkpoint - 1) if ahead else ()
         recorded = self._go_on(event)
-        parts = [_Part.OPERATORS, _Part.CHANNELS]
+        parts = [SnapshotPart.OPERATORS, SnapshotPart.CHANNELS]
         if self.recorder is not None:
-            parts.append(_Part.INPUTS)
+            parts.append(SnapshotPart.INPUTS)
         if self.mode is CheckpointMode.ALIGNED_TIMEOUT and not ahead:
-            parts.append(_Part.OUTPUTS)
+            parts.append(SnapshotPart.OUTPUTS)
         self._waiting[checkpoint] = parts
         forward = ForwardBarrier(replace(event.barrier, ahead=ahead))
         first = (*older, forward, StoreSnapshot(checkpoint))
@@ -280,7 +279,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
 
     def _overtake_outputs(self, newest: int) -> SubtaskCommands:
         """A barrier that goes ahead takes older ones along that wait in line, since barriers stay in order (BAR-2)."""
-        waiting = [n for n, parts in self._waiting.items() if n <= newest and _Part.OUTPUTS in parts]
+        waiting = [n for n, parts in self._waiting.items() if n <= newest and SnapshotPart.OUTPUTS in parts]
         return tuple(OvertakeOutputs(n) for n in sorted(waiting))
 
     def _on_not_taken(self, event: SnapshotFailed) -> SubtaskCommands:
@@ -295,7 +294,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
     def _go_on(self, event: SnapshotTaken | SnapshotFailed) -> SubtaskCommands:
         commands = self.aligner.handle(event) if self.aligner is not None else ()
         self._taking = None
-        self.state = SubtaskState.RUNNING if any(self._open_inputs) else SubtaskState.DRAINED
+        self.state = SubtaskState.DRAINED if self.ending.is_drained else SubtaskState.RUNNING
         return commands
 
     def _on_timed_out(self, event: AlignmentTimedOut) -> SubtaskCommands:
@@ -304,17 +303,17 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         return self._take_snapshot((*overtaken, *aligned))
 
     def _on_outputs_passed(self, event: OutputsPassed) -> SubtaskCommands:
-        if _Part.OUTPUTS not in self._waiting.get(event.checkpoint, ()):
+        if SnapshotPart.OUTPUTS not in self._waiting.get(event.checkpoint, ()):
             return ()
-        return self._close(event.checkpoint, _Part.OUTPUTS)
+        return self._close(event.checkpoint, SnapshotPart.OUTPUTS)
 
     def _on_stored(self, event: SnapshotStored) -> SubtaskCommands:
-        return self._end_store(event, _Part.OPERATORS)
+        return self._end_store(event, SnapshotPart.OPERATORS)
 
     def _on_channels_stored(self, event: ChannelStateStored) -> SubtaskCommands:
-        return self._end_store(event, _Part.CHANNELS)
+        return self._end_store(event, SnapshotPart.CHANNELS)
 
-    def _end_store(self, event: SnapshotStored | ChannelStateStored, part: _Part) -> SubtaskCommands:
+    def _end_store(self, event: SnapshotStored | ChannelStateStored, part: SnapshotPart) -> SubtaskCommands:
         """The acknowledgement waits until the operators' state and all channel state are stored (SNP-3)."""
         self._check_storing(event, part)
         parts = self._waiting[event.checkpoint]
@@ -322,17 +321,17 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         if parts:
             return ()
         del self._waiting[event.checkpoint]
-        return (SendAcknowledge(event.checkpoint),)
+        return self._then_finish(SendAcknowledge(event.checkpoint))
 
     def _on_not_stored(self, event: SnapshotFailed) -> SubtaskCommands:
         self._check_storing(event)
         del self._waiting[event.checkpoint]
         if self.recorder is not None:
             self.recorder.handle(NotifyCheckpointAborted(event.checkpoint, event.reason))
-        return (SendDecline(event.checkpoint, event.reason),)
+        return self._then_finish(SendDecline(event.checkpoint, event.reason))
 
     def _check_storing(
-        self, event: SnapshotStored | ChannelStateStored | SnapshotFailed, part: _Part | None = None
+        self, event: SnapshotStored | ChannelStateStored | SnapshotFailed, part: SnapshotPart | None = None
     ) -> None:
         """The outcome of an asynchronous part must belong to a snapshot that is still being stored."""
         parts = self._waiting.get(event.checkpoint, [])
@@ -340,7 +339,26 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             raise self.illegal(event, f"snapshots being stored: {list(self._waiting)}")
 
     def _on_complete(self, event: NotifyCheckpointComplete) -> SubtaskCommands:
-        return (NotifyOperatorsComplete(event.checkpoint),)
+        if self.is_covered_by(event.checkpoint):
+            self.ending.covered = True
+        return self._then_finish(NotifyOperatorsComplete(event.checkpoint))
+
+    def is_covered_by(self, checkpoint: CheckpointId) -> bool:
+        """A complete checkpoint covers the subtask if its snapshot here was taken after the end of all input."""
+        return self.ending.is_covered_by(checkpoint)
+
+    def _then_finish(self, *commands: SubtaskCommand) -> SubtaskCommands:
+        """Finish behind some commands, if nothing is left to wait for."""
+        if not self.may_finish():
+            return commands
+        self.state = SubtaskState.FINISHED
+        return (*commands, Leave())
+
+    def may_finish(self) -> bool:
+        """A subtask finishes once everything before it has, it is covered, and no snapshot of it is under way."""
+        ending, drained = self.ending, self.state is SubtaskState.DRAINED
+        due = ending.covered and not any(ending.open_channels) and not self._waiting
+        return drained and due and ending.leaves_alone
 
     def _on_aborted(self, event: NotifyCheckpointAborted) -> SubtaskCommands:
         if self.aligner is not None:
@@ -351,30 +369,54 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         told: SubtaskCommands = (NotifyOperatorsAborted(event.checkpoint),)
         if event.checkpoint == self._held_by:
             told = (*told, *self._release())
-        return (CancelSnapshot(event.checkpoint), *told) if cancelled else told
+        return self._then_finish(*((CancelSnapshot(event.checkpoint), *told) if cancelled else told))
 
     def _release(self) -> SubtaskCommands:
         """Go on, because the savepoint failed. No barrier was read meanwhile, so no alignment holds a channel."""
         self._held_by = None
         self.blocked[:] = [False] * len(self.blocked)
-        self.state = SubtaskState.RUNNING if any(self._open_inputs) else SubtaskState.DRAINED
+        self.state = SubtaskState.DRAINED if self.ending.is_drained else SubtaskState.RUNNING
         return (ReleaseInput(),)
 
     def _on_input_ended(self, event: InputEnded) -> SubtaskCommands:
         self._check_open(event)
-        self._open_inputs[event.channel] = False
-        if any(self._open_inputs):
+        self.ending.open_inputs[event.channel] = False
+        if not self.ending.is_drained:
             return ()
         self.state = SubtaskState.DRAINED
-        return (EndInput(),)
+        return self._then_finish(EndInput())
+
+    def _on_close_announced(self, event: CloseAnnounced) -> SubtaskCommands:
+        self._check_announces(event)
+        assert self.recorder is not None
+        return self._after_close(self.recorder.handle(event))
+
+    def _on_closed(self, event: ChannelClosed) -> SubtaskCommands:
+        self._check_ended(event)
+        self.ending.open_channels[event.channel] = False
+        assert self.aligner is not None
+        return self._after_close(self.aligner.handle(event))
+
+    def _check_ended(self, event: ChannelClosed) -> None:
+        """Only a channel whose input has ended is closed."""
+        if self.ending.open_inputs[event.channel]:
+            raise self.illegal(event, "records may still come on the channel")
+
+    def _after_close(self, commands: SubtaskCommands) -> SubtaskCommands:
+        """Say once that no barrier begins a checkpoint here any more, unless the subtask finishes by itself."""
+        ended = self._then_finish(*self._after_barrier(commands))
+        announced = self.recorder.is_announced_closed if self.recorder is not None else None
+        if self.state is SubtaskState.FINISHED or not self.ending.tells_closed(announced):
+            return ended
+        return (ReportClosed(), *ended)
 
     def _check_open(self, event: InputEnded) -> None:
         """A channel ends only once."""
-        if not self._open_inputs[event.channel]:
+        if not self.ending.open_inputs[event.channel]:
             raise self.illegal(event, "the channel had already ended")
 
     RULES: ClassVar = (
-        _check_role,
+        _check_reads,
         _check_announces,
         is_overtaken,
         stops_at,
@@ -384,11 +426,17 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         _check_taking,
         _check_storing,
         _end_store,
+        is_covered_by,
+        may_finish,
+        _after_close,
+        _check_ended,
         _check_open,
     )
 
     _WHILE_BARRIERS_PASS: ClassVar[dict[type, Entry]] = {
         TriggerCheckpoint: leads(_on_trigger, SubtaskState.SNAPSHOTTING),
+        CloseAnnounced: _on_close_announced,
+        ChannelClosed: leads(_on_closed, SubtaskState.SNAPSHOTTING),
         BarrierAnnounced: leads(_on_announced, SubtaskState.SNAPSHOTTING),
         BarrierArrived: leads(_on_barrier, SubtaskState.SNAPSHOTTING),
         AlignmentTimedOut: leads(_on_timed_out, SubtaskState.SNAPSHOTTING),
@@ -403,7 +451,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
     TABLE: ClassVar = {
         SubtaskState.RUNNING: {
             **_WHILE_BARRIERS_PASS,
-            InputEnded: leads(_on_input_ended, SubtaskState.DRAINED),
+            InputEnded: leads(_on_input_ended, SubtaskState.DRAINED, SubtaskState.FINISHED),
         },
         SubtaskState.SNAPSHOTTING: {
             SnapshotTaken: leads(_on_taken, SubtaskState.RUNNING, SubtaskState.DRAINED, SubtaskState.HELD),
@@ -413,7 +461,26 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             OutputsPassed: _on_outputs_passed,
             ChannelStateStored: _on_channels_stored,
         },
-        SubtaskState.DRAINED: _WHILE_BARRIERS_PASS,
+        SubtaskState.DRAINED: {
+            **_WHILE_BARRIERS_PASS,
+            ChannelClosed: leads(_on_closed, SubtaskState.SNAPSHOTTING, SubtaskState.FINISHED),
+            SnapshotStored: leads(_on_stored, SubtaskState.FINISHED),
+            ChannelStateStored: leads(_on_channels_stored, SubtaskState.FINISHED),
+            SnapshotFailed: leads(_on_not_stored, SubtaskState.FINISHED),
+            NotifyCheckpointComplete: leads(_on_complete, SubtaskState.FINISHED),
+            NotifyCheckpointAborted: leads(_on_aborted, SubtaskState.FINISHED),
+        },
+        # It is about to leave, and what was on its way to it does not matter any more.
+        SubtaskState.FINISHED: dict.fromkeys(
+            (
+                TriggerCheckpoint,
+                AlignmentTimedOut,
+                OutputsPassed,
+                NotifyCheckpointComplete,
+                NotifyCheckpointAborted,
+            ),
+            IGNORED,
+        ),
         SubtaskState.HELD: {
             TriggerCheckpoint: _on_old_trigger,
             BarrierAnnounced: _on_announced,
@@ -423,6 +490,9 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
             ChannelStateStored: _on_channels_stored,
             SnapshotFailed: _on_not_stored,
             NotifyCheckpointComplete: _on_complete,
-            NotifyCheckpointAborted: leads(_on_aborted, SubtaskState.RUNNING, SubtaskState.DRAINED),
+            CloseAnnounced: _on_close_announced,
+            NotifyCheckpointAborted: leads(
+                _on_aborted, SubtaskState.RUNNING, SubtaskState.DRAINED, SubtaskState.FINISHED
+            ),
         },
     }

@@ -109,6 +109,14 @@ class EndInput(msgspec.Struct, frozen=True):
     """Let the operators emit their last output, pass the end of input on, and report it."""
 
 
+class ReportClosed(msgspec.Struct, frozen=True):
+    """Tell the coordinator that no barrier reaches the subtask any more, so that it must be triggered (BAR-6)."""
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """Nothing is left to do or to commit: close the output channels, tell the coordinator, and leave (BAR-6)."""
+
+
 SubtaskCommand = (
     NoteAlignmentStarted
     | StartAlignmentTimer
@@ -126,6 +134,8 @@ SubtaskCommand = (
     | NotifyOperatorsComplete
     | NotifyOperatorsAborted
     | EndInput
+    | ReportClosed
+    | Leave
 )
 
 AlignmentCommand = NoteAlignmentStarted | StartAlignmentTimer | TakeSnapshot | RecordInput | SendDecline

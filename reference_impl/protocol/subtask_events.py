@@ -70,6 +70,18 @@ class InputEnded(msgspec.Struct, frozen=True):
     channel: int
 
 
+class CloseAnnounced(msgspec.Struct, frozen=True):
+    """The end of a channel that barriers may overtake arrived, ahead of being read: all its data has arrived."""
+
+    channel: int
+
+
+class ChannelClosed(msgspec.Struct, frozen=True):
+    """The end of an input channel was reached: its sender has finished, and no barrier comes any more (BAR-6)."""
+
+    channel: int
+
+
 SubtaskEvent = (
     TriggerCheckpoint
     | BarrierAnnounced
@@ -83,10 +95,19 @@ SubtaskEvent = (
     | NotifyCheckpointComplete
     | NotifyCheckpointAborted
     | InputEnded
+    | CloseAnnounced
+    | ChannelClosed
 )
 
-AlignmentEvent = BarrierArrived | SnapshotTaken | SnapshotFailed | NotifyCheckpointAborted
+AlignmentEvent = (
+    BarrierArrived
+    | ChannelClosed
+    | TriggerCheckpoint
+    | SnapshotTaken
+    | SnapshotFailed
+    | NotifyCheckpointAborted
+)
 """Those that the subtask hands on to its aligner; ``SnapshotFailed`` only for a synchronous part."""
 
-RecordingEvent = AlignmentEvent | TriggerCheckpoint | BarrierAnnounced | AlignmentTimedOut
+RecordingEvent = AlignmentEvent | BarrierAnnounced | CloseAnnounced | AlignmentTimedOut
 """Those that the subtask hands on to a recorder."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 
 class SubtaskState(StrEnum):
@@ -14,5 +14,20 @@ class SubtaskState(StrEnum):
     """The synchronous part of a snapshot is under way; nothing else is told to the machine before its outcome."""
     DRAINED = "drained"
     """Every input has ended; barriers still pass."""
+    FINISHED = "finished"
+    """All that it did is committed, and it leaves; checkpoints complete without it."""
     HELD = "held"
     """It has its part of the savepoint with which the job stops; nothing is read unless the savepoint is aborted."""
+
+
+class SnapshotPart(Enum):
+    """What a snapshot that was taken still waits for."""
+
+    OPERATORS = auto()
+    """The operators' state is being stored."""
+    INPUTS = auto()
+    """Input channels are being recorded."""
+    OUTPUTS = auto()
+    """Its barrier waits in line in an output buffer."""
+    CHANNELS = auto()
+    """The channel state is not stored."""

@@ -10,6 +10,9 @@ As no channel is held, barriers of later checkpoints arrive while earlier ones a
 single current checkpoint as in ``alignment``, but several at once, and ``TABLE`` describes each one on its own. When
 n completes, every older one that is still counted is given up, since a channel skipped it or delivers it too late.
 
+A channel that has ended counts as if it had delivered every barrier that is to come (BAR-6). So its end may make
+several snapshots due at once; they are taken one after the other, oldest first.
+
 A checkpoint is obsolete if its snapshot, or a later one's, was due here already, or if it was aborted. A channel
 that delivers the same barrier twice breaks BAR-2 and raises. Memory is bounded: beyond ``TRACKED_MAX``
 checkpoints the oldest is given up, and beyond the same number of remembered aborts, everything up to the oldest of
@@ -18,12 +21,17 @@ them counts as obsolete.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.protocol.alignment import AlignmentCommands
 from barrier_tck.reference_impl.protocol.alignment_states import TrackingState
-from barrier_tck.reference_impl.protocol.messages import NotifyCheckpointAborted
+from barrier_tck.reference_impl.protocol.messages import (
+    CheckpointBarrier,
+    NotifyCheckpointAborted,
+    TriggerCheckpoint,
+)
 from barrier_tck.reference_impl.protocol.subtask_commands import (
     AlignmentCommand,
     NoteAlignmentStarted,
@@ -33,6 +41,7 @@ from barrier_tck.reference_impl.protocol.subtask_commands import (
 from barrier_tck.reference_impl.protocol.subtask_events import (
     AlignmentEvent,
     BarrierArrived,
+    ChannelClosed,
     SnapshotFailed,
     SnapshotTaken,
 )
@@ -46,11 +55,12 @@ TRACKED_MAX = 64
 class _Counted:
     """Which channels delivered the barrier of one checkpoint."""
 
-    __slots__ = ("missing", "received")
+    __slots__ = ("barrier", "missing", "received")
 
-    def __init__(self, channels: int) -> None:
-        self.received = [False] * channels
-        self.missing = channels
+    def __init__(self, barrier: CheckpointBarrier, closed: Sequence[bool]) -> None:
+        self.barrier = barrier
+        self.received = list(closed)
+        self.missing = self.received.count(False)
 
 
 class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
@@ -65,6 +75,8 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         if channels < 1:
             raise ProtocolError("a subtask that tracks barriers needs at least one input channel")
         self.blocked = [False] * channels
+        self.closed = [False] * channels
+        """The channels that have ended."""
         self._counted: dict[CheckpointId, _Counted] = {}
         self._last: int = 0
         self._aborted: list[int] = []
@@ -74,7 +86,9 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         return self._take(event)
 
     def state_for(self, event: AlignmentEvent) -> TrackingState:
-        """The table describes the one checkpoint that an event is about."""
+        """The table describes the one checkpoint that an event is about; the end of a channel is about none."""
+        if isinstance(event, ChannelClosed):
+            return TrackingState.UNKNOWN
         checkpoint = (
             event.barrier.checkpoint
             if isinstance(event, BarrierArrived | SnapshotTaken)
@@ -91,7 +105,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
 
     def _on_first_barrier(self, event: BarrierArrived) -> AlignmentCommands:
         checkpoint = event.barrier.checkpoint
-        self._counted[checkpoint] = _Counted(len(self.blocked))
+        self._counted[checkpoint] = _Counted(event.barrier, self.closed)
         counted = self._count(event)
         if checkpoint not in self._counted:
             return counted
@@ -112,9 +126,10 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         counted = self._counted[event.barrier.checkpoint]
         counted.received[event.channel] = True
         counted.missing -= 1
-        if not self.snapshot_due(counted.missing):
-            return ()
-        checkpoint = event.barrier.checkpoint
+        return self._take_snapshot(event.barrier) if self.snapshot_due(counted.missing) else ()
+
+    def _take_snapshot(self, barrier: CheckpointBarrier) -> AlignmentCommands:
+        checkpoint = barrier.checkpoint
         given_up = tuple(
             SendDecline(older, f"checkpoint {checkpoint} overtook it")
             for older in self.tracked
@@ -122,7 +137,37 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         )
         self._last = checkpoint
         self._forget_obsolete()
-        return (*given_up, TakeSnapshot(event.barrier))
+        return (*given_up, TakeSnapshot(barrier))
+
+    def _on_closed(self, event: ChannelClosed) -> AlignmentCommands:
+        self.closed[event.channel] = True
+        self.count_closed(event.channel)
+        return self._take_due()
+
+    def count_closed(self, channel: int) -> None:
+        """A channel that has ended counts as if it had delivered every barrier (BAR-6)."""
+        for counted in self._counted.values():
+            if not counted.received[channel]:
+                counted.received[channel] = True
+                counted.missing -= 1
+
+    def _take_due(self) -> AlignmentCommands:
+        """After the end of a channel the oldest snapshot that is due is taken, and the next one when that has ended."""
+        due = [n for n in self.tracked if self.snapshot_due(self._counted[n].missing)]
+        return self._take_snapshot(self._counted[due[0]].barrier) if due else ()
+
+    def _on_snapshot_ended(self, event: SnapshotTaken | SnapshotFailed) -> AlignmentCommands:
+        return self._take_due()
+
+    def _on_trigger(self, event: TriggerCheckpoint) -> AlignmentCommands:
+        self._check_all_closed(event)
+        barrier = CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint)
+        return self._take_snapshot(barrier)
+
+    def _check_all_closed(self, event: TriggerCheckpoint) -> None:
+        """A subtask with channels is triggered only when all of them have ended: before, barriers reach it (BAR-6)."""
+        if not all(self.closed):
+            raise self.illegal(event, f"channels that have ended: {self.closed}")
 
     def _on_aborted(self, event: NotifyCheckpointAborted) -> AlignmentCommands:
         self._counted.pop(event.checkpoint, None)
@@ -154,11 +199,21 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         self._counted = {n: counted for n, counted in self._counted.items() if n > self._last}
         self._aborted = [n for n in self._aborted if n > self._last]
 
-    RULES: ClassVar = (state_for, is_obsolete, _check_first, _give_up_beyond_bound)
+    RULES: ClassVar = (
+        state_for,
+        is_obsolete,
+        _check_first,
+        count_closed,
+        _take_due,
+        _check_all_closed,
+        _give_up_beyond_bound,
+    )
 
     TABLE: ClassVar = {
         TrackingState.UNKNOWN: {
             BarrierArrived: leads(_on_first_barrier, TrackingState.COUNTED, TrackingState.OBSOLETE),
+            ChannelClosed: _on_closed,
+            TriggerCheckpoint: leads(_on_trigger, TrackingState.OBSOLETE),
             NotifyCheckpointAborted: leads(_on_aborted, TrackingState.OBSOLETE),
         },
         TrackingState.COUNTED: {
@@ -168,8 +223,9 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
         TrackingState.OBSOLETE: {
             BarrierArrived: IGNORED,
             NotifyCheckpointAborted: IGNORED,
+            TriggerCheckpoint: IGNORED,
             # No channel is held, so none is released.
-            SnapshotTaken: IGNORED,
-            SnapshotFailed: IGNORED,
+            SnapshotTaken: _on_snapshot_ended,
+            SnapshotFailed: _on_snapshot_ended,
         },
     }

@@ -23,6 +23,7 @@ from barrier_tck.reference_impl.protocol.coordinator_commands import (
     NotifyAborted,
     NotifyComplete,
     RefuseSavepoint,
+    SendLateTrigger,
     SendTrigger,
     SetTimer,
     StopAttempt,
@@ -54,6 +55,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     NotifyCheckpointComplete,
     Savepoint,
     StateRestored,
+    SubtaskFinished,
     SubtaskRunning,
     ToSubtask,
     TransactionsCommitted,
@@ -189,6 +191,8 @@ class CoordinatorDriver:
                 observer.acknowledged(message)
             case TransactionsCommitted(attempt=attempt, subtask=subtask, checkpoint=checkpoint):
                 observer.committed(subtask, attempt, checkpoint)
+            case SubtaskFinished(attempt=attempt, subtask=subtask):
+                observer.subtask_finished(subtask, attempt)
             case SubtaskRunning():
                 self._on_subtask_running(message)
                 return
@@ -259,8 +263,12 @@ class CoordinatorDriver:
             command.checkpoint, command.attempt, command.final, command.savepoint
         )
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
-        initiators = self._initiators(command.checkpoint)
+        initiators = tuple(dict.fromkeys((*self._initiators(command.checkpoint), *command.closed)))
         self._send(initiators, TriggerCheckpoint(command.checkpoint, command.timestamp_ms, command.savepoint))
+
+    def _trigger_late(self, command: SendLateTrigger) -> None:
+        trigger = TriggerCheckpoint(command.checkpoint, command.timestamp_ms, command.savepoint)
+        self._send((command.subtask,), trigger)
 
     def _initiators(self, checkpoint: CheckpointId) -> tuple[SubtaskId, ...]:
         """Return who is told of a checkpoint: the sources, or those that the configuration names (CHL-1)."""
@@ -353,6 +361,7 @@ class CoordinatorDriver:
         DeployAttempt: _deploy,
         StopAttempt: _stop,
         SendTrigger: _trigger,
+        SendLateTrigger: _trigger_late,
         RefuseSavepoint: _refuse_savepoint,
         WriteMetadata: _write_metadata,
         NotifyComplete: _notify_complete,

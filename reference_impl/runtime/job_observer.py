@@ -59,6 +59,9 @@ class JobObserver:
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""
 
+    def subtask_finished(self, subtask: SubtaskId, attempt: int) -> None:
+        """A subtask has done and committed all that it ever will; checkpoints complete without it (BAR-6)."""
+
     def discard_failed(self, what: str, reason: str) -> None:
         """Garbage could not be removed; the job goes on."""
 

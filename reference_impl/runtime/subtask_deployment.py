@@ -36,6 +36,11 @@ class SubtaskDeployment:
     stopped: bool = False
     """Whether the job was stopped with what is restored: then only its commits are left to do, and nothing is read."""
 
+    @property
+    def finished_before(self) -> bool:
+        """Tell whether the subtask had finished in what is restored: it reads and emits nothing again (BAR-6)."""
+        return self.restore is not None and self.restore.finished
+
 
 @dataclass(frozen=True)
 class SubtaskPorts:

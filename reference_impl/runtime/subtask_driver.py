@@ -29,9 +29,9 @@ from barrier_tck.reference_impl.protocol.messages import (
     CountLoop,
     DeclineCheckpoint,
     EndLoop,
+    EndOfChannel,
     EndOfInput,
     FinishSubtask,
-    InputConsumed,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OperatorSnapshot,
@@ -46,12 +46,14 @@ from barrier_tck.reference_impl.protocol.subtask_commands import (
     EndInput,
     ForwardBarrier,
     HoldInput,
+    Leave,
     NoteAlignmentStarted,
     NotifyOperatorsAborted,
     NotifyOperatorsComplete,
     OvertakeOutputs,
     RecordInput,
     ReleaseInput,
+    ReportClosed,
     SendAcknowledge,
     SendDecline,
     StartAlignmentTimer,
@@ -64,7 +66,9 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     AlignmentTimedOut,
     BarrierAnnounced,
     BarrierArrived,
+    ChannelClosed,
     ChannelStateStored,
+    CloseAnnounced,
     OutputsPassed,
     SnapshotFailed,
     SnapshotStored,
@@ -75,16 +79,13 @@ from barrier_tck.reference_impl.runtime.channel_snapshots import ChannelSnapshot
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.kept_promises import Promises
 from barrier_tck.reference_impl.runtime.loop_member import LoopMember, end_of_input
-from barrier_tck.reference_impl.runtime.operator_contexts import (
-    commit_without_checkpoints,
-    context_of,
-    reader_of,
-)
+from barrier_tck.reference_impl.runtime.operator_contexts import context_of, reader_of
 from barrier_tck.reference_impl.runtime.ports import RECORDS_PROCESSED, Buffer, RuntimePoint
 from barrier_tck.reference_impl.runtime.routing import Router
 from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.state_copies import StateCopies
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
+from barrier_tck.reference_impl.runtime.subtask_end import SubtaskEnd
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
 
@@ -113,8 +114,10 @@ class SubtaskDriver:
         self._exhausted_before = self.exhausted
         mode, self._alignment_timeout_ms = deployment.config.alignment
         policies = policies_of(graph, deployment.subtask, mode)
+        self._loop = LoopMember.of(graph, deployment, ports)
+        role = (self.is_source, self._loop.feedback if self._loop else None, deployment.finished_before)
         self.machine = components.subtask_machine(
-            str(deployment.subtask), len(policies), mode, policies, self.is_source
+            str(deployment.subtask), len(policies), mode, policies, *role
         )
         self.blocked = self.machine.blocked
         """Per input channel: whether the aligner holds it back. The same list for the driver's whole life."""
@@ -123,9 +126,8 @@ class SubtaskDriver:
         self._patient = mode is CheckpointMode.ALIGNED_TIMEOUT
         self._announced = [policy is ChannelPolicy.OVERTAKE for policy in policies]
         self._recorded_in_line = any(policy is ChannelPolicy.RECORD for policy in policies)
-        self.channels = ChannelSnapshots(
-            graph, deployment.subtask, plane, ports.output, ports.input_buffers, ports.output_buffers
-        )
+        buffers = ports.output, ports.input_buffers, ports.output_buffers
+        self.channels = ChannelSnapshots(graph, deployment.subtask, plane, *buffers)
         self.operators = [components.build_operator(spec, plane) for spec in vertex.operators]
         self._multi_input = (
             cast("MultiInputOperator", self.operators[0]) if vertex.has_several_inputs else None
@@ -140,9 +142,8 @@ class SubtaskDriver:
         self.reader = reader_of(deployment, graph, ports, plane, components)
         self._source_uid = vertex.source_uid
         self._plane = plane
-        self._loop = LoopMember.of(graph, deployment, ports)
-        """The subtask as part of a loop."""
         self._router = Router(graph, deployment.subtask, plane, self._loop or ports.output)
+        self._end = SubtaskEnd(deployment, self.operators, self._router, ports.coordinator, self.is_terminal)
         self._snapshots: dict[CheckpointId, SnapshotInProgress] = {}
         self._timers: dict[str, CheckpointId] = {}
         self._alignment_started_ms: dict[CheckpointId, float] = {}
@@ -196,12 +197,19 @@ class SubtaskDriver:
                 self.feed(BarrierArrived(channel, element))
             case EndOfInput():
                 end_of_input(self._loop, channel, self.feed)
+            case EndOfChannel():
+                self.feed(ChannelClosed(channel))
 
     def on_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
         """Learn that a barrier arrived on an input channel, ahead of being read; only if barriers overtake."""
         if self._announced[channel]:
             self.ports.probe.reach(RuntimePoint.BARRIER_RECEIVED, barrier.checkpoint)
             self.feed(BarrierAnnounced(channel, barrier))
+
+    def on_close_announced(self, channel: int) -> None:
+        """Learn that the end of an input channel arrived, ahead of being read."""
+        if self._announced[channel]:
+            self.feed(CloseAnnounced(channel))
 
     def on_arrived(self, channel: int, buffer: Buffer, in_line: bool = False) -> None:
         """Record data of a channel whose ``recording`` is not 0: when it arrives, or when it is read (``in_line``)."""
@@ -243,7 +251,7 @@ class SubtaskDriver:
         Returns the milliseconds to wait before the next poll (0: none), or None once the source is exhausted.
         """
         assert self.reader is not None, "only a source is polled"
-        payload = self.reader.poll()
+        payload = None if self.deployment.finished_before else self.reader.poll()
         if payload is None:
             self.exhausted = True
             end_of_input(self._loop, len(self.blocked), self.feed)
@@ -470,16 +478,6 @@ class SubtaskDriver:
         noted = AbortNoted(self.deployment.attempt, self.deployment.subtask, command.checkpoint)
         self.ports.coordinator.send(noted)
 
-    def _end_input(self, command: EndInput) -> None:
-        for position, operator in enumerate(self.operators):
-            self.run_chain(position + 1, operator.end_of_input())
-        self._router.send_control(EndOfInput())
-        if not self.is_terminal:
-            return
-        if self.deployment.config.checkpoints is None:
-            commit_without_checkpoints(self.operators)
-        self.ports.coordinator.send(InputConsumed(self.deployment.attempt, self.deployment.subtask))
-
     _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,
         StartAlignmentTimer: _start_timer,
@@ -496,5 +494,7 @@ class SubtaskDriver:
         SendDecline: _decline,
         NotifyOperatorsComplete: _notify_complete,
         NotifyOperatorsAborted: _notify_aborted,
-        EndInput: _end_input,
+        EndInput: lambda self, _: self._end.end_input(self.run_chain),
+        ReportClosed: lambda self, _: self._end.report_closed(),
+        Leave: lambda self, _: self._end.finish(self._source_uid, self.reader),
     }

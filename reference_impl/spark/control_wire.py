@@ -24,6 +24,7 @@ MAX_MESSAGE_BYTES = 16 << 20
 _MESSAGES = (
     messages.CheckpointBarrier,
     messages.EndOfInput,
+    messages.EndOfChannel,
     messages.TriggerCheckpoint,
     messages.NotifyCheckpointComplete,
     messages.NotifyCheckpointAborted,
@@ -37,6 +38,8 @@ _MESSAGES = (
     messages.DeclineCheckpoint,
     messages.AbortNoted,
     messages.InputConsumed,
+    messages.ChannelsClosed,
+    messages.SubtaskFinished,
     messages.LoopInputEnded,
     messages.LoopCounted,
     messages.TransactionsCommitted,

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfChannel
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
 from barrier_tck.reference_impl.spark.control_wire import WireError
 from barrier_tck.reference_impl.spark.fragments import Joiner
@@ -43,8 +43,8 @@ class SubtaskCancelled(RuntimeFailure):
 class Arrivals:
     """Whom a mailbox tells of arrivals, on the loop's thread."""
 
-    announced: Callable[[int, CheckpointBarrier], None]
-    """A barrier arrived on a channel; it may still have to be read."""
+    announced: Callable[[int, CheckpointBarrier | EndOfChannel], None]
+    """A barrier, or the end of a channel, arrived; it may still have to be read."""
     arrived: Callable[[int, Any], None]
     """Data arrived on a channel that is being recorded."""
     recorded: Callable[[int], bool]
@@ -73,7 +73,7 @@ class _Channel:
 
     def take_in(self, element: Any, size: int) -> None:
         """Count what the connection brought; raises WireError if the sender had no right to send it."""
-        if isinstance(element, CheckpointBarrier | EndOfInput):
+        if isinstance(element, ChannelControl):
             if self.control >= _MAX_CONTROL_ELEMENTS:
                 raise WireError(f"more than {self.control} control elements at once")
             self.control += 1
@@ -95,7 +95,7 @@ class _Channel:
                     self.control -= 1
                     self.size -= size
                     break
-            elif not isinstance(element, EndOfInput):
+            elif not isinstance(element, ChannelControl):
                 ahead.append(element)
         return tuple(ahead)
 
@@ -103,7 +103,7 @@ class _Channel:
         element, size, paid = self.queue.popleft()
         self.size -= size
         self.due += paid
-        if isinstance(element, CheckpointBarrier | EndOfInput):
+        if isinstance(element, ChannelControl):
             self.control -= 1
         if isinstance(element, CheckpointBarrier):
             self.passed = max(self.passed, element.checkpoint)
@@ -211,11 +211,11 @@ class Mailbox:
         told = self._arrivals
         while self._inbox:
             number, element, size = self._inbox.popleft()
-            is_control = isinstance(element, CheckpointBarrier | EndOfInput)
+            is_control = isinstance(element, ChannelControl)
             self._channels[number].queue.append((element, size, not is_control))
             if told is None:
                 continue
-            if isinstance(element, CheckpointBarrier):
+            if isinstance(element, CheckpointBarrier | EndOfChannel):
                 return partial(told.announced, number, element)
             if not is_control and told.recorded(number):
                 return partial(told.arrived, number, element)

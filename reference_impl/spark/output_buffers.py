@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, ProtocolError, RuntimeFailure
 from barrier_tck.reference_impl.spark.batch_serializer import DictionaryDecoder
 from barrier_tck.reference_impl.spark.control_wire import ConnectionLost
@@ -108,7 +108,7 @@ class OutputBuffer:
                 element, size = self._queue.popleft()
                 if not isinstance(element, CheckpointBarrier):
                     stays.append((element, size))
-                    if not isinstance(element, EndOfInput):
+                    if not isinstance(element, ChannelControl):
                         overtaken.append(element)
                 elif element.checkpoint < barrier.checkpoint:
                     self._ahead.append(element)

@@ -27,7 +27,7 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.alignment_states import ChannelPolicy
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfChannel
 from barrier_tck.reference_impl.runtime.channel_snapshots import policies_of
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import Buffer, RuntimePoint
@@ -357,7 +357,7 @@ class _SubtaskRun:
                         next_poll_s = max(next_poll_s + wait_ms / 1000.0, time.monotonic())
             elif not isinstance(taken, tuple):
                 taken()
-            elif isinstance(taken[1], CheckpointBarrier | EndOfInput):
+            elif isinstance(taken[1], ChannelControl):
                 driver.on_control(taken[0], taken[1])
             else:
                 driver.on_data(taken[0], taken[1])
@@ -369,9 +369,12 @@ class _SubtaskRun:
         if self._driver is not None:
             self._driver.on_message(message)
 
-    def _on_announced(self, channel: int, barrier: CheckpointBarrier) -> None:
+    def _on_announced(self, channel: int, element: CheckpointBarrier | EndOfChannel) -> None:
         assert self._driver is not None
-        self._driver.on_announced(channel, barrier)
+        if isinstance(element, EndOfChannel):
+            self._driver.on_close_announced(channel)
+        else:
+            self._driver.on_announced(channel, element)
 
     def _on_arrived(self, channel: int, buffer: Buffer) -> None:
         assert self._driver is not None

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId
-from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfInput
+from barrier_tck.reference_impl.protocol.messages import ChannelControl
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.spark.batch_serializer import BatchSerializer
 from barrier_tck.reference_impl.spark.control_wire import (
@@ -231,7 +231,7 @@ class ChannelReader:
             element = Fragment(body.to_pybytes(), header.more)
         else:
             element = decode(memoryview(body))
-            if not isinstance(element, CheckpointBarrier | EndOfInput):
+            if not isinstance(element, ChannelControl):
                 raise WireError(f"a {type(element).__name__} in a data channel")
         self._mailbox.put(self._number, element, header.length)
 

@@ -124,15 +124,18 @@ def test_splits_may_be_fewer_than_subtasks_and_ids_are_unique() -> None:
 
 
 def changed_state(history: History, operator: str, change: Any) -> History:
-    """Return the history with the last checkpoint's first non-empty state of an operator changed."""
-    view = history.checkpoints[-1]
+    """Return the history with a late checkpoint's first non-empty state of an operator changed."""
+    place, view = next(
+        (place, view) for place, view in reversed(list(enumerate(history.checkpoints))) if not view.finished
+    )
     index, part = next(
         (index, part)
         for index, part in enumerate(view.state)
         if part.operator == operator and any(len(kept) > 1 for kept in part.entries.values())
     )
     state = (*view.state[:index], change(part), *view.state[index + 1 :])
-    views = (*history.checkpoints[:-1], msgspec.structs.replace(view, state=state))
+    changed = msgspec.structs.replace(view, state=state)
+    views = (*history.checkpoints[:place], changed, *history.checkpoints[place + 1 :])
     return msgspec.structs.replace(history, checkpoints=views)
 
 

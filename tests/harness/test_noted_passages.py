@@ -28,7 +28,7 @@ from barrier_tck.harness.reference.observed_passages import PassagesDirectory
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute
-from barrier_tck.reports.cut import CheckpointCut, Side, cut_of
+from barrier_tck.reports.cut import CheckpointCut, Side, checkpoints_noted, cut_of
 from tests.harness.fake_system import TABLE, FakeSystem
 from tests.reports.synthetic_run import campaign_of
 
@@ -41,9 +41,10 @@ def noted(plan: TrialPlan, directory: Path) -> TrialResult:
 
 
 def cuts(result: TrialResult) -> list[CheckpointCut]:
-    """Return the cuts of the completed checkpoints."""
+    """Return the cuts of the completed checkpoints, but not of one before which everybody had finished."""
     completed = [one.checkpoint for one in result.record.checkpoints if one.status == "completed"]
-    return [cut_of(result.record, result.passages, checkpoint) for checkpoint in completed]
+    noted = checkpoints_noted(result.passages)
+    return [cut_of(result.record, result.passages, number) for number in completed if number in noted]
 
 
 @pytest.mark.parametrize("profile", ["standard", "graphs"])
@@ -246,12 +247,12 @@ def test_a_report_shows_the_failing_checkpoint_and_the_first_trials_first_one(
 def test_another_cut_is_drawn_when_asked_and_stays_in_the_report(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["report", str(run), "--cut", "1:2"]) == 1
-    asked = run / "cuts" / "trial-00001-checkpoint-2.html"
+    assert cli.run(["report", str(run), "--cut", "1:1"]) == 1
+    asked = run / "cuts" / "trial-00001-checkpoint-1.html"
     assert f"cut: {asked}" in re.sub(r"\n(?=\S)", "", capsys.readouterr().out)
     assert asked.is_file()
     assert cli.run(["report", str(run)]) == 1
-    assert 'href="cuts/trial-00001-checkpoint-2.html"' in (run / "report.html").read_text()
+    assert 'href="cuts/trial-00001-checkpoint-1.html"' in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,9 @@ def test_state_of_an_operator_that_keeps_none_is_told(exact: History) -> None:
         stray = msgspec.structs.replace(view.state[0], operator="spread")
         return msgspec.structs.replace(view, state=(*view.state, stray))
 
-    assert told(judge(EXACT, with_view(exact, renamed)), "spread holds state, but no such operator keeps any")
+    number = max(number for number, view in enumerate(exact.checkpoints) if view.state)
+    finding = judge(EXACT, with_view(exact, renamed, number))
+    assert told(finding, "spread holds state, but no such operator keeps any")
 
 
 # --- at least once ------------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ def test_a_system_that_shows_everything_is_judged_on_everything() -> None:
         "tolerated-failures",
         "aborts-obeyed",
         "failures-explained",
+        "finished-subtasks",
         "input-reads",
         "no-garbage",
         "committed-transactions",

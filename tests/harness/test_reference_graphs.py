@@ -300,7 +300,7 @@ def test_every_shape_is_exact(shape: Callable[[], Shape], strike: str | None, se
     fault = {
         None: None,
         "snapshot": ScheduledFault(KillExecutor(made.hit), After(FaultPoint.SNAPSHOT_TAKEN, made.hit, 2)),
-        "barrier": ScheduledFault(KillWorker(first), After(FaultPoint.BARRIER_FORWARDED, first, 2)),
+        "barrier": ScheduledFault(KillWorker(first), After(FaultPoint.BARRIER_FORWARDED, made.hit, 2)),
         "commit": ScheduledFault(KillExecutor(last), After(FaultPoint.COMPLETION_NOTIFIED, last, 2)),
         "coordinator": ScheduledFault(CrashCoordinator(), After(FaultPoint.CHECKPOINT_COMPLETED, None, 2)),
     }[strike]

@@ -59,13 +59,14 @@ def test_a_pair_that_is_missing_or_twice_and_a_row_that_a_side_lost_are_found(hi
     output = history.output or ()
     for changed in (tuple(output[1:]), (*output, output[0])):
         assert judge(msgspec.structs.replace(history, output=changed, output_by=())) is Verdict.INVALID
-    view = history.checkpoints[-1]
+    place, view = max((place, view) for place, view in enumerate(history.checkpoints) if not view.finished)
     for side in ("left", "right"):
         part = next(part for part in view.state if part.name == side and part.entries)
         text, rows = next(iter(part.entries.items()))
         lost = msgspec.structs.replace(part, entries={**part.entries, text: rows[1:]})
         state = tuple(lost if other is part else other for other in view.state)
-        broken = (*history.checkpoints[:-1], msgspec.structs.replace(view, state=state))
+        other_view = msgspec.structs.replace(view, state=state)
+        broken = (*history.checkpoints[:place], other_view, *history.checkpoints[place + 1 :])
         assert judge(msgspec.structs.replace(history, checkpoints=broken)) is Verdict.INVALID
 
 

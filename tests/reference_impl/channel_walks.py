@@ -25,8 +25,12 @@ from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.protocol.subtask_commands import (
     CancelSnapshot,
     ForwardBarrier,
+    HoldInput,
+    Leave,
     OvertakeOutputs,
     RecordInput,
+    ReportClosed,
+    SendAcknowledge,
     SendDecline,
     StartAlignmentTimer,
     StoreChannelState,
@@ -37,7 +41,9 @@ from barrier_tck.reference_impl.protocol.subtask_events import (
     AlignmentTimedOut,
     BarrierAnnounced,
     BarrierArrived,
+    ChannelClosed,
     ChannelStateStored,
+    CloseAnnounced,
     InputEnded,
     OutputsPassed,
     SnapshotFailed,
@@ -68,14 +74,24 @@ class Walk:
 
 
 class ChannelWalk(Walk):
-    """FIFO channels, which may skip a barrier. The synchronous part of a snapshot ends before anything else comes."""
+    """FIFO channels, which may skip a barrier and may end; when all have, triggers come.
+
+    The synchronous part of a snapshot ends before anything else comes.
+    """
+
+    ends_are_enough = True
+    """Whether an end of a channel stands alone; else the end of its input is before it."""
 
     def __init__(self, chance: random.Random, channels: int) -> None:
         self.chance = chance
+        self.late_triggers = [TriggerCheckpoint(CheckpointId(n), 0) for n in range(1, 8)]
         self.queues: list[list[Any]] = []
         for channel in range(channels):
             numbers = [n for n in range(1, 6) if chance.random() < 0.85]
-            self.queues.append([BarrierArrived(channel, self.barrier(n)) for n in numbers])
+            queue: list[Any] = [BarrierArrived(channel, self.barrier(n)) for n in numbers]
+            if self.ends_are_enough and chance.random() < 0.6:
+                queue = [*queue[: chance.randint(0, len(queue))], ChannelClosed(channel)]
+            self.queues.append(queue)
         self.aborts: list[Any] = [
             NotifyCheckpointAborted(CheckpointId(n), "late") for n in range(1, 6) if chance.random() < 0.3
         ]
@@ -94,7 +110,12 @@ class ChannelWalk(Walk):
             return urgent
         queues = [queue for channel, queue in enumerate(self.queues) if queue and not self.blocked(channel)]
         queues += [self.aborts] if self.aborts else []
+        queues += [self.late_triggers] if self.late_triggers and self.is_triggered() else []
         return self.chance.choice(queues).pop(0) if queues else None
+
+    def is_triggered(self) -> bool:
+        """Tell whether no barrier begins a checkpoint any more."""
+        return all(self.machine.closed)
 
     def tell(self, event: Any) -> None:
         for command in self.machine.handle(event):
@@ -120,6 +141,8 @@ class TrackerWalk(ChannelWalk):
 
     @staticmethod
     def fitted(machine: Any, state: StrEnum, event: Any) -> Any:
+        if isinstance(event, CloseAnnounced | ChannelClosed):
+            return event  # it is about no checkpoint
         probes = (NotifyCheckpointAborted(CheckpointId(n), "") for n in range(1, 99))
         n = next(probe.checkpoint for probe in probes if machine.state_for(probe) is state)
         if isinstance(event, BarrierAnnounced | BarrierArrived | SnapshotTaken):
@@ -133,9 +156,7 @@ class Announced:
     def __init__(self, queues: list[list[Any]], policies: Sequence[ChannelPolicy], hurried: set[int]) -> None:
         self.queues = queues
         self.unannounced = [
-            [msgspec.structs.replace(event, barrier=hurried_barrier(event, hurried)) for event in queue]
-            if policy is ChannelPolicy.OVERTAKE
-            else []
+            [hurried_event(event, hurried) for event in queue] if policy is ChannelPolicy.OVERTAKE else []
             for queue, policy in zip(queues, policies, strict=True)
         ]
         self.timeouts: list[AlignmentTimedOut] = []
@@ -143,8 +164,10 @@ class Announced:
     def announcing(self) -> list[int]:
         return [channel for channel, queue in enumerate(self.unannounced) if queue]
 
-    def announce(self, channel: int) -> BarrierAnnounced:
+    def announce(self, channel: int) -> BarrierAnnounced | CloseAnnounced:
         event = self.unannounced[channel].pop(0)
+        if isinstance(event, ChannelClosed):
+            return CloseAnnounced(channel)
         return BarrierAnnounced(channel, event.barrier)
 
     def readable(self, channel: int) -> bool:
@@ -166,9 +189,11 @@ class Announced:
                 self.timeouts.append(AlignmentTimedOut(checkpoint))
 
 
-def hurried_barrier(event: BarrierArrived, hurried: set[int]) -> CheckpointBarrier:
-    checkpoint = event.barrier.checkpoint
-    return msgspec.structs.replace(event.barrier, ahead=checkpoint in hurried)
+def hurried_event(event: Any, hurried: set[int]) -> Any:
+    if not isinstance(event, BarrierArrived):
+        return event
+    ahead = event.barrier.checkpoint in hurried
+    return msgspec.structs.replace(event, barrier=msgspec.structs.replace(event.barrier, ahead=ahead))
 
 
 def drawn_policies(chance: random.Random, channels: int) -> tuple[ChannelPolicy, ...]:
@@ -203,6 +228,9 @@ class RecorderWalk(ChannelWalk):
                     return late.pop(self.chance.randrange(len(late)))
         return super().choose()
 
+    def is_triggered(self) -> bool:
+        return not self.machine.initiates and bool(self.machine.may_begin())
+
     def blocked(self, channel: int) -> bool:
         return super().blocked(channel) or not (
             self.machine.policies[channel] is not ChannelPolicy.OVERTAKE or self.channels.readable(channel)
@@ -217,26 +245,38 @@ class RecorderWalk(ChannelWalk):
 
 
 class SubtaskWalk(ChannelWalk):
-    """A source or another subtask; its inputs end somewhere between the barriers."""
+    """A source or another subtask; its inputs end somewhere between the barriers, and its channels behind the last.
+
+    Some had finished in the checkpoint that was restored, and get no barriers.
+    """
+
+    ends_are_enough = False
 
     def __init__(self, chance: random.Random) -> None:
         channels = chance.randint(0, 2)
+        finished_before = chance.random() < 0.1
         self.stops = chance.random() < 0.5
         """Whether the last barrier is terminal."""
         super().__init__(chance, channels)
         mode = chance.choice(list(CheckpointMode))
         aligned = [ChannelPolicy.OVERTAKE if mode.overtakes else ChannelPolicy.ALIGN, ChannelPolicy.ALIGN]
         policies = tuple(chance.choice(aligned) for _ in range(channels))
-        self.machine = SubtaskMachine("totals[0]", channels, mode, policies)
+        if finished_before:
+            self.queues = [[] for _ in self.queues]
+        self.machine = SubtaskMachine("totals[0]", channels, mode, policies, finished_before=finished_before)
         self.channels = Announced(self.queues, policies, {2} if mode.overtakes else set())
         if not channels:
             self.queues = [[TriggerCheckpoint(CheckpointId(n), 0, self.stop(n)) for n in (1, 3, 2, 5, 4)]]
         for channel, queue in enumerate(self.queues):
             place = chance.randint(0, len(queue))
             queue.insert(place, InputEnded(channel))
-            if channels and self.channels.unannounced[channel]:
+            closed = [ChannelClosed(channel)] if channels and chance.random() < 0.8 else []
+            queue += closed
+            if channels and policies[channel] is ChannelPolicy.OVERTAKE:
                 self.channels.unannounced[channel].insert(place, InputEnded(channel))
+                self.channels.unannounced[channel] += closed
         self.outcomes: list[Any] = [NotifyCheckpointComplete(CheckpointId(1))]
+        self.closed_reported = False
         self.early: list[tuple[StrEnum, type]] = []
         """Outcomes that were told in the middle of an event, and the state at that moment."""
 
@@ -250,6 +290,8 @@ class SubtaskWalk(ChannelWalk):
         if not self.machine.blocked:
             # Behind a terminal barrier a source reads nothing; a trigger may come again.
             return self.machine.state is SubtaskState.HELD and isinstance(self.queues[channel][0], InputEnded)
+        if self.machine.state is SubtaskState.HELD:
+            return True
         readable = self.machine.policies[channel] is ChannelPolicy.ALIGN or self.channels.readable(channel)
         return super().blocked(channel) or not readable
 
@@ -263,6 +305,9 @@ class SubtaskWalk(ChannelWalk):
                     return late.pop(self.chance.randrange(len(late)))
         return super().choose()
 
+    def is_triggered(self) -> bool:
+        return self.closed_reported and self.machine.state is not SubtaskState.HELD
+
     def announced_next(self, channel: int) -> Any:
         """Return the next barrier; the end of the input is not announced."""
         queue = self.channels.unannounced[channel]
@@ -275,6 +320,18 @@ class SubtaskWalk(ChannelWalk):
         for command in self.machine.handle(event):
             self.channels.carry_out(command)
             match command:
+                case ReportClosed():
+                    self.closed_reported = True
+                case SendAcknowledge(checkpoint=checkpoint) if self.chance.random() < 0.7:
+                    self.outcomes.append(NotifyCheckpointComplete(checkpoint))
+                case HoldInput():
+                    self.outcomes += [
+                        NotifyCheckpointComplete(CheckpointId(4)),
+                        NotifyCheckpointAborted(CheckpointId(5), "late"),
+                    ]
+                case Leave():
+                    still = (TriggerCheckpoint(CheckpointId(9), 0), AlignmentTimedOut(CheckpointId(9)))
+                    self.outcomes += [*still, OutputsPassed(CheckpointId(9))]
                 case ForwardBarrier(barrier=forwarded):
                     if self.machine.mode is CheckpointMode.ALIGNED_TIMEOUT and not forwarded.ahead:
                         self.outcomes.append(OutputsPassed(forwarded.checkpoint))

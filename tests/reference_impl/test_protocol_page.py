@@ -39,9 +39,9 @@ def test_a_diagram_begins_with_the_first_state_and_draws_every_arrow_once() -> N
         "stateDiagram-v2",
         "    [*] --> IDLE",
         "    IDLE --> ALIGNING: BarrierArrived",
-        "    IDLE --> HOLDING: BarrierArrived",
+        "    IDLE --> HOLDING: BarrierArrived, TriggerCheckpoint",
         "    ALIGNING --> IDLE: BarrierArrived, NotifyCheckpointAborted",
-        "    ALIGNING --> HOLDING: BarrierArrived",
+        "    ALIGNING --> HOLDING: BarrierArrived, ChannelClosed",
         "    HOLDING --> IDLE: SnapshotTaken, SnapshotFailed",
     ]
 

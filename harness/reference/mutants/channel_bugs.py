@@ -224,7 +224,7 @@ class LeavesRecoveryTooEarly(_KnowsWhatWasRestored):
 
     def on_control(self, channel: int, element: ChannelControl) -> None:
         """Lose it, if so."""
-        if isinstance(element, EndOfInput) or not self.ignores(element):
+        if not isinstance(element, CheckpointBarrier) or not self.ignores(element):
             super().on_control(channel, element)
 
 

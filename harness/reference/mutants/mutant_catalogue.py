@@ -26,6 +26,7 @@ from barrier_tck.harness.reference.mutants import protocol_bugs as protocol
 from barrier_tck.harness.reference.mutants import storage_bugs as storage
 from barrier_tck.harness.reference.mutants.catalogue_channels import channel_mutants
 from barrier_tck.harness.reference.mutants.catalogue_control import control_mutants
+from barrier_tck.harness.reference.mutants.catalogue_endings import ending_mutants
 from barrier_tck.harness.reference.mutants.catalogue_graphs import graph_mutants
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_loops import loop_mutants
@@ -241,6 +242,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from source_and_sink_mutants(product)
     yield from channel_mutants(product)
     yield from loop_mutants(product)
+    yield from ending_mutants(product)
 
 
 def _of_faults(product: Components) -> Iterator[Mutant]:

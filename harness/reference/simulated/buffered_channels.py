@@ -24,7 +24,7 @@ from barrier_tck.harness.reference.simulated.network import ChannelEnd, DataChan
 from barrier_tck.harness.reference.simulated.scheduler import Scheduler
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane
-from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier
+from barrier_tck.reference_impl.protocol.messages import CheckpointBarrier, EndOfChannel
 from barrier_tck.reference_impl.runtime.ports import Buffer
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.channel_state import Fragment
@@ -246,6 +246,8 @@ class BufferedChannel(DataChannel):
                 if self._partial:
                     self._cuts[element.checkpoint] = tuple(self._partial)
                 receiver.guarded(driver.on_announced, self.number_in, element)
+            elif isinstance(element, EndOfChannel):
+                receiver.guarded(driver.on_close_announced, self.number_in)
         receiver.wake()
 
     def open(self) -> None:

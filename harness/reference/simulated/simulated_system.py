@@ -81,6 +81,7 @@ class ReferenceSimulated:
             Capability.PAUSE,
             Capability.CHANNEL_FAULTS,
             Capability.PARTITION,
+            Capability.EARLY_FINISH,
             Capability.MESSAGE_LOG,
             Capability.LOOPS,
             Capability.CHANDY_LAMPORT,

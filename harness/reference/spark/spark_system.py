@@ -109,6 +109,7 @@ class ReferenceSpark:
             Capability.UNALIGNED_CHECKPOINTS,
             Capability.LOOPS,
             Capability.CHANDY_LAMPORT,
+            Capability.EARLY_FINISH,
             Capability.MESSAGE_LOG,
             Capability.UNSYNCED_LOSS,
             Capability.CHECKPOINTS,
