@@ -13,12 +13,15 @@ from typing import Any, Protocol, get_args
 from barrier_tck.faults.targets import Direction, Forgery
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.reference_impl.ids import SubtaskId
-from barrier_tck.reference_impl.protocol.messages import FromSubtask, ToSubtask
+from barrier_tck.reference_impl.protocol.messages import FromSubtask, StateRestored, ToSubtask
 
 REPEATED = tuple(
-    kind for kind in (*get_args(ToSubtask), *get_args(FromSubtask)) if "checkpoint" in kind.__struct_fields__
+    kind
+    for kind in (*get_args(ToSubtask), *get_args(FromSubtask))
+    if "checkpoint" in kind.__struct_fields__ and kind is not StateRestored
 )
-"""Every message between a subtask and the coordinator that names a checkpoint."""
+"""Every message between a subtask and the coordinator about the course of a checkpoint. What was restored is reported
+once, when the subtask begins to run."""
 
 
 class Repeated(Protocol):
