@@ -85,7 +85,8 @@ def test_every_part_of_a_completed_checkpoint_says_how_many_bytes_it_wrote(trial
     written = 0
     for checkpoint, parts in _parts(trial).items():
         measured = sorted(part.subtask for part in parts)
-        expected = sorted(trial.record.subtasks)
+        # A checkpoint has no part of a subtask that had finished before it.
+        expected = sorted(set(trial.record.subtasks) - set(views[checkpoint].finished))
         require(
             measured == expected, f"checkpoint {checkpoint} is measured once for each of {expected}", trial
         )
@@ -233,6 +234,8 @@ def test_a_barrier_is_forwarded_before_the_part_is_stored(trials: Trials) -> Non
                 for line in trial.history.of(Acknowledged)
                 if line.operation.checkpoint == checkpoint.checkpoint
             }
+            if not told.keys() >= {*sinks, *stateful}:
+                continue  # some had finished before it
             last = max(told[subtask] for subtask in stateful)
             lead_ms = max(lead_ms, last - min(told[subtask] for subtask in sinks))
     assert lead_ms > asked_ms / 4, (

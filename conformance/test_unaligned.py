@@ -135,13 +135,19 @@ def test_a_checkpoint_overtakes_once_its_alignment_has_lasted_too_long_and_not_b
 
 
 def longest_ms(trial: Trial) -> float:
-    """Return the longest time from the trigger of a completed checkpoint until its last subtask began its part."""
-    begun: dict[int, float] = {}
+    """Return the longest time from the trigger of a completed checkpoint until its last subtask began its part.
+
+    Checkpoints in which some subtask had finished do not count: the end of a channel overtakes nothing.
+    """
+    begun: dict[int, dict[str, float]] = {}
     for part in trial.record.snapshots:
         ended = part.alignment_started_ms + part.alignment_ms
-        begun[part.checkpoint] = max(begun.get(part.checkpoint, 0.0), ended)
-    completed = [one for one in trial.record.checkpoints if one.status == "completed"]
-    return max(begun[one.checkpoint] - one.triggered_at_ms for one in completed if one.checkpoint in begun)
+        begun.setdefault(part.checkpoint, {})[part.subtask] = ended
+    return max(
+        max(begun[one.checkpoint].values()) - one.triggered_at_ms
+        for one in trial.record.checkpoints
+        if one.status == "completed" and begun.get(one.checkpoint, {}).keys() == set(trial.record.subtasks)
+    )
 
 
 @pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)

@@ -132,7 +132,7 @@ def _that_completes(plan: TrialPlan) -> TrialPlan:
     A checkpoint completes if all its parts are in time, after the barriers and before the acknowledgements travelled:
     in a wide and deep job that is rare. Nothing goes on in such a trial, and nothing is wrong with the system.
     """
-    plan = _in_time(plan)
+    plan = in_time(plan)
     checkpoints, job = plan.checkpoints, plan.job
     if checkpoints.async_ms_max < checkpoints.timeout_ms:
         return plan
@@ -152,7 +152,7 @@ def _that_completes(plan: TrialPlan) -> TrialPlan:
     )
 
 
-def _in_time(plan: TrialPlan) -> TrialPlan:
+def in_time(plan: TrialPlan) -> TrialPlan:
     """Return a plan whose checkpoints are in time if its job may be started again for ever.
 
     A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
@@ -161,7 +161,8 @@ def _in_time(plan: TrialPlan) -> TrialPlan:
     network, checkpoints = plan.network, plan.checkpoints
     if plan.restart.strategy not in ("failure_rate", "exponential_delay"):
         return plan
-    timeout_ms = checkpoints.timeout_ms
+    queued = batches_before_a_barrier(plan.job, network.channel_capacity)
+    timeout_ms = max(checkpoints.timeout_ms, network.latency_ms_max * (plan.job.depth + queued))
     if network.slow_channel is not None:
         # A barrier waits for what fills the channel before it and for what fills its sender's other outputs.
         queued_ms = network.latency_ms_max * network.slow_factor * (1 + network.channel_capacity)
@@ -170,6 +171,21 @@ def _in_time(plan: TrialPlan) -> TrialPlan:
         checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
     )
     return msgspec.structs.replace(plan, checkpoints=in_time)
+
+
+def batches_before_a_barrier(job: JobPlan, capacity: int) -> int:
+    """Return about how many batches the busiest subtask handles between the trigger and the last barrier, at most.
+
+    Each channel may be full. If all records have one key, all that passes a vertex passes one subtask of the next.
+    """
+    before: dict[str, int] = {}
+    for vertex in job.vertices:
+        edges = [edge for edge in job.inputs_of(vertex.name) if not edge.feedback]
+        senders = [job.vertex(edge.source) for edge in edges]
+        before[vertex.name] = 1 + sum(
+            before[sender.name] + sender.parallelism * (1 + capacity) for sender in senders
+        )
+    return max(before.values(), default=0)
 
 
 def _enough_restarts(plan: TrialPlan, schedule: Sequence[ScheduledFault]) -> RestartPlan:

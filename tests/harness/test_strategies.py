@@ -23,11 +23,11 @@ from barrier_tck.faults.vocabulary import After, At, ProtocolPoint, ScheduledFau
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.draw.profiles import PROFILES, profile_named
-from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans
+from barrier_tck.harness.draw.strategies import RESTARTS_PER_FAULT, Circumstances, draw_plans, in_time
 from barrier_tck.harness.oracle.recoveries import restored_checkpoints
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.plan.job_graph import JobPlan, Spread
-from barrier_tck.harness.plan.reading import plan_from
+from barrier_tck.harness.plan.reading import plan_from, read_plan
 from barrier_tck.harness.plan.trial_plan import DeploymentPlan, TrialPlan, WorkloadPlan, to_builtins
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.jobs import build_graph, collection_sources
@@ -38,7 +38,7 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.exposed_targets import targets_of
 from barrier_tck.harness.system.job_view import Role
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.trial.trial_run import execute
+from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
 from barrier_tck.harness.workloads.workload_names import job_of, workload_named
 
@@ -153,6 +153,14 @@ def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints()
         assert plan.network.latency_ms_max * plan.network.slow_factor < plan.checkpoints.timeout_ms
     bounded = [plan for plan in STANDARD if plan not in endless]
     assert any(plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms for plan in bounded)
+
+
+def test_checkpoints_have_time_to_pass_a_subtask_that_gets_all_records(tmp_path: Path) -> None:
+    """Drawn once: 15 sources with one key before a chain of forks; every checkpoint expired, in every attempt."""
+    plan = read_plan(Path(__file__).parents[1] / "plans" / "drawn" / "all-records-in-one-subtask.json")
+    system = ReferenceSimulated()
+    assert run_trial(plan, system, tmp_path).verdict is Verdict.INVALID
+    assert run_trial(in_time(plan), system, tmp_path).verdict is not Verdict.INVALID
 
 
 def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
