@@ -6,8 +6,8 @@ sends later. An acknowledgement that came before and is repeated does not count 
 forged was not sent by the subtask.
 
 A subtask that never learns of an abort goes on storing what nobody wants, and no result shows this. Only where time is
-virtual is it known how long the notice and the report may take. There everybody must have reported by then, unless the
-attempt ended meanwhile, or a lasting fault held up what is sent.
+virtual is it known how long the notice and the report may take. There everybody must have reported by then, unless it
+has finished (BAR-6), the attempt ended meanwhile, or a lasting fault held up what is sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.checkpoint_lives import end_of, lives_of
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS, longest_ms, obstacles
-from barrier_tck.harness.record.operations import AbortLearned, Acknowledged
+from barrier_tck.harness.record.operations import AbortLearned, Acknowledged, Finished
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
@@ -71,6 +71,10 @@ class AbortsObeyed:
 def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
     """Yield whose report of an abort must have come, with the times of the abort and of the latest report."""
     held_up = obstacles(context)
+    finished_ms = {
+        (line.operation.attempt, line.operation.subtask): line.time_ms
+        for line in context.history.of(Finished)
+    }
     over_ms = end_of(context.history)
     # By then the loss of a subtask that cannot report any more has ended the attempt.
     within_ms = longest_ms(context.plan, final=True) + NOTICED_MS
@@ -86,4 +90,5 @@ def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
             yield from (
                 ((life.number, attempt.number, subtask), life.ended_ms, due_ms)
                 for subtask in context.subtasks
+                if finished_ms.get((attempt.number, subtask), due_ms) >= due_ms
             )

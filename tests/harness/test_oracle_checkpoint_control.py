@@ -298,6 +298,13 @@ def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends() -> N
     assert found.verdict is INVALID and f"{SUBTASKS[0]} of attempt 1 had not learned" in found.summary
     assert found.counts == {"learned": len(SUBTASKS) - 1, "due": len(SUBTASKS), "violations": 1}
     assert judge(AbortsObeyed(), late, repeatable=False, **QUICK).verdict is VALID
+    assert judge(AbortsObeyed(), late.tell(told.Finished(SUBTASKS[0], 1)), **QUICK).verdict is INVALID
+
+
+def _all_finished(book: Book) -> Book:
+    for subtask in SUBTASKS:
+        book.tell(told.Finished(subtask, 1))
+    return book
 
 
 @pytest.mark.parametrize(
@@ -306,6 +313,7 @@ def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends() -> N
         lambda book, within_ms: book.aborted(1).nothing(within_ms // 2),
         lambda book, within_ms: book.aborted(1).attempt_failed(1).nothing(within_ms + 10).attempt(2),
         lambda book, within_ms: book.aborted(1).fault().nothing(within_ms + 10),
+        lambda book, within_ms: _all_finished(book.aborted(1)).nothing(within_ms + 10),
     ],
 )
 def test_who_has_no_time_or_is_held_up_need_not_have_learned_of_an_abort(excuse: Any) -> None:
