@@ -32,7 +32,7 @@ marked = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capabili
 observed = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.MESSAGE_LOG)
 
 LOOP: TrialPlan = varied(
-    workload=WorkloadPlan("rounds", batches=8, batch_records=3, keys=5, records_per_second=300),
+    workload=WorkloadPlan("rounds", batches=20, batch_records=3, keys=5, records_per_second=300),
     job=JobPlan("loop"),
     checkpoints=CheckpointPlan(interval_ms=12, max_concurrent=2),
 )
@@ -119,7 +119,7 @@ def test_a_restored_snapshot_replays_the_messages_of_its_channels_first(trials: 
 
 MONEY: TrialPlan = msgspec.structs.replace(
     EXCHANGE,
-    workload=WorkloadPlan("money", batches=8, batch_records=3, keys=5, records_per_second=300),
+    workload=WorkloadPlan("money", batches=20, batch_records=3, keys=5, records_per_second=300),
     checkpoints=msgspec.structs.replace(
         EXCHANGE.checkpoints, initiators=(("bank[1]",), ("orders[0]", "bank[0]"))
     ),
