@@ -156,21 +156,24 @@ def in_time(plan: TrialPlan) -> TrialPlan:
     """Return a plan whose checkpoints are in time if its job may be started again for ever.
 
     A budget of restarts ends a job in which every checkpoint expires. A strategy that only counts failures that are
-    close to each other starts it again and again, from the same checkpoint.
+    close to each other starts it again and again, from the same checkpoint. It gets a timeout that suffices, or, if
+    that would be too long to see any progress, a budget.
     """
     network, checkpoints = plan.network, plan.checkpoints
     if plan.restart.strategy not in ("failure_rate", "exponential_delay"):
         return plan
+    factor = 1 if network.slow_channel is None else network.slow_factor
     queued = batches_before_a_barrier(plan.job, network.channel_capacity)
-    timeout_ms = max(checkpoints.timeout_ms, network.latency_ms_max * (plan.job.depth + queued))
-    if network.slow_channel is not None:
-        # A barrier waits for what fills the channel before it and for what fills its sender's other outputs.
-        queued_ms = network.latency_ms_max * network.slow_factor * (1 + network.channel_capacity)
-        timeout_ms = max(timeout_ms, 2 * queued_ms)
-    in_time = msgspec.structs.replace(
+    needed_ms = (1 + network.latency_ms_max * factor) * (plan.job.depth + queued)
+    if needed_ms > max(checkpoints.timeout_ms, plan.limits.progress_ms // 2):
+        return msgspec.structs.replace(
+            plan, restart=msgspec.structs.replace(plan.restart, strategy="fixed_delay")
+        )
+    timeout_ms = max(checkpoints.timeout_ms, needed_ms)
+    longer = msgspec.structs.replace(
         checkpoints, timeout_ms=timeout_ms, async_ms_max=min(checkpoints.async_ms_max, timeout_ms // 2)
     )
-    return msgspec.structs.replace(plan, checkpoints=in_time)
+    return msgspec.structs.replace(plan, checkpoints=longer)
 
 
 def batches_before_a_barrier(job: JobPlan, capacity: int) -> int:
