@@ -155,6 +155,14 @@ NO_RESTART = RestartConfig()
 """The strategy none."""
 
 
+class Compression(StrEnum):
+    """How the state in snapshots is compressed, each key group by itself (SNP-6)."""
+
+    NONE = "none"
+    ZSTD = "zstd"
+    """Zstandard."""
+
+
 class OnUnreadable(StrEnum):
     """What follows when the latest completed checkpoint can be read from no copy (REC-4)."""
 
@@ -179,6 +187,8 @@ class JobConfig:
     """Directory of checkpoint storage below the file system's root."""
     local_recovery: bool = False
     """Subtasks keep a second copy of their newest state files on their own host, and restore from it (LOC-1)."""
+    compression: Compression = Compression.NONE
+    """How backends that can do so compress snapshots of keyed state; RocksDB's files stay as they are (SNP-6)."""
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
     start_from: str | None = None
     """Directory of the savepoint that the job starts from, relative to the root of its files (COO-5); None: what is

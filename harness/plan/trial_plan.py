@@ -30,6 +30,9 @@ OVERTAKING: tuple[CheckpointingMode, ...] = ("unaligned", "aligned_timeout")
 CheckpointProtocol = Literal["barriers", "chandy_lamport"]
 """How a checkpoint is taken: by barriers, as the mode says, or by Chandy and Lamport's algorithm (CHL-1)."""
 
+CompressionName = Literal["none", "zstd"]
+"""How snapshots of keyed state are compressed (SNP-6)."""
+
 WhenUnreadable = Literal["fail", "older"]
 """What to do when no copy of the latest checkpoint can be read."""
 
@@ -107,6 +110,8 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """The asynchronous part takes up to this long in the simulator, and at least this long on Spark."""
     alignment_timeout_ms: _Duration = 20
     """Mode ``aligned_timeout``: how long a subtask waits for barriers before they overtake records (UNA-2)."""
+    compression: CompressionName = "none"
+    """How each key group of a snapshot is compressed; RocksDB leaves its files as they are (SNP-6)."""
 
     protocol: CheckpointProtocol = "barriers"
     initiators: tuple[tuple[str, ...], ...] = ()

@@ -15,6 +15,7 @@ from barrier_tck.reference_impl.config import (
     AnyRestart,
     CheckpointConfig,
     CheckpointMode,
+    Compression,
     ExponentialDelayRestart,
     FailureRateRestart,
     JobConfig,
@@ -50,6 +51,7 @@ def job_config(plan: TrialPlan) -> JobConfig:
         restart=_restart_config(plan.restart),
         write_through=plan.deployment.write_through,
         storage_root=CHECKPOINTS,
+        compression=Compression(plan.checkpoints.compression),
         on_unreadable=OnUnreadable(plan.on_unreadable),
         **said,
     )

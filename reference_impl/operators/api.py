@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.functions import Place
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition
@@ -59,6 +60,8 @@ class OperatorContext:
     """
     files_wanted: int = 1
     """How many files it is useful to split a snapshot of keyed state into."""
+    compression: Compression = Compression.NONE
+    """How snapshots of keyed state are compressed (SNP-6)."""
 
     @property
     def place(self) -> Place:
@@ -76,6 +79,7 @@ class OperatorContext:
             self.key_groups,
             self.working_directory(uid),
             self.files_wanted,
+            self.compression,
         )
         handles = restored.handles if restored is not None else ()
         return self.state_backend.open(scope, handles, self.reader)

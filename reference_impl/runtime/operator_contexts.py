@@ -39,6 +39,7 @@ def context_of(
         working_directory=working.of_operator,
         defer_restored_commits=deployment.config.on_unreadable is OnUnreadable.OLDER,
         files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
+        compression=deployment.config.compression,
     )
 
 

@@ -23,6 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.state.checks import require_same_length
@@ -78,6 +79,9 @@ class StateScope:
     files_wanted: int = 1
     """A hint: how many files, by key groups, it is useful to split a snapshot into. A local copy that lost one file
     still serves the others (LOC-6)."""
+    compression: Compression = Compression.NONE
+    """A wish: how to compress each key group of a snapshot by itself. A backend whose files are compressed already, or
+    cannot be, ignores it; what was written with another compression must still be restored (SNP-6)."""
 
 
 class StateWriter(Protocol):

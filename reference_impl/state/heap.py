@@ -5,30 +5,16 @@ of a dict is a full copy. The synchronous part of a snapshot notes which dicts e
 the first later write to a shared dict copies it (BE-01). The snapshot *pins* its version until the
 asynchronous part ends, fails or is cancelled; without a pin a write copies nothing (BE-07).
 
-**File format**, version 1. A snapshot is one file, or as many as the scope asks for, each with a part of the key
-groups (none at all if the state is empty). A file is, in this order::
-
-    magic   8 bytes   b"heapsnap"
-    blocks            one per non-empty (state name, key group): a MessagePack map, that is the number of
-                      entries, then each key and value as MessagePack ``bin``, its length in front
-    index             MessagePack array of [state name, key group, offset, length, entries], one per block,
-                      sorted by name and group; offset counts from the start of the file, length is in bytes
-    footer  16 bytes  little-endian: offset of the index (8 bytes), version (4 bytes), b"INDX"
-
-The index comes last, as in Parquet, so that a snapshot streams to storage without being held in memory twice;
-each key group can be read on its own. MessagePack does the encoding because it does it in C.
+``heap_files`` writes and reads the files of a snapshot.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from operator import itemgetter
 from threading import Lock
 
-import msgspec
-
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, SnapshotCancelled
@@ -41,25 +27,8 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
+from barrier_tck.reference_impl.state.heap_files import CapturedState, Table, read_snapshot, serialised
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
-
-Table = dict[bytes, bytes]
-"""The entries of one state in one key group."""
-CapturedState = tuple[str, dict[int, Table]]
-"""What a snapshot notes of one state: its name and its tables by key group."""
-
-_MAGIC = b"heapsnap"
-_FOOTER = struct.Struct("<QI4s")
-_FOOTER_MARK = b"INDX"
-_VERSION = 1
-_CHUNK_BYTES = 256 * 1024
-"""Blocks are gathered until a chunk has this size: few writes, and a cancel is noticed between any two."""
-
-_IndexEntry = tuple[str, int, int, int, int]
-_encode = msgspec.msgpack.Encoder().encode
-_decode_table = msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
-_decode_index = msgspec.msgpack.Decoder(list[_IndexEntry]).decode
-
 
 _CAPABILITIES = frozenset(
     {
@@ -173,6 +142,7 @@ class HeapStateStore:
         """Start empty."""
         self._key_groups = scope.key_groups
         self._slices = _slices(scope.key_groups, scope.files_wanted)
+        self._compression = scope.compression
         self._states: _States = _States(self, scope.key_groups)
         self._version = 0
         self._outstanding: dict[int, tuple[CheckpointId, DeferredSnapshot[tuple[StateHandle, ...]]]] = {}
@@ -240,7 +210,7 @@ class HeapStateStore:
         self._version += 1
         version = self._version
         self._pins[version] = None
-        task = _WriteTask(captured, writer, self._slices, lambda: self._release(version))
+        task = _WriteTask(captured, writer, self._slices, self._compression, lambda: self._release(version))
         future = DeferredSnapshot(task.run, task.cancel)
         self._outstanding[version] = (checkpoint, future)
         return future
@@ -297,18 +267,23 @@ class HeapStateStore:
 class _WriteTask:
     """The asynchronous part of one snapshot: serialises the captured tables and writes them."""
 
-    __slots__ = ("_cancelled", "_captured", "_lock", "_release", "_slices", "_started", "_writer")
+    __slots__ = (
+        *("_cancelled", "_captured", "_compression", "_lock"),
+        *("_release", "_slices", "_started", "_writer"),
+    )
 
     def __init__(
         self,
         captured: list[CapturedState],
         writer: StateWriter,
         slices: Sequence[KeyGroupRange],
+        compression: Compression,
         release: Callable[[], None],
     ) -> None:
         self._captured = captured
         self._writer = writer
         self._slices = slices
+        self._compression = compression
         self._release = release
         self._lock = Lock()
         self._started = False
@@ -337,7 +312,7 @@ class _WriteTask:
             self._release()
 
     def _chunks(self, captured: Sequence[CapturedState]) -> Iterator[bytes]:
-        for chunk in serialised(captured):
+        for chunk in serialised(captured, self._compression):
             self._check_cancelled()
             yield chunk
         self._check_cancelled()
@@ -356,65 +331,3 @@ def _slices(key_groups: KeyGroupRange, wanted: int) -> tuple[KeyGroupRange, ...]
 
 def _part(captured: Sequence[CapturedState], key_groups: KeyGroupRange) -> list[CapturedState]:
     return [(name, {g: table for g, table in tables.items() if g in key_groups}) for name, tables in captured]
-
-
-def serialised(captured: Sequence[CapturedState]) -> Iterator[bytes]:
-    """Yield the file of a snapshot in chunks; the format is described at the head of this module."""
-    index: list[_IndexEntry] = []
-    pending = [_MAGIC]
-    pending_bytes = offset = len(_MAGIC)
-    for name, tables in sorted(captured, key=itemgetter(0)):
-        for group in sorted(tables):
-            table = tables[group]
-            if not table:
-                continue
-            block = _encode(table)
-            index.append((name, group, offset, len(block), len(table)))
-            pending.append(block)
-            offset += len(block)
-            pending_bytes += len(block)
-            if pending_bytes >= _CHUNK_BYTES:
-                yield b"".join(pending)
-                pending, pending_bytes = [], 0
-    pending += [_encode(index), _FOOTER.pack(offset, _VERSION, _FOOTER_MARK)]
-    yield b"".join(pending)
-
-
-def read_snapshot(
-    handle: StateHandle, content: bytes, key_groups: KeyGroupRange
-) -> Iterator[tuple[str, int, Table]]:
-    """Yield (state name, key group, entries) of a snapshot file, of the wanted key groups only.
-
-    Raises CorruptStateError, with the path, if the content is not of this format or contradicts its index.
-    """
-    view = memoryview(content)
-    try:
-        index, index_offset = _read_index(view)
-        for name, group, offset, length, entries in index:
-            if group not in handle.key_groups:
-                raise ValueError(f"it holds key group {group}, outside of its range {handle.key_groups}")
-            if group not in key_groups:
-                continue
-            if not len(_MAGIC) <= offset <= offset + length <= index_offset:
-                raise ValueError(
-                    f"its index points to bytes {offset} to {offset + length}, outside of the blocks"
-                )
-            table = _decode_table(view[offset : offset + length])
-            if len(table) != entries:
-                raise ValueError(
-                    f"key group {group} of {name!r} has {len(table)} entries instead of {entries}"
-                )
-            yield name, group, table
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise CorruptStateError(f"{handle.path} is not a readable heap snapshot: {error}") from error
-
-
-def _read_index(view: memoryview) -> tuple[list[_IndexEntry], int]:
-    if len(view) < len(_MAGIC) + _FOOTER.size or view[: len(_MAGIC)] != _MAGIC:
-        raise ValueError(f"it does not begin with {_MAGIC!r}")
-    index_offset, version, mark = _FOOTER.unpack(view[-_FOOTER.size :])
-    if mark != _FOOTER_MARK or not len(_MAGIC) <= index_offset <= len(view) - _FOOTER.size:
-        raise ValueError("its footer is damaged")
-    if version != _VERSION:
-        raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
-    return _decode_index(view[index_offset : -_FOOTER.size]), index_offset

@@ -11,7 +11,8 @@ from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.state.backend import StateScope
-from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, serialised
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import serialised
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from tests.reference_impl.state_worlds import ALL, CancelAfterFirstChunk, Model, StateWorld, content
 from tests.reference_impl.storage_fakes import FailingFileSystem

@@ -16,13 +16,8 @@ from barrier_tck.reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from barrier_tck.reference_impl.state.heap import (
-    CapturedState,
-    HeapStateBackend,
-    HeapStateStore,
-    read_snapshot,
-    serialised,
-)
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import CapturedState, read_snapshot, serialised
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 __all__ = [

@@ -11,7 +11,8 @@ from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFi
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition, TransactionHandle
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import SnapshotFuture, StateScope
-from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import CapturedState
 from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
 
 

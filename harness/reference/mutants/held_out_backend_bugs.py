@@ -17,7 +17,8 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import require_in_range
-from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore, Table
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import CapturedState, Table
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 Handles = tuple[StateHandle, ...]

@@ -22,7 +22,8 @@ from barrier_tck.reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from barrier_tck.reference_impl.state.heap import CapturedState, HeapStateBackend, HeapStateStore, Table
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import CapturedState, Table
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot
 
 _LENGTH = struct.Struct(">I")

@@ -8,7 +8,7 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, ServedBy, StateHandle
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
-from barrier_tck.reference_impl.state.heap import serialised
+from barrier_tck.reference_impl.state.heap_files import serialised
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_copies import (
     CopyManifest,
