@@ -1,6 +1,7 @@
 """Checkpoint storage: where snapshots and the metadata of completed checkpoints live (STA-2, STA-3).
 
-``CheckpointStorage`` is the seam; ``FileCheckpointStorage`` implements it on the file system port::
+``CheckpointStorage`` is the seam. ``StoredCheckpoints`` implements it on any medium where files appear whole
+(``storage.whole_files``), and ``FileCheckpointStorage`` is that on the file system port::
 
     <root>/<job>/counters                            ids and attempts that were given out so far
     <root>/<job>/chk-7/count-0-a2-aggregate-state    a state file of subtask count[0], attempt 2
@@ -33,12 +34,12 @@ from barrier_tck.reference_impl.runtime_errors import (
 from barrier_tck.reference_impl.state.backend import StateWriter
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
-from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
+from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
+from barrier_tck.reference_impl.storage.whole_files import DurableFiles, WholeFiles, remove_after
 
 _METADATA = "_metadata"
 _PLACE = "_savepoint"
-_TEMPORARY = ".tmp"
 _COUNTERS_FORMAT = "counters"
 _COUNTERS_VERSION = 2
 _PLACE_FORMAT = "savepoint-place"
@@ -136,8 +137,8 @@ class CheckpointStorage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Counters:
-    """Content of the counters file."""
+class JobCounters:
+    """Content of the counters file: what a job has used of its ids and attempts."""
 
     checkpoint: int
     attempt: int
@@ -147,15 +148,15 @@ class _Counters:
     """Checkpoints up to this one are older than that start."""
 
 
-class FileCheckpointStorage:
-    """Checkpoint storage of one job on a file system that all its processes reach.
+class StoredCheckpoints:
+    """Checkpoint storage of one job on a medium that all its processes reach.
 
     Used by the coordinator and, each with an instance of its own, by the subtasks. ``reserve`` belongs to the
     coordinator alone.
     """
 
-    def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
-        """Take the file system, the job's name and the directory of checkpoint storage."""
+    def __init__(self, files: WholeFiles, job: str, root: str = "checkpoints") -> None:
+        """Take the medium, the job's name and the directory of checkpoint storage."""
         if not job or not root:
             raise JobUsageError(
                 f"checkpoint storage needs a job name and a root directory, not {job!r} in {root!r}"
@@ -165,7 +166,7 @@ class FileCheckpointStorage:
         self._job = safe_name(job)
         self._directory = join(root, self._job)
         self._syncs = DirectorySync(files)
-        self._reserved: _Counters | None = None
+        self._reserved: JobCounters | None = None
         self._savepoints: dict[CheckpointId, SavepointDirectory] = {}
         """Where the checkpoints that are savepoints are kept; a process that writes late may make files there again."""
 
@@ -199,26 +200,32 @@ class FileCheckpointStorage:
         return content
 
     def publish(self, completed: CompletedCheckpoint) -> None:
-        """Make a checkpoint complete: write beside, sync, rename, sync the names (COO-1)."""
+        """Make a checkpoint complete: put its metadata where none is, then make the names durable (COO-1)."""
         path = self._metadata_path(completed.checkpoint)
         if self._files.exists(path):
-            raise JobUsageError(
-                f"checkpoint {completed.checkpoint} is published already; ids are used once (COO-4)"
-            )
+            raise _used_already(path)
         savepoint = completed.savepoint
         place = SavepointDirectory(self._files, savepoint.directory) if savepoint is not None else None
+        ours: list[str] = []
         try:
             if place is not None:
-                self._replace(place.metadata_path, place.content(completed))
+                self._put_new(place.metadata_path, place.content(completed), ours)
                 self._syncs.sync(parent(place.directory))
-            self._replace(path, metadata.encode(completed))
+            self._put_new(path, metadata.encode(completed), ours)
             # The directory chk-<n> is new too: its own name must survive as well.
             self._syncs.sync(self._directory)
         except Exception as error:
-            self._unpublish(path, error)
-            if place is not None:
-                self._unpublish(place.metadata_path, error)
+            for each in reversed(ours):
+                self._unpublish(each, error)
             raise
+
+    def _put_new(self, path: str, content: bytes, ours: list[str]) -> None:
+        """Put metadata where none is, and note that it has to be taken back if publishing fails from here on."""
+        ours.append(path)
+        if not self._files.put_new(path, content):
+            ours.remove(path)
+            raise _used_already(path)
+        self._sync_names(parent(path))
 
     def load(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
         """Read a complete checkpoint's metadata."""
@@ -277,7 +284,7 @@ class FileCheckpointStorage:
             replace(known, checkpoint=max(checkpoint, last_checkpoint), attempt=max(attempt, last_attempt))
         )
 
-    def _count(self, wanted: _Counters) -> None:
+    def _count(self, wanted: JobCounters) -> None:
         if wanted == self._reserved:
             return
         body = msgspec.json.encode(wanted)
@@ -289,7 +296,7 @@ class FileCheckpointStorage:
         counters = self._counters()
         return CheckpointId(counters.checkpoint), AttemptNumber(counters.attempt)
 
-    def _counters(self) -> _Counters:
+    def _counters(self) -> JobCounters:
         if self._reserved is None:
             self._reserved = self._load_counters()
         return self._reserved
@@ -318,7 +325,7 @@ class FileCheckpointStorage:
         if known.started_from != directory:
             newest = max(known.checkpoint, savepoint.checkpoint)
             attempt = max(known.attempt, savepoint.attempt)
-            self._count(_Counters(newest, attempt, directory, newest))
+            self._count(JobCounters(newest, attempt, directory, newest))
         return CheckpointId(self._counters().started_above)
 
     def _savepoint_of(self, checkpoint: CheckpointId) -> SavepointDirectory | None:
@@ -350,16 +357,16 @@ class FileCheckpointStorage:
     def _metadata_path(self, checkpoint: CheckpointId) -> str:
         return f"{self._checkpoint_directory(checkpoint)}/{_METADATA}"
 
-    def _load_counters(self) -> _Counters:
+    def _load_counters(self) -> JobCounters:
         path = self._counters_path
         if not self._files.exists(path):
-            return _Counters(0, 0)
+            return JobCounters(0, 0)
         body = metadata.unframe(_COUNTERS_FORMAT, _COUNTERS_VERSION, self._files.read(path), path)
-        return metadata.decode_body(body, _Counters, path)
+        return metadata.decode_body(body, JobCounters, path)
 
     def _unpublish(self, path: str, error: Exception) -> None:
         """Take back a publication that failed: the rename may have happened, and must not look complete."""
-        self._remove(path, error)
+        remove_after(self._files, path, error)
         try:
             self._files.sync_directory(parent(path))
         except StorageError as second:
@@ -367,13 +374,7 @@ class FileCheckpointStorage:
 
     def _replace(self, path: str, content: bytes) -> None:
         """Write a small file so that a reader finds the old content or the new one, also after a crash."""
-        temporary = path + _TEMPORARY
-        try:
-            _write_durably(self._files, temporary, [content])
-            self._files.rename(temporary, path)
-        except Exception as error:
-            self._remove(temporary, error)
-            raise
+        self._files.put(path, content)
         self._sync_names(parent(path))
 
     def _sync_names(self, directory: str) -> None:
@@ -382,15 +383,27 @@ class FileCheckpointStorage:
         else:
             self._files.sync_directory(directory)
 
-    def _remove(self, path: str, error: Exception) -> None:
-        _remove_after(self._files, path, error)
+
+class FileCheckpointStorage(StoredCheckpoints):
+    """Checkpoint storage of one job on a file system that all its processes reach (STA-2).
+
+    Durable means synced: what a method has made durable survives a crash of the host, if its disk does.
+    """
+
+    def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
+        """Take the file system, the job's name and the directory of checkpoint storage."""
+        super().__init__(DurableFiles(files), job, root)
+
+
+def _used_already(path: str) -> JobUsageError:
+    return JobUsageError(f"{path} is published already; ids and savepoint directories are used once (COO-4)")
 
 
 class FileStateWriter:
     """Writes the state files of one operator for one checkpoint. One thread uses it."""
 
-    def __init__(self, files: FileSystem, root: str, prefix: str, savepoint: str = "") -> None:
-        """Take the file system, the root of checkpoint storage or the savepoint, and what file names begin with."""
+    def __init__(self, files: WholeFiles, root: str, prefix: str, savepoint: str = "") -> None:
+        """Take the medium, the root of checkpoint storage or the savepoint, and what file names begin with."""
         self._files = files
         self._root = root
         self._prefix = prefix
@@ -405,54 +418,14 @@ class FileStateWriter:
                 f"{handle_path} is written already; give each file of a snapshot its own name"
             )
         path = join(self._root, handle_path)
+        size, crc = self._files.write(path, chunks)
         try:
-            size, crc = _write_durably(self._files, path, chunks)
             # The acknowledgement that follows promises the name as well as the bytes (SNP-3).
             self._files.sync_directory(parent(path))
         except Exception as error:
-            # Not BaseException: a process that is being killed does not tidy up either.
-            _remove_after(self._files, path, error)
+            remove_after(self._files, path, error)
             raise
         self._written.append(handle_path)
         return StateHandle(
             handle_path, size, metadata.checksum_text(crc), key_groups, savepoint=self._savepoint
         )
-
-
-def _write_durably(files: FileSystem, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
-    """Write a new file and make its bytes durable; return size and CRC-32. Closes the stream always."""
-    stream = files.create(path)
-    try:
-        size = crc = 0
-        for chunk in chunks:
-            _write_whole(stream, chunk, path)
-            size += len(chunk)
-            crc = zlib.crc32(chunk, crc)
-        stream.sync()
-    except Exception as error:
-        _close_after(stream, error)
-        raise
-    stream.close()
-    return size, crc
-
-
-def _write_whole(stream: OutputStream, chunk: bytes, path: str) -> None:
-    """Append a chunk; a short write is a failure, not a success with a number (BE-06)."""
-    written = stream.write(chunk)
-    if written != len(chunk):
-        raise StorageError(f"{path} took {written} of {len(chunk)} bytes")
-
-
-def _close_after(stream: OutputStream, error: Exception) -> None:
-    try:
-        stream.close()
-    except StorageError as second:
-        error.add_note(f"and closing the file failed: {second}")
-
-
-def _remove_after(files: FileSystem, path: str, error: Exception) -> None:
-    """Delete what a failed write left. The first error is the one to tell; a second one goes with it."""
-    try:
-        files.delete(path)
-    except StorageError as second:
-        error.add_note(f"and the file is left behind: {second}")

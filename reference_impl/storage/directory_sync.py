@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from barrier_tck.reference_impl.paths import parent
-from barrier_tck.reference_impl.storage.filesystem import FileSystem
+
+
+class SyncsDirectories(Protocol):
+    """The one door of a file system, or of another medium, that is needed here."""
+
+    def sync_directory(self, path: str) -> None:
+        """Make the names in a directory durable; raises StorageError."""
 
 
 class DirectorySync:
@@ -13,7 +21,7 @@ class DirectorySync:
     way down to one needs to be made durable once; after that each call is a single sync.
     """
 
-    def __init__(self, files: FileSystem) -> None:
+    def __init__(self, files: SyncsDirectories) -> None:
         """Take the file system."""
         self._files = files
         # Directories whose own name, and those above, are durable.

@@ -22,16 +22,16 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 from barrier_tck.reference_impl.storage import metadata
-from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.whole_files import ReadableFiles
 
 _METADATA = "_metadata"
 
 
 class SavepointDirectory:
-    """One savepoint on a file system."""
+    """One savepoint on a medium."""
 
-    def __init__(self, files: FileSystem, directory: str) -> None:
-        """Take the directory, relative to the file system's root; raises JobUsageError if it cannot be one."""
+    def __init__(self, files: ReadableFiles, directory: str) -> None:
+        """Take the directory, relative to the medium's root; raises JobUsageError if it cannot be one."""
         if not directory or directory.strip("/") != directory or ".." in directory.split("/"):
             raise JobUsageError(
                 f"a savepoint needs a directory below the job's files, like savepoints/monday, not {directory!r}"
