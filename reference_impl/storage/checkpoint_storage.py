@@ -1,6 +1,6 @@
 """Checkpoint storage: where snapshots and the metadata of completed checkpoints live (STA-2, STA-3).
 
-``CheckpointStorage`` is the seam. ``StoredCheckpoints`` implements it on any medium where files appear whole
+``CheckpointStorage`` is the seam. ``MediumCheckpointStorage`` implements it on any medium where files appear whole
 (``storage.whole_files``), and ``FileCheckpointStorage`` is that on the file system port::
 
     <root>/<job>/counters                            ids and attempts that were given out so far
@@ -148,7 +148,7 @@ class JobCounters:
     """Checkpoints up to this one are older than that start."""
 
 
-class StoredCheckpoints:
+class MediumCheckpointStorage:
     """Checkpoint storage of one job on a medium that all its processes reach.
 
     Used by the coordinator and, each with an instance of its own, by the subtasks. ``reserve`` belongs to the
@@ -384,7 +384,7 @@ class StoredCheckpoints:
             self._files.sync_directory(directory)
 
 
-class FileCheckpointStorage(StoredCheckpoints):
+class FileCheckpointStorage(MediumCheckpointStorage):
     """Checkpoint storage of one job on a file system that all its processes reach (STA-2).
 
     Durable means synced: what a method has made durable survives a crash of the host, if its disk does.
