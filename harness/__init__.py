@@ -55,7 +55,8 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.reference.backend_kit import BatchedStateStore, CheckpointId, CorruptStateError
     from barrier_tck.harness.reference.backend_kit import DeferredSnapshot, FinishedSnapshot, JobUsageError
     from barrier_tck.harness.reference.backend_kit import KeyedStateStore, KeyGroupRange, LinkingStateWriter
-    from barrier_tck.harness.reference.backend_kit import LocalStateReader, SnapshotCancelled, SnapshotFuture
+    from barrier_tck.harness.reference.backend_kit import LocalStateReader, SharingStateWriter, SnapshotCancelled
+    from barrier_tck.harness.reference.backend_kit import SnapshotFuture
     from barrier_tck.harness.reference.backend_kit import StateBackend, StateCapability, StateHandle, StateReader
     from barrier_tck.harness.reference.backend_kit import StateScope, StateWriter, StorageError, refuse_overlaps
     from barrier_tck.harness.reference.backend_kit import require_in_range, require_same_length
@@ -72,6 +73,7 @@ __all__ = [
     "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NoTargets", "NotesPassages", "OperatingError",
     "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "Reason", "Recorded",
     "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale", "ScheduledFault", "SequentialSpec",
+    "SharingStateWriter",
     "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly",
     "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter",
     "StorageError", "StorageUser", "StorageView", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone",

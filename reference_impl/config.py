@@ -53,6 +53,8 @@ class CheckpointConfig:
     """Completed checkpoints that are kept (COO-4)."""
     tolerated_failures: int = 0
     """Consecutive failed checkpoints that do not fail the job (COO-2)."""
+    incremental: bool = False
+    """Whether state backends that can do so write only what has changed since an earlier checkpoint (SNP-5)."""
     alignment_timeout_ms: int = 0
     """Mode ALIGNED_TIMEOUT: how long a subtask waits for barriers, from the first one on, and how long a barrier waits
     in an output buffer, before it overtakes what is before it (UNA-2).

@@ -22,7 +22,7 @@ from barrier_tck.harness.record.stored import (
 )
 
 METADATA = "_metadata"
-FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3, 4)
+FORMAT, VERSIONS = "checkpoint-metadata", (1, 2, 3, 4, 5)
 _PLACE = re.compile(r"(?P<directory>.*)/chk-(?P<checkpoint>[0-9]+)/_metadata")
 
 

@@ -62,6 +62,10 @@ class OperatorContext:
     """How many files it is useful to split a snapshot of keyed state into."""
     compression: Compression = Compression.NONE
     """How snapshots of keyed state are compressed (SNP-6)."""
+    incremental: bool = False
+    """Whether checkpoints are incremental (SNP-5)."""
+    restored: CheckpointId | None = None
+    """The checkpoint that is restored; None if there is none, or if it is a savepoint."""
 
     @property
     def place(self) -> Place:
@@ -70,6 +74,7 @@ class OperatorContext:
 
     def open_store(self, uid: str, restored: OperatorSnapshot | None) -> KeyedStateStore:
         """Open the keyed state of one operator, with what a checkpoint holds for it (REC-1)."""
+        handles = restored.handles if restored is not None else ()
         scope = StateScope(
             self.job,
             self.subtask.vertex,
@@ -80,8 +85,9 @@ class OperatorContext:
             self.working_directory(uid),
             self.files_wanted,
             self.compression,
+            self.incremental,
+            None if any(handle.savepoint for handle in handles) else self.restored,
         )
-        handles = restored.handles if restored is not None else ()
         return self.state_backend.open(scope, handles, self.reader)
 
 

@@ -129,7 +129,7 @@ class BarrierAligner(TableMachine[AlignmentState, AlignmentCommand]):
         self._check_all_closed(event)
         if self.is_obsolete(event.checkpoint):
             return ()
-        return self._due(CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint))
+        return self._due(event.barrier)
 
     def _check_all_closed(self, event: TriggerCheckpoint) -> None:
         """A subtask with channels is triggered only when all of them have ended: before, barriers reach it (BAR-6)."""

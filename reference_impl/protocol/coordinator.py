@@ -42,7 +42,6 @@ from barrier_tck.reference_impl.protocol.coordinator_checkpoints import (
 )
 from barrier_tck.reference_impl.protocol.coordinator_commands import (
     DeployAttempt,
-    DiscardCheckpoint,
     FailJob,
     FinishJob,
     NotifyComplete,
@@ -74,6 +73,7 @@ from barrier_tck.reference_impl.protocol.messages import (
 )
 from barrier_tck.reference_impl.protocol.recovery import RecoveryPlan, plan_recovery
 from barrier_tck.reference_impl.protocol.restarts import restart_strategy
+from barrier_tck.reference_impl.protocol.shared_files import SharedFiles
 from barrier_tck.reference_impl.protocol.table import IGNORED, Entry, leads
 
 FENCED = (
@@ -163,7 +163,8 @@ class CoordinatorMachine(JobCheckpoints):
         self._last_checkpoint = event.last_checkpoint
         self.attempt = AttemptNumber(event.last_attempt)
         self._abandoned = [*self._of_dead_coordinator(event), *event.superseded]
-        return (*(DiscardCheckpoint(checkpoint) for checkpoint in event.incomplete), *self._deploy())
+        self.shared = SharedFiles(event.shared, self.completed)
+        return (*(self.discard(checkpoint) for checkpoint in event.incomplete), *self._deploy())
 
     def _of_dead_coordinator(self, event: JobStarted) -> list[CheckpointId]:
         """Return the checkpoints that an earlier coordinator left: those of which files are there, and those of which

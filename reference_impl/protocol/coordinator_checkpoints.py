@@ -30,6 +30,7 @@ from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_commands import (
     CoordinatorCommand,
     DiscardCheckpoint,
+    DiscardShared,
     DiscardSnapshot,
     NotifyAborted,
     NotifyComplete,
@@ -58,6 +59,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
+from barrier_tck.reference_impl.protocol.shared_files import SharedFiles
 from barrier_tck.reference_impl.protocol.table import TableMachine
 
 Commands = tuple[CoordinatorCommand, ...]
@@ -79,6 +81,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         self.pending: dict[CheckpointId, PendingCheckpoint] = {}
         self.completed: list[CompletedCheckpoint] = []
         """Those that a recovery may start from, oldest first."""
+        self.shared = SharedFiles()
         self._subtasks = tuple(subtasks)
         self._admission = CheckpointAdmission(config.checkpoints) if config.checkpoints else None
         self._closed: dict[SubtaskId, None] = {}
@@ -152,14 +155,29 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         assert self.config.checkpoints is not None
         self._last_checkpoint += 1
         checkpoint = CheckpointId(self._last_checkpoint)
+        base = self.reuse_from(checkpoint, savepoint)
         self.pending[checkpoint] = pending = PendingCheckpoint(
-            checkpoint, self.attempt, now_ms, self._subtasks, final, savepoint, tuple(self._finished.values())
+            checkpoint,
+            self.attempt,
+            now_ms,
+            self._subtasks,
+            final,
+            savepoint,
+            tuple(self._finished.values()),
+            base,
         )
         return (
-            SendTrigger(self.attempt, checkpoint, int(now_ms), final, savepoint, tuple(self._closed)),
+            SendTrigger(self.attempt, checkpoint, int(now_ms), final, savepoint, tuple(self._closed), base),
             SetTimer(CheckpointExpired(checkpoint), now_ms + self.config.checkpoints.timeout_ms),
             *self._complete_if_whole(pending, now_ms),
         )
+
+    def reuse_from(self, checkpoint: CheckpointId, savepoint: Savepoint | None) -> int:
+        """Return the oldest checkpoint whose files a new one may use; savepoints are full and use none (SNP-5)."""
+        assert self.config.checkpoints is not None
+        if savepoint is not None or not self.config.checkpoints.incremental:
+            return 0
+        return min((one.checkpoint for one in self.completed if one.savepoint is None), default=checkpoint)
 
     # --- subtasks that finish -------------------------------------------------------------------------------
 
@@ -173,7 +191,11 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         self._closed[event.subtask] = None
         return tuple(
             SendLateTrigger(
-                event.subtask, pending.checkpoint, int(pending.triggered_at_ms), pending.savepoint
+                event.subtask,
+                pending.checkpoint,
+                int(pending.triggered_at_ms),
+                pending.savepoint,
+                pending.reuse_from,
             )
             for pending in self.pending.values()
             if event.subtask in pending.awaiting
@@ -235,8 +257,15 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         pending = self.pending.get(event.checkpoint)
         result = self._classify(event, pending)
         if result in (AcknowledgeResult.UNKNOWN, AcknowledgeResult.LATE):
-            return self.discard_late(event.snapshot)
-        if pending is None or result is AcknowledgeResult.DUPLICATE or not pending.fully_acknowledged:
+            return self.discard_late(event.checkpoint, event.snapshot)
+        if pending is None or result is AcknowledgeResult.DUPLICATE:
+            return ()
+        unknown = self.shared.unknown(event.checkpoint, event.snapshot)
+        if unknown:
+            said = f"{event.subtask} uses {unknown[0].path} again, which no checkpoint has"
+            return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
+        self.shared.use(event.checkpoint, event.snapshot)
+        if not pending.fully_acknowledged:
             return ()
         return self.complete_when_acknowledged(pending, now_ms)
 
@@ -257,9 +286,14 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         pending.completing = True
         return (WriteMetadata(pending.complete(now_ms)),)
 
-    def discard_late(self, snapshot: SubtaskSnapshot) -> Commands:
-        """Remove what a late or unknown acknowledgement wrote: nobody else owns it (COO-3)."""
-        return (DiscardSnapshot(snapshot),) if snapshot.handles() else ()
+    def discard_late(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> Commands:
+        """Remove what a late or unknown acknowledgement wrote and nobody uses: nobody else owns it (COO-3)."""
+        files = self.shared.unused(checkpoint, snapshot)
+        return (DiscardSnapshot(snapshot, files),) if files else ()
+
+    def discard(self, checkpoint: CheckpointId) -> DiscardCheckpoint:
+        """Delete a checkpoint, except for shared files that were written for it and that others use (SNP-5)."""
+        return DiscardCheckpoint(checkpoint, self.shared.release(checkpoint))
 
     # --- failures -------------------------------------------------------------------------------------------
 
@@ -299,7 +333,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         self._note_end(pending, now_ms)
         return (
             NotifyAborted(pending.attempt, pending.checkpoint, cause, reason),
-            DiscardCheckpoint(pending.checkpoint),
+            self.discard(pending.checkpoint),
         )
 
     def abort_on_failure(self, now_ms: float, reason: str, failed: SubtaskId | None) -> Commands:
@@ -371,21 +405,22 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
 
     def _subsume(self, checkpoint: CheckpointId, now_ms: float) -> Commands:
         """Drop older pending checkpoints and the completed ones beyond retention (COO-4)."""
-        commands: list[CoordinatorCommand] = [DiscardCheckpoint(abandoned) for abandoned in self._abandoned]
+        commands: list[CoordinatorCommand] = [self.discard(abandoned) for abandoned in self._abandoned]
         self._abandoned.clear()
         # Now that a newer one is complete, those that nobody can read are of no use.
         for unreadable in [c for c in self.completed if c.checkpoint in self._unreadable]:
             self.completed.remove(unreadable)
             del self._unreadable[unreadable.checkpoint]
-            commands.append(DiscardCheckpoint(unreadable.checkpoint))
+            commands.append(self.discard(unreadable.checkpoint))
         for older in [p for n, p in self.pending.items() if n < checkpoint and self.is_subsumed(p)]:
             said = f"subsumed by checkpoint {checkpoint}"
             commands.extend(self._abort(older, now_ms, Cause.SUBSUMED, said))
         self.completed.sort(key=lambda completed: completed.checkpoint)
         for superfluous in self._beyond_retention():
             self.completed.remove(superfluous)
-            commands.append(DiscardCheckpoint(superfluous.checkpoint))
-        return tuple(commands)
+            commands.append(self.discard(superfluous.checkpoint))
+        unused = self.shared.take_unused()
+        return (*commands, DiscardShared(unused)) if unused else tuple(commands)
 
     def is_subsumed(self, pending: PendingCheckpoint) -> bool:
         """A newer complete checkpoint ends a pending one, unless its metadata is on its way, or it is a savepoint."""
@@ -400,7 +435,15 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         ordinary = [completed for completed in self.completed if completed.savepoint is None]
         newest = max((completed.checkpoint for completed in ordinary), default=0)
         overtaken = [c for c in self.completed if c.savepoint is not None and c.checkpoint < newest]
-        return [*ordinary[: -self.config.checkpoints.retained], *overtaken]
+        beyond = ordinary[: -self.config.checkpoints.retained]
+        return [*(one for one in beyond if not self.is_built_on(one.checkpoint)), *overtaken]
+
+    def is_built_on(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether a pending checkpoint may use files of a completed one, so that it has to stay (SNP-5, IN-09).
+
+        Who takes part in the pending one may have decided so long ago, and tells only when it acknowledges.
+        """
+        return any(0 < pending.reuse_from <= checkpoint for pending in self.pending.values())
 
     CHECKPOINT_RULES: ClassVar = (
         _classify,
@@ -409,5 +452,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         on_finished,
         is_subsumed,
         _beyond_retention,
+        reuse_from,
+        is_built_on,
         _whose_metadata,
     )

@@ -7,7 +7,12 @@ import msgspec
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_events import TimerEvent
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, SubtaskSnapshot
+from barrier_tck.reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    Savepoint,
+    StateHandle,
+    SubtaskSnapshot,
+)
 
 
 class DeployAttempt(msgspec.Struct, frozen=True):
@@ -39,6 +44,8 @@ class SendTrigger(msgspec.Struct, frozen=True):
     """The savepoint that is taken; None: an ordinary checkpoint."""
     closed: tuple[SubtaskId, ...] = ()
     """The subtasks that no barrier reaches, because everything before them has finished: they are told, too (BAR-6)."""
+    reuse_from: int = 0
+    """The oldest completed checkpoint whose shared files may be used again (SNP-5); 0: none may, and none is shared."""
 
 
 class SendLateTrigger(msgspec.Struct, frozen=True):
@@ -48,6 +55,8 @@ class SendLateTrigger(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     timestamp_ms: int
     savepoint: Savepoint | None = None
+    reuse_from: int = 0
+    """As in ``SendTrigger``."""
 
 
 class RefuseSavepoint(msgspec.Struct, frozen=True):
@@ -80,15 +89,25 @@ class NotifyAborted(msgspec.Struct, frozen=True):
 
 
 class DiscardSnapshot(msgspec.Struct, frozen=True):
-    """Delete the files of one subtask's part."""
+    """Delete files that were written for one subtask's part of a checkpoint."""
 
     snapshot: SubtaskSnapshot
+    files: tuple[StateHandle, ...]
+    """Those of its files that no checkpoint uses."""
 
 
 class DiscardCheckpoint(msgspec.Struct, frozen=True):
     """Delete everything of a checkpoint: metadata first, so that it never looks complete when it is not."""
 
     checkpoint: CheckpointId
+    kept: tuple[str, ...] = ()
+    """Paths of shared files that were written for it and that other checkpoints use (SNP-5)."""
+
+
+class DiscardShared(msgspec.Struct, frozen=True):
+    """Delete shared files that no checkpoint uses any more (SNP-5)."""
+
+    paths: tuple[str, ...]
 
 
 class SetTimer(msgspec.Struct, frozen=True):
@@ -124,6 +143,7 @@ CoordinatorCommand = (
     | NotifyAborted
     | DiscardSnapshot
     | DiscardCheckpoint
+    | DiscardShared
     | SetTimer
     | FinishJob
     | FailJob

@@ -37,6 +37,8 @@ class JobStarted(msgspec.Struct, frozen=True):
     """Checkpoints of an earlier coordinator that left files but never completed."""
     superseded: tuple[CheckpointId, ...] = ()
     """Complete ones from before the savepoint that the job was started from: kept until a newer one is complete."""
+    shared: tuple[str, ...] = ()
+    """Paths of all shared files in storage, whether any checkpoint uses them or not (SNP-5)."""
 
 
 class SavepointRequested(msgspec.Struct, frozen=True):

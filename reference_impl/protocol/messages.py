@@ -41,6 +41,9 @@ class CheckpointBarrier(msgspec.Struct, frozen=True):
     """Whether it may overtake records: its checkpoint is not aligned, or not any more (UNA-1, UNA-2)."""
     savepoint: Savepoint | None = None
     """The savepoint that is taken; None: an ordinary checkpoint."""
+    reuse_from: int = 0
+    """Its snapshots may use shared files of completed checkpoints from this one on, which stay until it has ended
+    (SNP-5); 0: snapshots are full, and share nothing."""
 
     @property
     def is_terminal(self) -> bool:
@@ -84,6 +87,13 @@ class StateHandle(msgspec.Struct, frozen=True):
     """Or ``CHANNEL_STATE``."""
     savepoint: str = ""
     """The directory of the savepoint that it belongs to; empty for checkpoints, and in a savepoint's own metadata."""
+    shared: int = 0
+    """The checkpoint for which it was written, if later checkpoints may use it too (SNP-5); 0: it belongs to one
+    checkpoint alone."""
+
+    def is_written_for(self, checkpoint: int) -> bool:
+        """Tell, of a file that a checkpoint uses, whether it was written for it, and not for an earlier one."""
+        return self.shared in (0, checkpoint)
 
     @property
     def name(self) -> str:
@@ -156,9 +166,13 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     how far its source was read."""
 
     def handles(self) -> tuple[StateHandle, ...]:
-        """Return every state file that this snapshot owns."""
+        """Return every state file that this snapshot needs."""
         of_operators = tuple(handle for operator in self.operators for handle in operator.handles)
         return of_operators if self.channels is None else (*of_operators, self.channels.file)
+
+    def written_for(self, checkpoint: int) -> tuple[StateHandle, ...]:
+        """Return the files that were written for a checkpoint that this is a part of: not those that it reuses."""
+        return tuple(handle for handle in self.handles() if handle.is_written_for(checkpoint))
 
 
 class LocalCopy(msgspec.Struct, frozen=True):
@@ -281,6 +295,15 @@ class TriggerCheckpoint(msgspec.Struct, frozen=True):
     timestamp_ms: int
     savepoint: Savepoint | None = None
     """The savepoint that is taken; None: an ordinary checkpoint."""
+    reuse_from: int = 0
+    """As in ``CheckpointBarrier``."""
+
+    @property
+    def barrier(self) -> CheckpointBarrier:
+        """Return the barrier to inject."""
+        return CheckpointBarrier(
+            self.checkpoint, self.timestamp_ms, savepoint=self.savepoint, reuse_from=self.reuse_from
+        )
 
 
 class NotifyCheckpointComplete(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ class PendingCheckpoint:
         final: bool,
         savepoint: Savepoint | None = None,
         finished: Sequence[SubtaskSnapshot] = (),
+        reuse_from: int = 0,
     ) -> None:
         """Wait for every one of ``subtasks``, except those that have finished: theirs are ``finished`` parts."""
         self.checkpoint = checkpoint
@@ -42,6 +43,8 @@ class PendingCheckpoint:
         """Whether it was triggered after all input had been consumed."""
         self.savepoint = savepoint
         """The savepoint that is taken; None: an ordinary checkpoint."""
+        self.reuse_from = reuse_from
+        """The oldest completed checkpoint whose files it may use (SNP-5); 0 if it shares none."""
         self.completing = False
         """Whether the metadata is being written; from then on only the outcome of that write decides."""
         self._order = tuple(subtasks)

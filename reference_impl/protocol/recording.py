@@ -158,7 +158,7 @@ class BarrierRecorder(TableMachine[RecordingState, AlignmentCommand]):
 
     def _on_trigger(self, event: TriggerCheckpoint) -> AlignmentCommands:
         self._check_initiates(event)
-        barrier = CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint)
+        barrier = event.barrier
         return (*self._begin(barrier), *self._take_due())
 
     def _on_next(self, event: BarrierAnnounced | BarrierArrived, first: bool = False) -> AlignmentCommands:

@@ -152,9 +152,7 @@ class SubtaskMachine(TableMachine[SubtaskState, SubtaskCommand]):
         if self.is_overtaken(event.checkpoint):
             return ()
         self._last_triggered = event.checkpoint
-        taken = TakeSnapshot(
-            CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint)
-        )
+        taken = TakeSnapshot(event.barrier)
         patient = self.mode is CheckpointMode.ALIGNED_TIMEOUT
         timer = (StartAlignmentTimer(event.checkpoint),) if patient else ()
         return self._take_snapshot((*timer, taken))

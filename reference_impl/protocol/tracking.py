@@ -161,7 +161,7 @@ class BarrierTracker(TableMachine[TrackingState, AlignmentCommand]):
 
     def _on_trigger(self, event: TriggerCheckpoint) -> AlignmentCommands:
         self._check_all_closed(event)
-        barrier = CheckpointBarrier(event.checkpoint, event.timestamp_ms, savepoint=event.savepoint)
+        barrier = event.barrier
         return self._take_snapshot(barrier)
 
     def _check_all_closed(self, event: TriggerCheckpoint) -> None:

@@ -17,6 +17,7 @@ from barrier_tck.reference_impl.protocol.coordinator_commands import (
     CoordinatorCommand,
     DeployAttempt,
     DiscardCheckpoint,
+    DiscardShared,
     DiscardSnapshot,
     FailJob,
     FinishJob,
@@ -153,8 +154,8 @@ class CoordinatorDriver:
         completed += tuple(storage.load(checkpoint) for checkpoint in stored if checkpoint not in superseded)
         require_fitting(self._graph, completed)
         last_checkpoint, last_attempt = storage.reserved()
-        incomplete = storage.incomplete()
-        self.feed(JobStarted(completed, last_checkpoint, last_attempt, incomplete, superseded))
+        found = storage.incomplete(), superseded, storage.shared_files()
+        self.feed(JobStarted(completed, last_checkpoint, last_attempt, *found))
 
     def request_savepoint(self, savepoint: Savepoint) -> None:
         """Take a request for a savepoint, and perhaps for a stop with it (COO-5); the observer learns what follows."""
@@ -264,11 +265,10 @@ class CoordinatorDriver:
         )
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
         initiators = tuple(dict.fromkeys((*self._initiators(command.checkpoint), *command.closed)))
-        self._send(initiators, TriggerCheckpoint(command.checkpoint, command.timestamp_ms, command.savepoint))
+        self._send(initiators, _trigger_of(command))
 
     def _trigger_late(self, command: SendLateTrigger) -> None:
-        trigger = TriggerCheckpoint(command.checkpoint, command.timestamp_ms, command.savepoint)
-        self._send((command.subtask,), trigger)
+        self._send((command.subtask,), _trigger_of(command))
 
     def _initiators(self, checkpoint: CheckpointId) -> tuple[SubtaskId, ...]:
         """Return who is told of a checkpoint: the sources, or those that the configuration names (CHL-1)."""
@@ -311,15 +311,21 @@ class CoordinatorDriver:
 
     def _discard_snapshot(self, command: DiscardSnapshot) -> None:
         try:
-            self.ports.storage.discard(command.snapshot.handles())
+            self.ports.storage.discard(command.files)
         except RuntimeFailure as error:
             self.ports.observer.discard_failed(f"snapshot of {command.snapshot.subtask}", str(error))
 
     def _discard_checkpoint(self, command: DiscardCheckpoint) -> None:
         try:
-            self.ports.storage.discard_checkpoint(command.checkpoint)
+            self.ports.storage.discard_checkpoint(command.checkpoint, command.kept)
         except RuntimeFailure as error:
             self.ports.observer.discard_failed(f"checkpoint {command.checkpoint}", str(error))
+
+    def _discard_shared(self, command: DiscardShared) -> None:
+        try:
+            self.ports.storage.discard_shared(command.paths)
+        except RuntimeFailure as error:
+            self.ports.observer.discard_failed("shared files", str(error))
 
     def _set_timer(self, command: SetTimer) -> None:
         self._timers[command.timer.name] = command.timer
@@ -368,7 +374,12 @@ class CoordinatorDriver:
         NotifyAborted: _notify_aborted,
         DiscardSnapshot: _discard_snapshot,
         DiscardCheckpoint: _discard_checkpoint,
+        DiscardShared: _discard_shared,
         SetTimer: _set_timer,
         FinishJob: _finish,
         FailJob: _fail,
     }
+
+
+def _trigger_of(command: SendTrigger | SendLateTrigger) -> TriggerCheckpoint:
+    return TriggerCheckpoint(command.checkpoint, command.timestamp_ms, command.savepoint, command.reuse_from)

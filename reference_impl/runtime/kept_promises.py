@@ -68,10 +68,25 @@ class Promises:
         completed = self._storage.completed()
         for operator in abandoning:
             operator.abandon_prepared(self._is_needed(completed))
-        for checkpoint, snapshot in self._open.items():
-            if checkpoint not in completed:
-                self._storage.discard(snapshot.handles())
+        unneeded = [
+            handle
+            for checkpoint, snapshot in self._open.items()
+            if checkpoint not in completed
+            for handle in snapshot.written_for(checkpoint)
+        ]
+        used = self._shared_in_use(completed) if any(handle.shared for handle in unneeded) else {}
+        self._storage.discard(handle for handle in unneeded if handle.path not in used)
         self._open.clear()
+
+    def _shared_in_use(self, completed: Sequence[CheckpointId]) -> dict[str, None]:
+        """Return the paths of shared files that complete checkpoints use.
+
+        A checkpoint may have completed without this process learning of it, and be gone while later ones use its
+        files. One that is under way can use only files of such checkpoints (SNP-5).
+        """
+        retained = [self._storage.load(one) for one in completed]
+        handles = (handle for one in retained for part in one.snapshots for handle in part.handles())
+        return {handle.path: None for handle in handles if handle.shared}
 
     def _is_needed(self, completed: Sequence[CheckpointId]) -> Callable[[TransactionHandle], bool]:
         """Return what tells whether a restore may still finish a prepared transaction.

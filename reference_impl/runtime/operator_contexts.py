@@ -40,6 +40,8 @@ def context_of(
         defer_restored_commits=deployment.config.on_unreadable is OnUnreadable.OLDER,
         files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,
         compression=deployment.config.compression,
+        incremental=deployment.config.checkpoints is not None and deployment.config.checkpoints.incremental,
+        restored=deployment.restored_checkpoint,
     )
 
 

@@ -74,9 +74,9 @@ class SnapshotInProgress:
                 future if isinstance(future, OperatorSnapshot) else future.run() for future in self._futures
             )
         except BaseException:
-            self._discard(_handles(parts))
+            self._discard(self._written_by(parts))
             raise
-        self._keep(_handles(parts))
+        self._keep(self._written_by(parts))
         return tuple(parts)
 
     def run_channels(self, write: Callable[[], ChannelState]) -> ChannelState:
@@ -139,12 +139,13 @@ class SnapshotInProgress:
             alignment_buffered_bytes=self._buffered_bytes,
             sync_ms=self._sync_ended_ms - self._started_at_ms - self._alignment_ms,
             async_ms=self._async_ended_ms - self._sync_ended_ms,
-            bytes_written=in_flight + sum(handle.size for part in self.parts for handle in part.handles),
+            bytes_written=in_flight + sum(handle.size for handle in self._written_by(self.parts)),
             channel_bytes=in_flight,
             started_at_ms=self._started_at_ms,
             local=local,
         )
 
-
-def _handles(parts: Sequence[OperatorSnapshot]) -> list[StateHandle]:
-    return [handle for part in parts for handle in part.handles]
+    def _written_by(self, parts: Sequence[OperatorSnapshot]) -> list[StateHandle]:
+        """Return the files that were written for the snapshot; those that it reuses are not its own (SNP-5)."""
+        handles = [handle for part in parts for handle in part.handles]
+        return [handle for handle in handles if handle.is_written_for(self.checkpoint)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import Operator, OperatorContext
 from barrier_tck.reference_impl.protocol.messages import (
     ChannelState,
@@ -34,13 +34,14 @@ from barrier_tck.reference_impl.runtime_errors import (
 )
 from barrier_tck.reference_impl.state.backend import StateReader, StateWriter
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter
+from barrier_tck.reference_impl.storage.copying_writer import CopyingWriter, SharingCopyingWriter
 from barrier_tck.reference_impl.storage.local_copies import (
     LocalScope,
     TaskLocalStateStore,
     require_one_file_system,
 )
 from barrier_tck.reference_impl.storage.restore import RestoreReader
+from barrier_tck.reference_impl.storage.sharing_writer import SharingWriter
 
 
 class StateCopies:
@@ -69,6 +70,8 @@ class StateCopies:
         self._restored = False
         self._savepoints: dict[CheckpointId, str] = {}
         """Directory of each checkpoint of this attempt that is a savepoint."""
+        self._reuse_from = 0
+        """What the newest barrier says about shared files (``CheckpointBarrier.reuse_from``)."""
 
     @property
     def reader(self) -> StateReader:
@@ -76,15 +79,35 @@ class StateCopies:
         return self._restoring or self._ports.storage
 
     def writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
-        """Return what writes the state files of one operator for one checkpoint, to every copy."""
-        deployment = self._deployment
-        primary = self._ports.storage.writer(
-            checkpoint, deployment.attempt, deployment.subtask, operator, self._savepoints.get(checkpoint, "")
+        """Return what writes the state files of one operator for one checkpoint, to every copy.
+
+        It is called in the synchronous part of the checkpoint's snapshot.
+        """
+        place, reuse_from = self._place(checkpoint, operator), self._reuse_from
+        if not reuse_from:
+            return self._private_writer(checkpoint, operator)
+        private, shared = self._ports.storage.writer(*place), self._ports.storage.shared_writer(*place)
+        primary = SharingWriter(private, shared, reuse_from)
+        return (
+            primary if self.local is None else SharingCopyingWriter(self.local, checkpoint, operator, primary)
         )
+
+    def _private_writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
+        place, savepoint = self._place(checkpoint, operator), self._savepoints.get(checkpoint, "")
+        primary = self._ports.storage.writer(*place, savepoint)
         return primary if self.local is None else CopyingWriter(self.local, checkpoint, operator, primary)
 
+    def _place(
+        self, checkpoint: CheckpointId, operator: str
+    ) -> tuple[CheckpointId, AttemptNumber, SubtaskId, str]:
+        return checkpoint, self._deployment.attempt, self._deployment.subtask, operator
+
     def begin(self, barrier: CheckpointBarrier) -> None:
-        """Learn where the files of the checkpoint that now begins belong: those of a savepoint are the user's."""
+        """Learn where the files of the checkpoint that now begins belong: those of a savepoint are the user's.
+
+        The writers of its snapshot are made before the next one begins.
+        """
+        self._reuse_from = barrier.reuse_from
         if barrier.savepoint is not None:
             self._savepoints[barrier.checkpoint] = barrier.savepoint.directory
 
@@ -141,7 +164,7 @@ class StateCopies:
 
     def channels_writer(self, checkpoint: CheckpointId) -> StateWriter:
         """Return what writes records in flight; made on the subtask's thread, which also cancels."""
-        return self.writer(checkpoint, OPERATOR)
+        return self._private_writer(checkpoint, OPERATOR)
 
     def run_channels(
         self, snapshot: SnapshotInProgress, channels: EncodedChannels, writer: StateWriter

@@ -47,6 +47,9 @@ class StateCapability(Enum):
     """The store keeps files in the scope's working directory, and nowhere else; it gets one only with this."""
     DETERMINISTIC_FILES = "deterministic-files"
     """The same calls in the same order write files with the same bytes."""
+    INCREMENTAL_SNAPSHOTS = "incremental-snapshots"
+    """With a ``SharingStateWriter``, a snapshot writes what has changed since the newest confirmed one that may be
+    reused, and refers to the files of that one for the rest. It refers to no file of an unconfirmed snapshot."""
 
     @property
     def sentence(self) -> str:
@@ -60,6 +63,7 @@ _PROMISES = {
     StateCapability.ORDERED_SCAN: "Scans give entries in ascending order of their keys' bytes.",
     StateCapability.LOCAL_FILES: "State is kept in files below the working directory and nowhere else.",
     StateCapability.DETERMINISTIC_FILES: "The same calls in the same order write files with the same bytes.",
+    StateCapability.INCREMENTAL_SNAPSHOTS: "A snapshot writes only what has changed since a confirmed one.",
 }
 
 
@@ -82,6 +86,11 @@ class StateScope:
     compression: Compression = Compression.NONE
     """A wish: how to compress each key group of a snapshot by itself. A backend whose files are compressed already, or
     cannot be, ignores it; what was written with another compression must still be restored (SNP-6)."""
+    incremental: bool = False
+    """Whether snapshots will be asked for as increments (SNP-5): only then a store has to note what changes."""
+    restored: CheckpointId | None = None
+    """The checkpoint that the restored handles are of, which counts as confirmed; None: there is none, or it is a
+    savepoint, whose files are the user's."""
 
 
 class StateWriter(Protocol):
@@ -103,6 +112,33 @@ class LinkingStateWriter(StateWriter, Protocol):
         self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
     ) -> StateHandle:
         """Do what ``write`` does; ``chunks`` are the content of ``file``, which never changes again."""
+
+
+@runtime_checkable
+class SharingStateWriter(StateWriter, Protocol):
+    """A writer for increments: a snapshot may refer to files of an earlier one instead of writing them again (SNP-5).
+
+    The runtime passes one if the job asks for incremental checkpoints and the snapshot is not a savepoint. Then a
+    backend with INCREMENTAL_SNAPSHOTS may use it, and gives the handles that ``reuse`` returns among the others. A
+    file that is neither reused nor written with ``write_shared`` belongs to this snapshot alone.
+    """
+
+    def write_shared(
+        self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange, file: Path | None = None
+    ) -> StateHandle:
+        """Do what ``write`` does, for a file that later snapshots may reuse.
+
+        ``file``: ``chunks`` are the content of this local file, which never changes again.
+        """
+
+    def may_reuse(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether files of a checkpoint may be reused. It must have been confirmed, or restored."""
+
+    def reuse(self, handle: StateHandle) -> StateHandle:
+        """Return the handle to give for a file of an earlier snapshot; raises JobUsageError if it is not shared.
+
+        Raises SnapshotCancelled after ``cancel``.
+        """
 
 
 class StateReader(Protocol):

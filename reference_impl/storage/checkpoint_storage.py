@@ -7,6 +7,7 @@
     <root>/<job>/chk-7/count-0-a2-aggregate-state    a state file of subtask count[0], attempt 2
     <root>/<job>/chk-7/_metadata                     published last: the checkpoint is complete
     <root>/<job>/chk-8/_savepoint                    checkpoint 8 is a savepoint, and this is where it is kept
+    <root>/<job>/shared/chk-7/count-0-a2-aggregate-increment    a file that later checkpoints may use too (SNP-5)
 
 Every file name carries its attempt, so a process of an older attempt that still writes can overwrite nothing
 of a newer one (REC-2).
@@ -16,13 +17,13 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import msgspec
 
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.paths import join, parent, safe_name
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
@@ -36,10 +37,12 @@ from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
+from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles, WholeFiles, remove_after
 
 _METADATA = "_metadata"
 _PLACE = "_savepoint"
+_SHARED = "shared"
 _COUNTERS_FORMAT = "counters"
 _COUNTERS_VERSION = 2
 _PLACE_FORMAT = "savepoint-place"
@@ -62,6 +65,8 @@ class CheckpointStorage(Protocol):
       ``reserve`` raises, they may be reserved or not.
     - *Deletions.* They are carried out in order, the metadata of a checkpoint first, but none is made durable. A
       deleted file may be back after a crash.
+    - *Shared files.* They are durable like other state files. A checkpoint that uses one of an earlier checkpoint
+      names it in its metadata, and the caller knows until when it is needed. Storage never deletes one by itself.
 
     What a reader sees, also after a crash:
 
@@ -84,6 +89,11 @@ class CheckpointStorage(Protocol):
     ) -> StateWriter:
         """Return the writer of one operator's files for one checkpoint, or for the savepoint in a directory."""
 
+    def shared_writer(
+        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+    ) -> StateWriter:
+        """Return what writes those files of a checkpoint that later ones may use too; handles say so (SNP-5)."""
+
     def read(self, handle: StateHandle) -> bytes:
         """Return a state file; raises CorruptStateError if it is not what its handle says."""
 
@@ -99,11 +109,18 @@ class CheckpointStorage(Protocol):
     def incomplete(self) -> tuple[CheckpointId, ...]:
         """Return the ids of checkpoints that have files but were never published, ascending."""
 
-    def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
+    def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:
         """Delete everything of a checkpoint, metadata first. A missing one is no error.
 
-        Of a complete savepoint only the job's own note of it goes.
+        Of the shared files that were written for it, those with the paths ``kept`` stay. Of a complete savepoint only
+        the job's own note of it goes.
         """
+
+    def shared_files(self) -> tuple[str, ...]:
+        """Return the paths of all shared files, as handles name them, sorted (SNP-5)."""
+
+    def discard_shared(self, paths: Iterable[str]) -> None:
+        """Delete shared files. A missing one is no error; one that stays does not keep the others."""
 
     def discard(self, handles: Iterable[StateHandle]) -> None:
         """Delete state files. A missing one is no error; one that stays does not keep the others.
@@ -184,6 +201,14 @@ class MediumCheckpointStorage:
             return FileStateWriter(self._files, savepoint, prefix, savepoint)
         return FileStateWriter(self._files, self._root, f"{self._job}/chk-{checkpoint}/{prefix}")
 
+    def shared_writer(
+        self, checkpoint: CheckpointId, attempt: AttemptNumber, subtask: SubtaskId, operator: str
+    ) -> FileStateWriter:
+        """Return what writes those files of a checkpoint that later ones may use too (SNP-5)."""
+        prefix = f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
+        directory = f"{self._job}/{_SHARED}/chk-{checkpoint}"
+        return FileStateWriter(self._files, self._root, f"{directory}/{prefix}", shared=checkpoint)
+
     def read(self, handle: StateHandle) -> bytes:
         """Return a state file, verified against size and checksum (STA-3)."""
         path = self._path_of(handle)
@@ -253,13 +278,38 @@ class MediumCheckpointStorage:
         found = dict.fromkeys(CheckpointId(int(number)) for number in numbers if number.isdigit())
         return tuple(sorted(checkpoint for checkpoint in found if checkpoint not in published))
 
-    def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
+    def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:
         """Delete everything of a checkpoint. Metadata goes first, so that no half of one looks complete."""
         savepoint = self._savepoint_of(checkpoint)
         self._files.delete(self._metadata_path(checkpoint))
         if savepoint is not None:
             savepoint.remove_incomplete()
         self._files.delete_tree(self._checkpoint_directory(checkpoint))
+        shared = f"{self._directory}/{_SHARED}/chk-{checkpoint}"
+        if not kept:
+            self._files.delete_tree(shared)
+            return
+        for path in self._files.list_files(shared):
+            if path.removeprefix(f"{self._root}/") not in kept:
+                self._files.delete(path)
+
+    def shared_files(self) -> tuple[str, ...]:
+        """Return the paths of all shared files, as handles name them, sorted."""
+        found = self._files.list_files(f"{self._directory}/{_SHARED}")
+        return tuple(path.removeprefix(f"{self._root}/") for path in found)
+
+    def discard_shared(self, paths: Iterable[str]) -> None:
+        """Delete shared files; raises StorageError at the end, naming every file that could not be deleted."""
+        problems = []
+        for path in paths:
+            if not path.startswith(f"{self._job}/{_SHARED}/"):
+                raise JobUsageError(f"{path} is not a shared file of job {self._job}; it is not deleted")
+            try:
+                self._files.delete(join(self._root, path))
+            except StorageError as error:
+                problems.append(str(error))
+        if problems:
+            raise StorageError("shared files are left behind: " + "; ".join(problems))
 
     def discard(self, handles: Iterable[StateHandle]) -> None:
         """Delete state files; raises StorageError at the end, naming every file that could not be deleted."""
@@ -397,35 +447,3 @@ class FileCheckpointStorage(MediumCheckpointStorage):
 
 def _used_already(path: str) -> JobUsageError:
     return JobUsageError(f"{path} is published already; ids and savepoint directories are used once (COO-4)")
-
-
-class FileStateWriter:
-    """Writes the state files of one operator for one checkpoint. One thread uses it."""
-
-    def __init__(self, files: WholeFiles, root: str, prefix: str, savepoint: str = "") -> None:
-        """Take the medium, the root of checkpoint storage or the savepoint, and what file names begin with."""
-        self._files = files
-        self._root = root
-        self._prefix = prefix
-        self._savepoint = savepoint
-        self._written: list[str] = []
-
-    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
-        """Write one durable file and return its handle; on failure the partial file is removed (SNP-2)."""
-        handle_path = self._prefix + safe_name(name)
-        if handle_path in self._written:
-            raise JobUsageError(
-                f"{handle_path} is written already; give each file of a snapshot its own name"
-            )
-        path = join(self._root, handle_path)
-        size, crc = self._files.write(path, chunks)
-        try:
-            # The acknowledgement that follows promises the name as well as the bytes (SNP-3).
-            self._files.sync_directory(parent(path))
-        except Exception as error:
-            remove_after(self._files, path, error)
-            raise
-        self._written.append(handle_path)
-        return StateHandle(
-            handle_path, size, metadata.checksum_text(crc), key_groups, savepoint=self._savepoint
-        )

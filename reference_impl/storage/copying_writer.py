@@ -6,7 +6,7 @@ disk that refuses ends the copy and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
@@ -20,6 +20,10 @@ from barrier_tck.reference_impl.storage.local_copies import (
     LinkingFileSystem,
     TaskLocalStateStore,
 )
+from barrier_tck.reference_impl.storage.sharing_writer import SharingWriter
+
+Write = Callable[[str, Iterable[bytes], KeyGroupRange], StateHandle]
+"""A method of a ``StateWriter`` that writes the primary."""
 
 
 class CopyingWriter:
@@ -38,9 +42,14 @@ class CopyingWriter:
 
     def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
         """Write both copies; raises only what the primary raises (LOC-2)."""
+        return self._copied(self._primary.write, name, chunks, key_groups)
+
+    def _copied(
+        self, write: Write, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
         local = _LocalFile(self._store, self._checkpoint, self._incoming(name))
         try:
-            handle = self._primary.write(name, local.passing(chunks), key_groups)
+            handle = write(name, local.passing(chunks), key_groups)
         except BaseException:
             local.discard()
             raise
@@ -51,10 +60,15 @@ class CopyingWriter:
         self, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
     ) -> StateHandle:
         """Upload a local file and keep it by a hard link, if the local directory can; else by a copy (LOC-10)."""
+        return self._linked(self._primary.write, name, file, chunks, key_groups)
+
+    def _linked(
+        self, write: Write, name: str, file: Path, chunks: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
         files = self._store.files
         if not isinstance(files, LinkingFileSystem):
-            return self.write(name, chunks, key_groups)
-        handle = self._primary.write(name, chunks, key_groups)
+            return self._copied(write, name, chunks, key_groups)
+        handle = write(name, chunks, key_groups)
         if self._store.still_wanted(self._checkpoint):
             try:
                 self._prepare()
@@ -79,6 +93,43 @@ class CopyingWriter:
 
     def _relative(self, name: str) -> str:
         return self._final(name).removeprefix(self._store.directory(self._checkpoint)).lstrip("/")
+
+
+class SharingCopyingWriter(CopyingWriter):
+    """Writes an incremental snapshot twice. A local copy is whole without any other, so it repeats what is reused."""
+
+    def __init__(
+        self, store: TaskLocalStateStore, checkpoint: CheckpointId, operator: str, primary: SharingWriter
+    ) -> None:
+        """Take the store and the writer of the primary; nothing is written yet."""
+        super().__init__(store, checkpoint, operator, primary)
+        self._sharing = primary
+
+    def write_shared(
+        self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange, file: Path | None = None
+    ) -> StateHandle:
+        """Write both copies of a file that later checkpoints may use too; link the local one if there is a file."""
+        if file is not None:
+            return self._linked(self._sharing.write_shared, name, file, chunks, key_groups)
+        return self._copied(self._sharing.write_shared, name, chunks, key_groups)
+
+    def may_reuse(self, checkpoint: CheckpointId) -> bool:
+        """Tell whether files of a checkpoint may be reused."""
+        return self._sharing.may_reuse(checkpoint)
+
+    def reuse(self, handle: StateHandle) -> StateHandle:
+        """Use a file again, and take it over from an older local copy; if none has it, there is no new one (LOC-2)."""
+        handle = self._sharing.reuse(handle)
+        if self._store.still_wanted(self._checkpoint):
+            name = handle.path  # files of several checkpoints may have the same last name
+            try:
+                self._prepare()
+                self._store.take_over(handle, self._final(name))
+            except RuntimeFailure as error:
+                self._store.give_up(self._checkpoint, str(error))
+            else:
+                self._store.add(self._checkpoint, _entry(handle, self._relative(name)))
+        return handle
 
 
 def _entry(handle: StateHandle, local: str) -> CopiedFile:

@@ -266,6 +266,26 @@ class TaskLocalStateStore:
             stream.close()
         self.files.rename(temporary, join(self.directory(copy.checkpoint), MANIFEST))
 
+    def take_over(self, handle: StateHandle, target: str) -> None:
+        """Put a file of an older copy of this subtask at ``target``; raises StorageError if no copy has it whole."""
+        for copy in sorted(self._on_disk(), key=lambda one: -one.checkpoint):
+            directory = copy_directory(copy)
+            try:
+                manifest = read_manifest(self.files, directory)
+                path, content = self.read(directory, manifest, handle)
+            except RuntimeFailure:
+                continue  # an older copy may have it
+            if isinstance(self.files, LinkingFileSystem):
+                self.files.link(self.files.path_of(path), target)
+                return
+            stream = self.files.create(target)
+            try:
+                stream.write(content)
+            finally:
+                stream.close()
+            return
+        raise StorageError(f"no local copy has {handle.path}, which the snapshot uses again")
+
     # --- the life of copies ---------------------------------------------------------------------------------
 
     def confirm(self, checkpoint: CheckpointId) -> None:

@@ -95,7 +95,7 @@ def test_the_size_and_checksum_found_are_reported_beside_those_of_the_metadata()
 @pytest.mark.parametrize(
     ("metadata", "reason"),
     [
-        (METADATA.replace(b'"version":4', b'"version":9'), Reason.MALFORMED),
+        (METADATA.replace(b'"version":5', b'"version":9'), Reason.MALFORMED),
         (METADATA.replace(b"checkpoint-metadata", b"counters"), Reason.FOREIGN),
         (METADATA.replace(b'"offset":39', b'"offset":38'), Reason.WRONG_CHECKSUM),
         (METADATA.replace(b'"offset":39', b'"offset":390'), Reason.WRONG_SIZE),

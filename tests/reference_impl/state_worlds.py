@@ -12,7 +12,8 @@ from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.state.backend import KeyedStateStore, SnapshotFuture, StateBackend, StateScope
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from tests.reference_impl.storage_fakes import MemoryFileSystem
 
 ALL = KeyGroupRange(0, 8)

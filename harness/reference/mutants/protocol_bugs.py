@@ -124,7 +124,7 @@ class TellsBeforeItIsDurable(CoordinatorMachine):
 class KeepsLateState(CoordinatorMachine):
     """CO-01: a late acknowledgement is ignored together with the files that it names."""
 
-    def discard_late(self, snapshot: SubtaskSnapshot) -> Commands:
+    def discard_late(self, checkpoint: CheckpointId, snapshot: SubtaskSnapshot) -> Commands:
         """Forget the files."""
         return ()
 
@@ -259,7 +259,7 @@ class DeletesOneTooMany(CoordinatorMachine):
         commands = super().handle(event, now_ms)
         if not isinstance(event, MetadataWritten) or len(self.completed) < 2:
             return commands
-        return (*commands, *(DiscardSnapshot(part) for part in self.completed[0].snapshots))
+        return (*commands, *(DiscardSnapshot(part, part.handles()) for part in self.completed[0].snapshots))
 
 
 class GivesIdsOutAgain(CoordinatorMachine):

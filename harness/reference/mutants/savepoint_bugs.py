@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,8 @@ from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 
 
 class GoesOnBehindTheLastBarrier(SubtaskMachine):
@@ -89,10 +90,10 @@ class SubsumesSavepoints(CoordinatorMachine):
 class DeletesSavepoints(FileCheckpointStorage):
     """SV-02: retention deletes a savepoint with all its files when a newer checkpoint completes."""
 
-    def discard_checkpoint(self, checkpoint: CheckpointId) -> None:
+    def discard_checkpoint(self, checkpoint: CheckpointId, kept: Collection[str] = ()) -> None:
         """Delete its directory, too."""
         savepoint = self._savepoint_of(checkpoint)
-        super().discard_checkpoint(checkpoint)
+        super().discard_checkpoint(checkpoint, kept)
         if savepoint is not None:
             self._files.delete_tree(savepoint.directory)
 

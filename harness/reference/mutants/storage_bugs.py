@@ -12,9 +12,10 @@ from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroup
 from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, StorageError
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage, FileStateWriter
+from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, OutputStream
 from barrier_tck.reference_impl.storage.metadata import checksum_of
+from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 
 
 class _UnsyncedStream:
