@@ -1,4 +1,4 @@
-"""The configuration of a local cluster, checked when it is created."""
+"""The configurations of clusters, checked when they are created."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _MOST_WORKERS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class LocalClusterConfig:
-    """The configuration of a local cluster. Sizes are in mebibytes, times in seconds.
+class ClusterConfig:
+    """What every cluster has to be told. Sizes are in mebibytes, times in seconds.
 
     Raises:
         UsageError: a value makes no sense; the message names it and says what would.
@@ -66,6 +66,11 @@ class LocalClusterConfig:
     def executor_mb(self) -> int:
         """Heap of each executor in mebibytes."""
         return self.memory_per_worker_mb if self.executor_memory_mb is None else self.executor_memory_mb
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClusterConfig(ClusterConfig):
+    """The configuration of a cluster on loopback addresses; raises UsageError as every configuration does."""
 
     def worker_host(self, worker: int) -> str:
         """The loopback address of worker `worker`, counted from 0."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from barrier_tck.harness.cluster.class_archive import SharedClasses
-from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 
-#: The address of master and driver; workers have one each, from 127.0.0.2 on.
+#: The address of a local cluster's master and driver; its workers have one each, from 127.0.0.2 on.
 MASTER_HOST = "127.0.0.1"
 
 CLUSTER_LOG4J2 = """\
@@ -32,11 +32,11 @@ logger.worker.level = info
 """
 
 
-def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
-    """Settings that every driver of the harness gets: loopback only, no web UI, this Python, UTC."""
+def driver_conf(memory_mb: int, local_directory: Path, host: str = MASTER_HOST) -> dict[str, str]:
+    """Settings that every driver of the harness gets: one address only, no web UI, this Python, UTC."""
     return {
-        "spark.driver.host": MASTER_HOST,
-        "spark.driver.bindAddress": MASTER_HOST,
+        "spark.driver.host": host,
+        "spark.driver.bindAddress": host,
         "spark.driver.memory": f"{memory_mb}m",
         "spark.local.dir": str(local_directory),
         "spark.pyspark.python": sys.executable,
@@ -49,8 +49,9 @@ def driver_conf(memory_mb: int, local_directory: Path) -> dict[str, str]:
 
 
 def application_conf(
-    config: LocalClusterConfig,
+    config: ClusterConfig,
     directory: Path,
+    driver_host: str,
     master_url: str,
     secret: str,
     classes: SharedClasses | None,
@@ -58,7 +59,7 @@ def application_conf(
     """Settings that every driver needs to use the cluster in `directory`; they hold its secret."""
     return {
         "spark.master": master_url,
-        **driver_conf(config.driver_memory_mb, directory / "driver" / "local"),
+        **driver_conf(config.driver_memory_mb, directory / "driver" / "local", driver_host),
         "spark.authenticate": "true",
         "spark.authenticate.secret": secret,
         "spark.executor.memory": f"{config.executor_mb}m",

@@ -23,9 +23,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from barrier_tck.harness.cluster.class_archive import existing_classes
+from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import find_java
-from barrier_tck.harness.cluster.local_cluster import LocalCluster, SessionPlace
+from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.harness.cluster.settings import driver_conf, java_options, write_properties
 from barrier_tck.harness.support.errors import UsageError
 
@@ -46,7 +47,7 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 
 @contextlib.contextmanager
 def spark_session(
-    cluster: LocalCluster | SessionPlace | None,
+    cluster: Cluster | SessionPlace | None,
     app_name: str,
     extra: Mapping[str, str] | None = None,
     **how: Any,
@@ -58,7 +59,7 @@ def spark_session(
 
 @contextlib.contextmanager
 def session_later(
-    cluster: LocalCluster | SessionPlace | None,
+    cluster: Cluster | SessionPlace | None,
     app_name: str,
     extra: Mapping[str, str] | None = None,
     *,
@@ -81,7 +82,7 @@ def session_later(
         UsageError: this process has a Spark session already.
         JavaMissing, JavaTooOld: no Java that Spark can use.
     """
-    place = cluster.session_place() if isinstance(cluster, LocalCluster) else cluster
+    place = cluster.session_place() if isinstance(cluster, Cluster) else cluster
     if SparkContext._active_spark_context is not None or SparkContext._gateway is not None:
         raise UsageError("This process has a Spark session already; stop it (and its JVM) first.")
     java = find_java()
@@ -101,7 +102,7 @@ def session_later(
         level = "warn" if place is None else place.log_level
         (scratch / "log4j2.properties").write_text(_LOG4J2.format(level=level, log=log_file.absolute()))
         (scratch / "tmp").mkdir()
-        with _environment(scratch, java.executable):
+        with _environment(scratch, java.executable, base["spark.driver.host"]):
             try:
                 _start_jvm(log_file)
                 yield SparkSession.builder.getOrCreate
@@ -116,7 +117,7 @@ def _local_mode_conf(scratch: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _environment(conf_directory: Path, java: Path) -> Iterator[None]:
+def _environment(conf_directory: Path, java: Path, address: str) -> Iterator[None]:
     """Set what PySpark reads from the environment, and put everything back afterwards.
 
     The settings are passed in a file in SPARK_CONF_DIR. If they were builder options, PySpark would put them,
@@ -125,7 +126,7 @@ def _environment(conf_directory: Path, java: Path) -> Iterator[None]:
     ours = {
         "SPARK_HOME": str(spark_home()),
         "SPARK_CONF_DIR": str(conf_directory),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": address,
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
         # For functions sent to executors this variable counts, and not the setting of the same name.
         "PYSPARK_PYTHON": sys.executable,

@@ -80,7 +80,7 @@ def test_cluster_that_is_not_running_says_how_to_run_one() -> None:
 
 def test_a_setting_of_spark_is_the_clusters_or_the_runtimes(tmp_path: Path) -> None:
     classes = SharedClasses(tmp_path / "archive", "first.jar")
-    of_cluster = application_conf(SMALL, tmp_path, "spark://127.0.0.1:7077", "secret", classes)
+    of_cluster = application_conf(SMALL, tmp_path, "127.0.0.1", "spark://127.0.0.1:7077", "secret", classes)
     assert not of_cluster.keys() & session_settings().keys()
 
 

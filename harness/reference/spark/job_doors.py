@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from barrier_tck.faults.targets import Direction
-from barrier_tck.harness.cluster.local_cluster import SessionPlace
+from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint

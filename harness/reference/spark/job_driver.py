@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
-from barrier_tck.harness.cluster.local_cluster import SessionPlace
+from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.harness.cluster.spark_session import session_later
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem

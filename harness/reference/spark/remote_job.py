@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
-from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.reference.repeated_messages import Repeated
 from barrier_tck.harness.reference.spark import job_driver
 from barrier_tck.harness.reference.spark.job_doors import (
@@ -52,7 +52,7 @@ class _Switch:
 class JobDrivers:
     """The driver's process of one cluster. ``close`` at the end in every case."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         """Take the cluster; nothing is started before the first use."""
         self._cluster = cluster
         self._reports = _Switch(JobReports())

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
+from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
@@ -145,7 +146,7 @@ class ReferenceSpark:
         self._stack = contextlib.ExitStack()
         self._proxies = ProxyServers(self._stack)
         self._drivers: JobDrivers | None = None
-        self._cluster: LocalCluster | None = None
+        self._cluster: Cluster | None = None
         self._judge: SparkJudge | None = None
 
     def use_cluster(
@@ -188,7 +189,7 @@ class ReferenceSpark:
             self._drivers, self._cluster = drivers, cluster
         return self._drivers
 
-    def _start_judge(self, cluster: LocalCluster) -> None:
+    def _start_judge(self, cluster: Cluster) -> None:
         if self._judge is not None:
             self._judge.close()  # it may still be computing something that nobody waits for
         self._judge = SparkJudge(cluster.directory)
@@ -215,10 +216,9 @@ class ReferenceSpark:
         self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
         if _is_judged_by_spark(workload, plan) and (self._judge is None or not self._judge.usable):
             self._start_judge(self._cluster)  # its Spark starts while the trial runs
-        hosts = [self._config.worker_host(worker) for worker in range(self._config.workers)]
         with (
             _scratch(self._cluster.directory) as scratch,
-            self._proxies.network(plan, hosts) as network,
+            self._proxies.network(plan, self._cluster.worker_hosts()) as network,
         ):
             source = _input_directory(driver, workload, plan, scratch)
             return self._run_job(drivers, plan, workload, source, scratch, nemesis, network)
@@ -284,7 +284,7 @@ class ReferenceSpark:
             lambda: FileCheckpointStorage(files, graph.name, CHECKPOINTS), graph.subtasks, job.take_forged
         )
         assert self._cluster is not None
-        disks = JobDisks(self._cluster.directory, self._config.worker_host, graph.name, root)
+        disks = JobDisks(self._cluster.directory, self._cluster.worker_host, graph.name, root)
         targets = SparkTargets(
             lambda: watcher.processes,
             watcher.note_kill,
