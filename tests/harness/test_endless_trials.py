@@ -39,8 +39,15 @@ checkpoints = { enabled = false }
 """
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-@pytest.mark.parametrize("drawn", [False, True], ids=["listed", "drawn"])
+@pytest.mark.parametrize(
+    ("drawn", "jobs"),
+    [
+        pytest.param(False, "1", id="listed-1"),
+        pytest.param(True, "2", id="drawn-2"),
+        pytest.param(False, "2", id="listed-2", marks=pytest.mark.long),
+        pytest.param(True, "1", id="drawn-1", marks=pytest.mark.long),
+    ],
+)
 def test_a_backend_that_never_returns_makes_its_trial_unknown_and_the_next_one_runs(
     jobs: str, drawn: bool, tmp_path: Path
 ) -> None:

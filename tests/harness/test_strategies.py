@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view, is_stateful
 from barrier_tck.harness.workloads.workload_names import job_of, workload_named
 
-STANDARD = draw_plans(5, 600, profile_named("standard"))
+
+@cache
+def standard() -> tuple[TrialPlan, ...]:
+    """Enough plans to reach what is drawn seldom. Drawing them takes seconds, so no import does."""
+    return draw_plans(5, 600, profile_named("standard"))
 
 
 def _records(plan: TrialPlan) -> int:
@@ -59,22 +64,22 @@ def test_drawn_plans_are_valid_and_within_their_profile(profile: Profile) -> Non
 
 
 def test_the_same_seed_draws_the_same_plans_and_another_seed_others() -> None:
-    first = draw_plans(5, 100, profile_named("standard"))
-    assert draw_plans(5, 100, profile_named("standard")) == first
-    assert draw_plans(6, 100, profile_named("standard")) != first
+    first = draw_plans(5, 40, profile_named("standard"))
+    assert draw_plans(5, 40, profile_named("standard")) == first
+    assert draw_plans(6, 40, profile_named("standard")) != first
 
 
 def test_plans_do_not_depend_on_the_hash_seed_or_on_what_else_is_loaded() -> None:
     code = (
         "import hashlib\nfrom barrier_tck.harness.draw.strategies import draw_plans\n"
         "from barrier_tck.harness.draw.profiles import profile_named\n"
-        "print(hashlib.sha256(repr(draw_plans(5, 100, profile_named('standard'))).encode()).hexdigest())"
+        "print(hashlib.sha256(repr(draw_plans(5, 40, profile_named('standard'))).encode()).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "77"}
     found = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    here = draw_plans(5, 100, profile_named("standard"))
+    here = draw_plans(5, 40, profile_named("standard"))
     assert found.stdout.strip() == hashlib.sha256(repr(here).encode()).hexdigest()
 
 
@@ -115,7 +120,7 @@ def test_the_standard_profile_reaches_its_corners() -> None:
         "many key groups": lambda plan: plan.deployment.max_parallelism == 300,
         "three by three": lambda plan: [v.parallelism for v in plan.job.vertices][:2] == [3, 3],
     }
-    missed = [name for name, reached in corners.items() if not any(map(reached, STANDARD))]
+    missed = [name for name, reached in corners.items() if not any(map(reached, standard()))]
     assert missed == []
 
 
@@ -133,7 +138,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
 
 def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
     disturbed = 0
-    for plan in STANDARD:
+    for plan in standard():
         graph = build_graph(plan, workload_named(plan.workload.name), collection_sources(plan, ()))
         channels = tuple((str(channel.sender), str(channel.receiver)) for channel in graph.channels)
         assert barrier_view(plan).links == channels
@@ -143,7 +148,7 @@ def test_a_channel_that_a_drawn_fault_disturbs_exists() -> None:
 
 
 def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints() -> None:
-    endless = [plan for plan in STANDARD if plan.restart.strategy in ("failure_rate", "exponential_delay")]
+    endless = [plan for plan in standard() if plan.restart.strategy in ("failure_rate", "exponential_delay")]
     assert len(endless) > 100
     slow = [plan for plan in endless if plan.network.slow_channel is not None]
     assert slow
@@ -152,7 +157,7 @@ def test_a_job_that_may_be_started_again_for_ever_has_time_for_its_checkpoints()
     for plan in slow:
         assert plan.network.latency_ms_max * plan.network.slow_factor < plan.checkpoints.timeout_ms
         assert plan.checkpoints.timeout_ms <= plan.limits.progress_ms // 2
-    bounded = [plan for plan in STANDARD if plan not in endless]
+    bounded = [plan for plan in standard() if plan not in endless]
     assert any(plan.checkpoints.async_ms_max > plan.checkpoints.timeout_ms for plan in bounded)
 
 
@@ -168,14 +173,14 @@ def test_a_drawn_job_does_not_start_for_ever_without_any_checkpoint(path: Path, 
 
 
 def test_a_lasting_fault_leaves_enough_restarts_for_its_whole_duration() -> None:
-    for plan in STANDARD:
+    for plan in standard():
         lasting_ms = sum(scheduled.fault.heals_after_ms or 0 for scheduled in plan.faults)
         assert plan.restart.attempts_max * max(1, plan.restart.delay_ms) >= lasting_ms
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda profile: profile.name)
 def test_checkpoints_that_may_expire_do_not_all_expire_before_progress_is_demanded(profile: Profile) -> None:
-    for plan in draw_plans(5, 200, profile):
+    for plan in draw_plans(5, 60, profile):
         timeout_ms, async_ms_max = plan.checkpoints.timeout_ms, plan.checkpoints.async_ms_max
         in_time = min(1.0, timeout_ms / max(1, async_ms_max)) ** len(barrier_view(plan).names)
         assert (1 - in_time) ** (plan.limits.progress_ms / max(timeout_ms, async_ms_max)) < 1e-9

@@ -53,7 +53,7 @@ def files_of(run: Path) -> dict[str, bytes]:
     return {str(path.relative_to(run)): path.read_bytes() for path in names}
 
 
-@pytest.mark.parametrize("profile", ["standard", "graphs"])
+@pytest.mark.parametrize("profile", ["standard", pytest.param("graphs", marks=pytest.mark.long)])
 def test_three_jobs_leave_what_one_leaves(profile: str, tmp_path: Path) -> None:
     run_campaign(drawn(profile=profile), ReferenceSimulated(), tmp_path / "one")
     run_campaign(drawn(profile=profile), ReferenceSimulated(), tmp_path / "three", jobs=3)
@@ -97,7 +97,9 @@ def test_systems_that_are_not_simulated_run_one_trial_at_a_time(tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_no_process_outlives_a_campaign_that_is_ended_in_the_middle(number: int, tmp_path: Path) -> None:
     """The last trial sleeps for ever, in a process of its own."""
     script = (
