@@ -57,7 +57,9 @@ def test_an_ended_channel_counts_as_having_delivered_barriers_that_hold_nothing_
 
 @overtakes
 @pytest.mark.clause("BAR-6", "UNA-1")
-@pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
+@pytest.mark.parametrize(
+    "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.long_on_clusters)]
+)
 def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: CheckpointingMode) -> None:
     for trial in trials.all_valid(_in_mode(mode)):
         require(_without_somebody(trial) >= 2, "checkpoints completed without a subtask", trial)
@@ -65,7 +67,7 @@ def test_an_ended_channel_counts_as_overtaken(trials: Trials, mode: Checkpointin
 
 @recovers
 @pytest.mark.clause("BAR-6", "REC-1")
-@pytest.mark.parametrize("killed", [SINK, OTHER_SOURCE])
+@pytest.mark.parametrize("killed", [pytest.param(SINK, marks=pytest.mark.long_on_clusters), OTHER_SOURCE])
 def test_a_restore_knows_who_had_finished(trials: Trials, killed: str) -> None:
     plan = with_faults(kill_worker(killed, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5)), plan=EARLY)
     for trial in trials.all_valid(plan):

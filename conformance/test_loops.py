@@ -75,7 +75,13 @@ NARROW = {
 
 @loops
 @pytest.mark.clause("CHL-5")
-@pytest.mark.parametrize("shape", NARROW)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *("loop", "mesh"),
+        *(pytest.param(shape, marks=pytest.mark.long_on_clusters) for shape in ("nested", "two-loops")),
+    ],
+)
 def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, shape: str) -> None:
     for trial in trials.all_valid(msgspec.structs.replace(LOOP, job=JobPlan(shape, NARROW[shape]))):
         require(trial.finding("dataflow").counts["checkpoints"] >= 1, "a checkpoint was judged", trial)

@@ -219,9 +219,9 @@ def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(t
     "point",
     [
         ProtocolPoint.ATTEMPT_RUNNING,
-        ProtocolPoint.CHECKPOINT_TRIGGERED,
+        pytest.param(ProtocolPoint.CHECKPOINT_TRIGGERED, marks=pytest.mark.long_on_clusters),
         ProtocolPoint.ALL_ACKNOWLEDGED,
-        ProtocolPoint.CHECKPOINT_COMPLETED,
+        pytest.param(ProtocolPoint.CHECKPOINT_COMPLETED, marks=pytest.mark.long_on_clusters),
     ],
     ids=lambda point: point.value,
 )
@@ -254,7 +254,10 @@ def test_a_zombie_of_a_dead_coordinator_gets_nothing_in(trials: Trials) -> None:
 @pytest.mark.clause("COO-6", "COO-1", "COO-4")
 @pytest.mark.parametrize(
     "point",
-    [ProtocolPoint.ALL_ACKNOWLEDGED, ProtocolPoint.CHECKPOINT_COMPLETED],
+    [
+        pytest.param(ProtocolPoint.ALL_ACKNOWLEDGED, marks=pytest.mark.long_on_clusters),
+        ProtocolPoint.CHECKPOINT_COMPLETED,
+    ],
     ids=lambda point: point.value,
 )
 def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(

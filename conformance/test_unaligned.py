@@ -106,6 +106,7 @@ def test_a_barrier_passes_between_two_buffers_of_one_batch(trials: Trials) -> No
     assert cut, "both ends of some channel held records in flight"
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("UNA-1")
 def test_what_is_overtaken_on_every_input_of_a_vertex_is_in_the_checkpoint(trials: Trials) -> None:
     found = {"left": 0, "right": 0}
@@ -178,7 +179,9 @@ def test_the_delay_grows_with_the_queue_only_if_barriers_are_aligned_and_the_byt
     assert sizes["exactly_once", 16] < sizes["unaligned", 2], sizes
 
 
-@pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
+@pytest.mark.parametrize(
+    "mode", ["unaligned", pytest.param("aligned_timeout", marks=pytest.mark.long_on_clusters)]
+)
 @pytest.mark.clause("UNA-4")
 def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left_of_them_once(
     trials: Trials, mode: CheckpointingMode

@@ -66,6 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "long: takes long, and shows once more or in full what quicker tests show"
     )
+    config.addinivalue_line(
+        "markers", "long_on_clusters: the same, but only where time is real; in a simulator it is quick"
+    )
     try:
         require_system(config.getoption("--system"))
         if config.getoption("--state-backend") is not None:

@@ -97,6 +97,14 @@ def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
     same = "pytest tests conformance --system reference-simulated -m"
     assert f'{same} "not long"' in tox.get("testenv:tests", "commands")
     assert f"{same} long" in tox.get("testenv:explore", "commands")
+    on_clusters = [
+        line
+        for environment in ("tests", "explore")
+        for line in tox.get(f"testenv:{environment}", "commands").splitlines()
+        if "--system reference-spark" in line
+    ]
+    assert ['-m "not long_on_clusters"' in line for line in on_clusters] == [True, False]
+    assert "-m long_on_clusters" in on_clusters[1]
 
 
 def summary_of(**changes: Any) -> dict[str, Any]:

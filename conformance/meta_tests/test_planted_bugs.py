@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -90,7 +91,12 @@ def _bodies() -> Iterator[Callable[[Trials], None]]:
                 if not marks:
                     yield function
                 for argument, values in (mark.args for mark in marks):
-                    yield from (partial(function, **{argument: value}) for value in values)
+                    yield from (partial(function, **{argument: _plain(value)}) for value in values)
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter's value without its marks, if it has some."""
+    return value.values[0] if isinstance(value, type(pytest.param())) else value
 
 
 @pytest.mark.long

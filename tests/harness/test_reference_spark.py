@@ -79,6 +79,7 @@ def test_a_control_on_spark_shows_that_its_campaign_could_have_failed(
     assert control.checker == "exactly-once-output"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_trial_whose_judge_was_killed_has_no_verdict_and_the_next_has_another_judge(
     system: ReferenceSpark, tmp_path: Path

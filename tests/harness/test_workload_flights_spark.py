@@ -39,7 +39,7 @@ Output = list[dict[str, Any]]
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     # In local mode. It also ends the driver's JVM, so that the next module can start its own.
-    with spark_session(None, "workload-flights") as session:
+    with spark_session(None, "workload-flights", quick_start=True) as session:
         yield session
 
 

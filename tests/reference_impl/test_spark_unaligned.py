@@ -139,7 +139,7 @@ def run(
 @pytest.mark.parametrize(
     ("mode", "channel_bytes"),
     [
-        (CheckpointMode.UNALIGNED, 32 << 20),
+        pytest.param(CheckpointMode.UNALIGNED, 32 << 20, marks=pytest.mark.long),
         (CheckpointMode.UNALIGNED, 8 * 500),
         (CheckpointMode.ALIGNED_TIMEOUT, 32 << 20),
     ],

@@ -93,7 +93,7 @@ def _answer(spark: SparkSession, command: Mapping[str, Any]) -> dict[str, Any]:
 
 def _serve(requests: IO[str], answers: IO[str]) -> None:
     """Answer until the input ends, because the harness closed it or was killed."""
-    with spark_session(None, "barrier-tck-judge") as spark:
+    with spark_session(None, "barrier-tck-judge", quick_start=True) as spark:
         for line in requests:
             print(json.dumps(_answer(spark, json.loads(line))), file=answers, flush=True)
 
