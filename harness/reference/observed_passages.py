@@ -260,9 +260,12 @@ class _ObservedInputBuffers:
     def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Buffer, ...]:
         return self.inner.overtake(channel, checkpoint)
 
-    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
+    def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
         self.notes.restored_input(channel, fragments)
-        self.inner.recover(channel, fragments)
+        self.inner.recover(channel, fragments, before_all)
+
+    def before_all(self, channel: int) -> int:
+        return self.inner.before_all(channel)
 
 
 @dataclass(frozen=True, slots=True)

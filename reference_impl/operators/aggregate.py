@@ -37,6 +37,11 @@ class AggregateSpec:
         return KeyedAggregate(self, plane)
 
 
+def emits_at_the_end(spec: object) -> bool:
+    """Tell whether an operator emits its results when its input ends, for each key once."""
+    return isinstance(spec, AggregateSpec) and spec.emit is Emission.FINAL
+
+
 class KeyedAggregate:
     """An ``Operator``. Live values are in an accumulator table; the store is brought up to date from it.
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from barrier_tck.reference_impl.operators.arrow_keys import columns_of, groups_of_rows, stable_order
 from barrier_tck.reference_impl.operators.arrow_table import ArrowAccumulatorTable, combine
 from barrier_tck.reference_impl.operators.functions import Row, Vectorized
-from barrier_tck.reference_impl.operators.graph import owner_of
+from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 _ROW_GROUP_ROWS = 1 << 17

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Protocol
 
 from barrier_tck.reference_impl.ids import ChannelId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Source
 from barrier_tck.reference_impl.operators.loops import Loop, leads_to, looped
+from barrier_tck.reference_impl.protocol.key_groups import key_group_range
 from barrier_tck.reference_impl.protocol.messages import JobShape, VertexShape
 from barrier_tck.reference_impl.runtime_errors import JobUsageError
 
@@ -102,20 +103,6 @@ class Edge:
         parts of it applied (UNA-5). Not on a feedback edge either: it is read in line, so that loops need no buffers.
         """
         return not self.feedback and self.partitioning is not Partitioning.BROADCAST
-
-
-@lru_cache(maxsize=4096)
-def key_group_range(index: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
-    """Return the key groups that subtask ``index`` owns: contiguous, each owned exactly once (RSC-1)."""
-    return KeyGroupRange(
-        (index * max_parallelism + parallelism - 1) // parallelism,
-        ((index + 1) * max_parallelism + parallelism - 1) // parallelism,
-    )
-
-
-def owner_of(group: int, parallelism: int, max_parallelism: int) -> int:
-    """Return the index of the subtask that owns a key group; the inverse of ``key_group_range``."""
-    return group * parallelism // max_parallelism
 
 
 @dataclass(frozen=True)

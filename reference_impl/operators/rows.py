@@ -21,7 +21,7 @@ from barrier_tck.reference_impl.operators.encoding import (
     group_of_encoded,
 )
 from barrier_tck.reference_impl.operators.functions import Aggregate, Row, Vectorized, missing_column
-from barrier_tck.reference_impl.operators.graph import owner_of
+from barrier_tck.reference_impl.protocol.key_groups import owner_of
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 
 Rows = list[Row]

@@ -99,6 +99,9 @@ class TransactionalFileSink:
         """Whether leftovers were looked for a second time, when the older attempt must have ended."""
         self._files: FileSystem
         self._syncs: DirectorySync
+        self._vertex: str
+        self._index: int
+        self._parallelism: int
         self._subtask_name: str
         self._attempt: int
 
@@ -111,7 +114,9 @@ class TransactionalFileSink:
         """Finish the commits of the restored checkpoint, or keep them for the next; remove what older attempts left."""
         self._files = context.output_files
         self._syncs = DirectorySync(context.output_files)
-        self._subtask_name = f"{quote(context.subtask.vertex, safe='')}-{context.subtask.index}"
+        self._vertex, self._index = quote(context.subtask.vertex, safe=""), context.subtask.index
+        self._parallelism = context.parallelism
+        self._subtask_name = f"{self._vertex}-{self._index}"
         self._attempt = context.attempt
         transactions = restored.transactions if restored is not None else ()
         self._input_ended = restored is not None and restored.input_ended
@@ -251,16 +256,25 @@ class TransactionalFileSink:
         self.commit(transactions)
 
     def discard_leftovers(self, kept: Sequence[TransactionHandle]) -> None:
-        """Delete what older attempts of this subtask left pending, apart from the files of ``kept``."""
+        """Delete what older attempts of this subtask left pending, apart from the files of ``kept``.
+
+        So it does for the subtasks that the vertex had and has not any more, if their transactions are its own now.
+        """
         keep = {file.pending for transaction in kept for file in transaction.files}
-        prefix, suffix = f"{self._pending_directory}/{self._subtask_name}-a", self._plane.file_suffix
-        own = re.compile(re.escape(prefix) + "([0-9]+)-[0-9]+" + re.escape(suffix))
+        prefix, suffix = f"{self._pending_directory}/{self._vertex}-", self._plane.file_suffix
+        own = re.compile(re.escape(prefix) + "([0-9]+)-a([0-9]+)-[0-9]+" + re.escape(suffix))
         for path in self._files.list_files(self._pending_directory):
             match = own.fullmatch(path)
             # Only older ones: this may itself be the older attempt, running late, and must not touch its successor's
             # files.
-            if match and int(match[1]) < self._attempt and path not in keep:
+            if match and self._is_ours(int(match[1])) and int(match[2]) < self._attempt and path not in keep:
                 self._files.delete(path)
+
+    def _is_ours(self, index: int) -> bool:
+        """Tell whether transactions of the subtask of an index, now or in a wider job, are this one's to decide on."""
+        return index % self._parallelism == self._index and (
+            index == self._index or index >= self._parallelism
+        )
 
     # --- helpers ------------------------------------------------------------------------------------------
 

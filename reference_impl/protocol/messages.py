@@ -137,6 +137,8 @@ class ChannelContent(msgspec.Struct, frozen=True):
     """Whole batches, and parts of batches."""
     size: int
     """Bytes."""
+    first: int = 0
+    """So many of the buffers, the oldest, come before everything on other channels: their senders were others once."""
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -153,6 +155,21 @@ CHANNEL_STATE = "channel"
 """The kind of a ``StateHandle`` that points to channel state."""
 
 
+class ReroutedChannel(msgspec.Struct, frozen=True):
+    """Records in flight that a subtask of a rescaled job takes over from a channel of the job as it was (RSC-3)."""
+
+    origin: ChannelId
+    """The channel as it was."""
+    files: tuple[StateHandle, ...]
+    """The files that hold records of it: its receiver's, then its sender's; or only one of them."""
+    target: ChannelId
+    """The input channel that they are put into."""
+    first: int
+    """So many batches of it, the oldest, come before everything that others held."""
+    by_key: bool
+    """Whether the subtask takes only the records of its own key groups, and leaves the others to their owners."""
+
+
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
     """One subtask's part of a checkpoint: the snapshots of its chained operators, head first, and channel state."""
 
@@ -164,6 +181,9 @@ class SubtaskSnapshot(msgspec.Struct, frozen=True):
     finished: bool = False
     """Whether the subtask had finished before the checkpoint (BAR-6): then it holds no file, and its operators only say
     how far its source was read."""
+    rerouted: tuple[ReroutedChannel, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What it takes over of the records in flight, instead of ``channels``; only in a part that was redistributed for
+    another parallelism. Unset in every stored part."""
 
     def handles(self) -> tuple[StateHandle, ...]:
         """Return every state file that this snapshot needs."""
@@ -249,7 +269,7 @@ class VertexShape(msgspec.Struct, frozen=True):
 
 
 class JobShape(msgspec.Struct, frozen=True):
-    """What a job must keep if its checkpoints are to fit, as long as state cannot be redistributed (RSC-2)."""
+    """What a checkpoint says about the job that took it, so that its state can be redistributed (RSC-2)."""
 
     max_parallelism: int
     vertices: tuple[VertexShape, ...]

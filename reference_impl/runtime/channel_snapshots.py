@@ -23,9 +23,11 @@ from barrier_tck.reference_impl.protocol.messages import (
     CHANNEL_STATE,
     ChannelState,
     CheckpointBarrier,
+    ReroutedChannel,
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.runtime.ports import Buffer, ChannelOutput, InputBuffers, OutputBuffers
+from barrier_tck.reference_impl.runtime.rescaling import Rerouting
 from barrier_tck.reference_impl.runtime_errors import CorruptStateError
 from barrier_tck.reference_impl.state.backend import StateReader, StateWriter
 from barrier_tck.reference_impl.storage import channel_state
@@ -55,6 +57,8 @@ class _Recorded:
 
     inputs: dict[int, list[Buffer]] = field(default_factory=dict)
     outputs: dict[int, list[Buffer]] = field(default_factory=dict)
+    first: dict[ChannelId, int] = field(default_factory=dict)
+    """Input channel -> how many of its buffers come before everything on other channels."""
 
 
 class ChannelSnapshots:
@@ -70,6 +74,8 @@ class ChannelSnapshots:
         output_buffers: OutputBuffers | None,
     ) -> None:
         """Take the subtask's channels and buffers; nothing is recorded yet."""
+        self._graph = graph
+        self._subtask = subtask
         self._inputs = graph.inputs_of(subtask)
         self._outputs = graph.outputs_of(subtask)
         self._overtaken = [graph.edge_of(channel).is_overtaken for channel in self._outputs]
@@ -92,7 +98,9 @@ class ChannelSnapshots:
         assert self._input_buffers is not None, "only a world with input buffers lets barriers overtake"
         found = self._input_buffers.overtake(channel, checkpoint)
         if found:
-            self._recorded[checkpoint].inputs.setdefault(channel, []).extend(found)
+            recorded = self._recorded[checkpoint]
+            recorded.inputs.setdefault(channel, []).extend(found)
+            recorded.first[self._inputs[channel]] = self._input_buffers.before_all(channel)
 
     def arrived(self, channel: int, buffer: Buffer, checkpoints: Iterable[CheckpointId]) -> None:
         """Record what came on a channel that is open, for every checkpoint for which it is."""
@@ -157,6 +165,7 @@ class ChannelSnapshots:
             self._plane,
             {self._inputs[channel]: found for channel, found in sorted(recorded.inputs.items())},
             {self._outputs[channel]: found for channel, found in sorted(recorded.outputs.items())},
+            recorded.first,
         )
 
     def restore(self, snapshot: SubtaskSnapshot, reader: StateReader) -> None:
@@ -164,6 +173,8 @@ class ChannelSnapshots:
 
         Raises StorageError if the file cannot be read, CorruptStateError if it names a channel that does not exist.
         """
+        if snapshot.rerouted:
+            self._take_over(snapshot.rerouted, reader)
         state = snapshot.channels
         if state is None:
             return
@@ -174,8 +185,19 @@ class ChannelSnapshots:
             self.recovered[channel] = self.recovered.get(channel, 0) + sum(not one.more for one in fragments)
         for channel, fragments in found.outputs.items():
             self._output_buffers.recover(self._number(self._outputs, channel, state), fragments)
+        first = {one.channel: one.first for one in state.inputs}
         for channel, fragments in found.inputs.items():
-            self._input_buffers.recover(self._number(self._inputs, channel, state), fragments)
+            number = self._number(self._inputs, channel, state)
+            self._input_buffers.recover(number, fragments, first.get(channel, 0))
+
+    def _take_over(self, rerouted: Sequence[ReroutedChannel], reader: StateReader) -> None:
+        """Put in what the job as it was had in flight. Its senders and receivers may have been others, so it comes
+        before anything on any channel (RSC-3)."""
+        assert self._input_buffers is not None, "there are no buffers"
+        found = Rerouting(self._graph, self._subtask, self._plane, reader).taken_over(rerouted)
+        for channel, fragments in found.items():
+            self.recovered[channel] = self.recovered.get(channel, 0) + len(fragments)
+            self._input_buffers.recover(self._inputs.index(channel), fragments, len(fragments))
 
     @staticmethod
     def _number(channels: Sequence[ChannelId], channel: ChannelId, state: ChannelState) -> int:
@@ -193,13 +215,17 @@ class EncodedChannels:
     plane: DataPlane
     inputs: Mapping[ChannelId, Sequence[Buffer]]
     outputs: Mapping[ChannelId, Sequence[Buffer]]
+    first: Mapping[ChannelId, int]
 
     def write(self, writer: StateWriter) -> ChannelState:
         """Encode the batches and write the file; raises what the writer raises."""
         inputs, outputs = self._fragments(self.inputs), self._fragments(self.outputs)
         chunks = channel_state.encode(inputs, outputs, self.plane.name)
         handle = replace(writer.write(FILE, chunks, KeyGroupRange(0, 0)), kind=CHANNEL_STATE)
-        return ChannelState(handle, channel_state.contents(inputs), channel_state.contents(outputs))
+        held = tuple(
+            replace(one, first=self.first.get(one.channel, 0)) for one in channel_state.contents(inputs)
+        )
+        return ChannelState(handle, held, channel_state.contents(outputs))
 
     def _fragments(self, channels: Mapping[ChannelId, Sequence[Buffer]]) -> dict[ChannelId, list[Fragment]]:
         encode = self.plane.encode

@@ -1,9 +1,11 @@
 """Whether a job fits its configuration, and the checkpoints that are stored for it.
 
-Every subtask is given the part of a checkpoint that the subtask of its name wrote. If a vertex is wider now, some of
-its subtasks would begin empty. If it is narrower, some parts would be given to nobody. With another maximum
-parallelism, keys belong to other key groups. The job would run on with wrong results. Until state can be
-redistributed (RSC-2), such a job is refused, before anything in storage is changed.
+A vertex may have another parallelism than in the checkpoint: its state is redistributed (``protocol.rescale``, RSC-2).
+What cannot be redistributed is refused, before anything in storage is changed, because the job would run on with wrong
+results. With another maximum parallelism, keys belong to other key groups. A stateful operator that is gone would leave
+its state to nobody. Records in flight need an edge on which to go on. Those of a broadcast that some receivers have
+applied, and others not, belong to these receivers and no others. And an operator that emits its results at the end of
+its input must not emit them again for keys of a subtask that had reached the end, when others had not.
 
 A vertex of a loop forwards its barrier round the loop to itself. In at-least-once mode it would wait for that barrier
 before it takes its snapshot, and forward it only then. No checkpoint would ever complete.
@@ -14,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from barrier_tck.reference_impl.config import CheckpointMode, JobConfig
+from barrier_tck.reference_impl.operators.aggregate import emits_at_the_end
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, JobShape
+from barrier_tck.reference_impl.protocol.rescale import channels_held, half_ended, widths_of
+from barrier_tck.reference_impl.runtime.rescaling import new_job
 from barrier_tck.reference_impl.runtime_errors import IncompatibleState, JobUsageError
 
 
@@ -40,25 +45,50 @@ def require_fitting(graph: JobGraph, completed: Iterable[CompletedCheckpoint]) -
                 "written by an older release and does not say how parallel the job was, so some of its state "
                 "might be left behind. Resume with the release that wrote it, or begin anew under another job name"
             )
-        problems = [*_misfits(checkpoint.job, graph.shape, where), *_homeless(checkpoint, graph, where)]
+        problems = [
+            *_misfits(checkpoint.job, graph.shape, where),
+            *_homeless(checkpoint, checkpoint.job, graph, where),
+            *_half_ended(checkpoint, checkpoint.job, graph, where),
+        ]
         if problems:
             raise IncompatibleState(
                 f"job {graph.name!r} cannot start from its stored state, and nothing was changed: "
-                f"{'; '.join(problems)}. State cannot be redistributed yet: run the job as it was, or begin anew "
-                "under another job name"
+                f"{'; '.join(problems)}. Run the job as it was, or begin anew under another job name"
             )
 
 
-def _homeless(checkpoint: CompletedCheckpoint, graph: JobGraph, where: str) -> Iterator[str]:
-    """Yield the channels of which the checkpoint holds records in flight, and which the job does not have."""
-    for part in checkpoint.snapshots:
-        held = (*part.channels.inputs, *part.channels.outputs) if part.channels is not None else ()
-        yield from (
-            f"{where} has records in flight from {one.channel.sender} to {one.channel.receiver}, and the job has no "
-            "such channel"
-            for one in held
-            if one.channel not in graph.channels
-        )
+def _homeless(
+    checkpoint: CompletedCheckpoint, before: JobShape, graph: JobGraph, where: str
+) -> Iterator[str]:
+    """Yield the channels of which the checkpoint holds records in flight that nobody could take over."""
+    edges = {(edge.source, edge.target, edge.number): edge for edge in new_job(graph).edges}
+    was, is_now = widths_of(before), widths_of(graph.shape)
+    for channel in channels_held(checkpoint):
+        held = f"{where} has records in flight from {channel.sender} to {channel.receiver}"
+        edge = edges.get((channel.sender.vertex, channel.receiver.vertex, channel.edge))
+        if edge is None:
+            yield f"{held}, and the job has no such channel"
+        elif edge.to_all and was[edge.target] != is_now[edge.target]:
+            yield (
+                f"{held}, of a broadcast, and vertex {edge.target!r} has parallelism {is_now[edge.target]}, not "
+                f"{was[edge.target]}: start from a savepoint in a mode that aligns broadcasts"
+            )
+
+
+def _half_ended(
+    checkpoint: CompletedCheckpoint, before: JobShape, graph: JobGraph, where: str
+) -> Iterator[str]:
+    """Yield the operators of which only some subtasks had emitted what they emit at the end of their input."""
+    was = widths_of(before)
+    for vertex in graph.vertices:
+        if was.get(vertex.name, vertex.parallelism) == vertex.parallelism:
+            continue
+        for operator in vertex.operators:
+            if emits_at_the_end(operator) and half_ended(checkpoint, vertex.name, operator.uid):
+                yield (
+                    f"in {where}, operator {operator.uid!r} had emitted its results in some of its "
+                    f"{was[vertex.name]} subtasks and not in the others, and it has {vertex.parallelism} now"
+                )
 
 
 def _misfits(stored: JobShape, present: JobShape, where: str) -> Iterator[str]:
@@ -76,11 +106,3 @@ def _misfits(stored: JobShape, present: JobShape, where: str) -> Iterator[str]:
                 yield f"{what}, and the job has no such operator that keeps state"
             elif now.name != before.name:
                 yield f"{what}, and the operator is in vertex {now.name!r} now"
-        if not before.stateful:
-            continue
-        now = next((vertex for vertex in present.vertices if vertex.name == before.name), None)
-        if now is not None and now.parallelism != before.parallelism:
-            yield (
-                f"vertex {before.name!r} has parallelism {now.parallelism}, and {where} has its state "
-                f"({', '.join(before.stateful)}) in {before.parallelism} subtasks"
-            )

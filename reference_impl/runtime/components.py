@@ -14,6 +14,8 @@ from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.heartbeats import FailureDetector
 from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint
+from barrier_tck.reference_impl.protocol.rescale import NewJob, redistributed
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
 from barrier_tck.reference_impl.state.backend import StateBackend
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
@@ -50,5 +52,7 @@ class Components:
     """Keeps secondary copies, with local recovery on (LOC-1)."""
     restore_reader: Callable[..., RestoreReader] = RestoreReader
     """Reads the state files of one restore, from the copy that serves (LOC-4)."""
+    redistribute: Callable[[CompletedCheckpoint, NewJob], CompletedCheckpoint] = redistributed
+    """Gives each subtask its part of a checkpoint that is restored (RSC-2)."""
     checkpoint_storage: Callable[..., CheckpointStorage] = FileCheckpointStorage
     """Takes a file system, the job's name and the root directory; the coordinator and each subtask have their own."""

@@ -75,6 +75,7 @@ from barrier_tck.reference_impl.runtime.ports import (
     SubtaskDirectory,
     Timers,
 )
+from barrier_tck.reference_impl.runtime.rescaling import new_job
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, RuntimeFailure
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
@@ -112,6 +113,7 @@ class CoordinatorDriver:
         terminal = [subtask for subtask in graph.subtasks if graph.is_terminal(subtask.vertex)]
         self.machine: CoordinatorMachine = components.coordinator_machine(config, graph.subtasks, terminal)
         self._loops = LoopEnds(graph, components.loop_termination)
+        self._redistribute = components.redistribute
         self._timers: dict[str, TimerEvent | WaveDue] = {}
         self.reason = ""
         """Why the job failed, once it has."""
@@ -244,7 +246,10 @@ class CoordinatorDriver:
         self._loops.attempt_started(command.attempt)
         self.ports.observer.attempt_started(command.attempt, restored)
         self.ports.probe.reach(RuntimePoint.ATTEMPT_STARTED, attempt=command.attempt)
-        self.ports.deployer.deploy(command.attempt, command.restore)
+        restore = command.restore
+        if restore is not None:
+            restore = self._redistribute(restore, new_job(self._graph))
+        self.ports.deployer.deploy(command.attempt, restore)
 
     def _stop(self, command: StopAttempt) -> None:
         self._loops.attempt_ended()

@@ -129,8 +129,15 @@ class InputBuffers(Protocol):
         batch whose rest lies behind it, if there is one. A barrier that lies in the queue is taken out.
         """
 
-    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
-        """Put data of a checkpoint first into a queue of which nothing was read (UNA-1)."""
+    def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
+        """Put data of a checkpoint first into a queue of which nothing was read (UNA-1).
+
+        The first ``before_all`` of it are whole batches. As long as any of these is unread, nothing else is read, on
+        any channel (RSC-3).
+        """
+
+    def before_all(self, channel: int) -> int:
+        """Return how many unread batches of a channel come before everything on other channels."""
 
 
 class CoordinatorLink(Protocol):

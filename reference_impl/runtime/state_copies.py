@@ -135,7 +135,7 @@ class StateCopies:
     def restore_channels(self, channels: ChannelSnapshots) -> None:
         """Put records in flight back; raises RestoreError if their file can be read from no copy (LOC-5)."""
         restore = self._deployment.restore
-        if restore is None or restore.channels is None:
+        if restore is None or (restore.channels is None and not restore.rerouted):
             return
         with self._reading("records in flight"):
             channels.restore(restore, self.reader)

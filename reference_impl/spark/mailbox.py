@@ -70,6 +70,8 @@ class _Channel:
         """Bytes that were not read."""
         self.passed = 0
         """The newest checkpoint whose barrier was read."""
+        self.urgent = 0
+        """How many of the oldest elements are restored data that comes before everything on other channels."""
 
     def take_in(self, element: Any, size: int) -> None:
         """Count what the connection brought; raises WireError if the sender had no right to send it."""
@@ -103,6 +105,7 @@ class _Channel:
         element, size, paid = self.queue.popleft()
         self.size -= size
         self.due += paid
+        self.urgent -= self.urgent > 0 and not isinstance(element, ChannelControl)
         if isinstance(element, ChannelControl):
             self.control -= 1
         if isinstance(element, CheckpointBarrier):
@@ -139,6 +142,8 @@ class Mailbox:
         self._something = threading.Condition(self._lock)
         self._failure: RuntimeFailure | None = None
         self._next = 0
+        self._urgent: list[int] = []
+        """The channels with restored data that comes before everything else."""
         self.reads_data = True
         """False: of the input channels only barriers are read, because output has to wait. Set by the loop."""
 
@@ -224,6 +229,9 @@ class Mailbox:
     def _next_readable(self, blocked: Sequence[bool]) -> int | None:
         # A channel that is held back does not count: what holds it may wait for an element from outside.
         crowded = [n for n in self._feedback if self._is_crowded(n) and not blocked[n] and self.reads_data]
+        if self._urgent:
+            self._urgent = [n for n in self._urgent if self._channels[n].urgent]
+            crowded = list(self._urgent) or crowded
         count = len(self._channels)
         for step in range(count):
             number = (self._next + step) % count
@@ -248,12 +256,22 @@ class Mailbox:
             joiner.check_between_batches()
         return number, element
 
-    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
-        """Put data of a checkpoint before everything that the channel brings; no credit was used for it (UNA-1)."""
+    def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
+        """Put data of a checkpoint before everything that the channel brings; no credit was used for it (UNA-1).
+
+        The first ``before_all`` of it come before everything that any other channel brings, too (RSC-3).
+        """
         with self._lock:
             back = [(fragment, len(fragment.data), False) for fragment in fragments]
             self._channels[channel].queue.extendleft(reversed(back))
             self._channels[channel].size += sum(length for _, length, _ in back)
+            if before_all:
+                self._channels[channel].urgent = before_all
+                self._urgent.append(channel)
+
+    def before_all(self, channel: int) -> int:
+        """Return how many unread batches of a channel come before everything on other channels."""
+        return self._channels[channel].urgent
 
     def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Any, ...]:
         """Return the unread data ahead of a barrier, or all if it has not arrived; the barrier is taken out (UNA-1).

@@ -64,6 +64,8 @@ class RestoreReader:
         }
         if snapshot.channels is not None:
             self._operators[snapshot.channels.file.path] = CHANNEL_STATE
+        for rerouted in snapshot.rerouted or ():
+            self._operators |= {file.name: CHANNEL_STATE for file in rerouted.files}
         self._copy: tuple[str, CopyManifest] | None = None
         self._no_copy = _Refused("local recovery is off")
         self._served: dict[str, RestoredFile] = {}

@@ -237,7 +237,7 @@ def test_a_damage_that_no_restore_met_shows_nothing() -> None:
 
 
 def test_the_judge_is_told_of_the_key_groups_of_the_runtime() -> None:
-    from barrier_tck.reference_impl.operators.graph import key_group_range
+    from barrier_tck.reference_impl.protocol.key_groups import key_group_range
 
     for width in (1, 2, 3, 5):
         plan = msgspec.structs.replace(

@@ -118,9 +118,12 @@ class _Recovered:
         self.leave_out = False
         """Whether what was restored is left out when the input is asked for."""
 
-    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
+    def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
         self.restored[channel] = list(fragments)
-        self._inner.recover(channel, fragments)
+        self._inner.recover(channel, fragments, before_all)
+
+    def before_all(self, channel: int) -> int:
+        return self._inner.before_all(channel)
 
     def overtake(self, channel: int, checkpoint: CheckpointId) -> tuple[Buffer, ...]:
         found = self._inner.overtake(channel, checkpoint)

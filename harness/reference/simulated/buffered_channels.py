@@ -72,6 +72,7 @@ class BufferedChannel(DataChannel):
         "number_out",
         "pending",
         "pending_data",
+        "urgent",
     )
 
     def __init__(
@@ -103,6 +104,8 @@ class BufferedChannel(DataChannel):
         """Barrier -> what of an incomplete batch had arrived before it."""
         self._passed = 0
         """The newest barrier that was read in line."""
+        self.urgent = 0
+        """How many of the oldest batches must be read before anything on other channels."""
 
     @property
     def full(self) -> bool:
@@ -275,6 +278,7 @@ class BufferedChannel(DataChannel):
         _, is_data, element = self.queue.popleft()
         if is_data:
             self.occupied -= 1
+            self.urgent -= self.urgent > 0
             self.pump()
             if isinstance(element, _Batch):
                 element = self._plane.decode(b"".join(one.data for one in element.fragments))
@@ -307,10 +311,14 @@ class BufferedChannel(DataChannel):
                 found += element.fragments if isinstance(element, _Batch) else (element,)
         return (*found, *cut)
 
-    def recover_input(self, fragments: Sequence[Fragment]) -> None:
-        """Put data of a checkpoint first, before anything arrived."""
+    def recover_input(self, fragments: Sequence[Fragment], before_all: int) -> None:
+        """Put data of a checkpoint first, before anything arrived; so many batches come before other channels."""
         for fragment in fragments:
             self._receive(fragment)
+        if before_all:
+            receiver: Any = self.receiver
+            self.urgent = before_all
+            receiver.read_first(self)
 
 
 class OutputSide:
@@ -346,6 +354,10 @@ class InputSide:
         found: tuple[Buffer, ...] = self._channels[channel].overtake(checkpoint)
         return found
 
-    def recover(self, channel: int, fragments: Sequence[Fragment]) -> None:
+    def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
         """Put data of a checkpoint first."""
-        self._channels[channel].recover_input(fragments)
+        self._channels[channel].recover_input(fragments, before_all)
+
+    def before_all(self, channel: int) -> int:
+        """Return how many unread batches come before everything on other channels."""
+        return int(self._channels[channel].urgent)

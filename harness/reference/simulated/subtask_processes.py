@@ -5,9 +5,8 @@ held back, or emits one batch of its source. The scheduler chooses what comes ne
 process that is killed does nothing more, wherever it stands: a kill in the middle of a step unwinds the step with
 ``ProcessKilled``.
 
-A process that is paused stands still wherever it is, even in the middle of a step; then the world goes on within that
-step. Everything that arrives meanwhile waits. When the process is resumed, it first does what it was about to do. Up
-to ``NEWS_MS_MAX`` later it learns that it was cancelled, or that its coordinator is gone.
+A process that is paused stands still wherever it is, even in a step; then the world goes on within that step. What
+arrives meanwhile waits. Up to ``NEWS_MS_MAX`` after it is resumed it learns that it was cancelled or orphaned.
 """
 
 from __future__ import annotations
@@ -51,13 +50,9 @@ class WorldCrashed(BaseException):
     """Carries an error of the world through a paused step during which it happened: it is not the step's own error."""
 
     def __init__(self, error: Exception) -> None:
-        """Take the error to carry."""
+        """Take it."""
         super().__init__(str(error))
         self.error = error
-
-
-def _tell(news: Callable[[], None]) -> None:
-    news()
 
 
 class Supervisor(Protocol):
@@ -148,6 +143,8 @@ class SimulatedSubtask:
         """The number and the queue of each input channel; every step looks through them."""
         self._feedback: list[tuple[int, deque[tuple[float, bool, Any]], int]] = []
         """The number and the queue of each input channel that closes a loop, and how long the queue should become."""
+        self._urgent: list[BufferedChannel] = []
+        self._orders = False  # whether some channels are, at times, read before all others
         self.outputs: list[DataChannel] = []
         self.buffered = False
         """Whether its channels are buffered: then it reads barriers even if its outputs are full."""
@@ -208,13 +205,15 @@ class SimulatedSubtask:
 
     def buffered_bytes(self) -> int:
         """Estimate the bytes that wait in held channels; the row plane counts 64 bytes for each element."""
-        if self.driver is None:
-            return 0
         now = self._scheduler.now
-        return sum(
-            64 * sum(1 for arrival, _, _ in channel.queue if arrival <= now)
-            for channel, held in zip(self.inputs, self.driver.blocked, strict=True)
-            if held
+        return (
+            0
+            if self.driver is None
+            else sum(
+                64 * sum(1 for arrival, _, _ in channel.queue if arrival <= now)
+                for channel, held in zip(self.inputs, self.driver.blocked, strict=True)
+                if held
+            )
         )
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -227,11 +226,17 @@ class SimulatedSubtask:
         """
         channel.receiver = self
         if crowded_at is not None:
+            self._orders = True
             self._feedback.append((len(self.inputs), channel.queue, crowded_at))
         self._queues.append((len(self.inputs), channel.queue))
         if isinstance(channel, BufferedChannel):
             channel.number_in = len(self.inputs)
         self.inputs.append(channel)
+
+    def read_first(self, channel: BufferedChannel) -> None:
+        """Read what is urgent on an input channel before anything else."""
+        self._orders = True
+        self._urgent.append(channel)
 
     def write_to(self, channel: DataChannel) -> None:
         """Add an output channel; its number is the number of channels before."""
@@ -357,7 +362,7 @@ class SimulatedSubtask:
         news, self._news = self._news, []
         for tell in news:
             delay = self._draw() * NEWS_MS_MAX
-            self._scheduler.at(self._scheduler.now + delay, _tell, tell)
+            self._scheduler.at(self._scheduler.now + delay, lambda _, tell=tell: tell(), None)
         self.wake()
 
     def leave(self) -> None:
@@ -450,7 +455,7 @@ class SimulatedSubtask:
             if not self._queues:
                 return choices
         blocked = driver.blocked
-        for number, queue in self._open_queues(blocked) if self._feedback else self._queues:
+        for number, queue in self._open_queues(blocked) if self._orders else self._queues:
             if queue and queue[0][0] <= now and not blocked[number]:
                 choices.append(number)
         return choices
@@ -460,11 +465,9 @@ class SimulatedSubtask:
 
         A channel that is held back does not count: what holds it may wait for an element from outside.
         """
-        crowded = [
-            (number, queue)
-            for number, queue, most in self._feedback
-            if len(queue) >= most and not blocked[number]
-        ]
+        if urgent := [self._queues[one.number_in] for one in self._urgent if one.urgent]:
+            return urgent
+        crowded = [(n, queue) for n, queue, most in self._feedback if len(queue) >= most and not blocked[n]]
         return crowded or self._queues
 
     def _barriers(self, driver: SubtaskDriver) -> list[int]:
@@ -486,7 +489,7 @@ class SimulatedSubtask:
         else:
             earliest = NEVER if driver.exhausted else self._poll_at
             blocked = driver.blocked
-            for number, queue in self._open_queues(blocked) if self._feedback else self._queues:
+            for number, queue in self._open_queues(blocked) if self._orders else self._queues:
                 if queue and queue[0][0] < earliest and not blocked[number]:
                     earliest = queue[0][0]
             if earliest == NEVER:

@@ -283,7 +283,7 @@ class SimulatedWorld:
         """Tell whether channels hold records of checkpoints: in modes that overtake, and if some are restored."""
         checkpoints = self.config.checkpoints
         overtakes = checkpoints is not None and checkpoints.mode.overtakes
-        restored = restore is not None and any(part.channels is not None for part in restore.snapshots)
+        restored = restore is not None and any(part.channels or part.rerouted for part in restore.snapshots)
         return overtakes or restored
 
     def _place(self, attempt: int, restore: CompletedCheckpoint | None) -> dict[SubtaskId, SimulatedExecutor]:

@@ -1,0 +1,95 @@
+"""Starting a job from the state of one with another parallelism: what the graph says, and records in flight (RSC-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from barrier_tck.reference_impl.ids import ChannelId, SubtaskId
+from barrier_tck.reference_impl.operators.api import DataPlane, Payload
+from barrier_tck.reference_impl.operators.graph import JobGraph, Partitioning
+from barrier_tck.reference_impl.protocol.messages import ReroutedChannel, StateHandle
+from barrier_tck.reference_impl.protocol.rescale import EdgeShape, NewJob
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError
+from barrier_tck.reference_impl.state.backend import StateReader
+from barrier_tck.reference_impl.storage import channel_state
+from barrier_tck.reference_impl.storage.channel_state import Fragment, RecordsInFlight
+
+
+def new_job(graph: JobGraph) -> NewJob:
+    """Return what decides how a checkpoint is redistributed for a job."""
+    edges: dict[tuple[str, str, int], EdgeShape] = {}
+    for channel in graph.channels:
+        edge = graph.edge_of(channel)
+        edges.setdefault(
+            (edge.source, edge.target, channel.edge),
+            EdgeShape(
+                edge.source,
+                edge.target,
+                channel.edge,
+                by_key=edge.partitioning is Partitioning.HASH,
+                to_all=edge.partitioning is Partitioning.BROADCAST,
+            ),
+        )
+    return NewJob(graph.shape, tuple(edges.values()))
+
+
+class Rerouting:
+    """Reads the records in flight that one subtask takes over, and keeps those that are its own."""
+
+    def __init__(self, graph: JobGraph, subtask: SubtaskId, plane: DataPlane, reader: StateReader) -> None:
+        """Take the job, one of its subtasks, the form of its batches, and what reads files."""
+        self._graph = graph
+        self._subtask = subtask
+        self._plane = plane
+        self._reader = reader
+        self._read: dict[str, RecordsInFlight] = {}
+
+    def taken_over(self, rerouted: Sequence[ReroutedChannel]) -> dict[ChannelId, list[Fragment]]:
+        """Return present input channel -> whole batches, those of one former channel in their order.
+
+        What came before all other channels then does so again: behind it are records of the same keys.
+        Raises StorageError if a file cannot be read, CorruptStateError if it does not hold whole batches.
+        """
+        found: dict[ChannelId, list[Fragment]] = {}
+        batches = [(one, list(self._batches(one))) for one in rerouted]
+        ordered = [(one, batch) for one, held in batches for batch in held[: one.first]]
+        ordered += [(one, batch) for one, held in batches for batch in held[one.first :]]
+        for one, batch in ordered:
+            own = self._own(one, batch)
+            if own is not None:
+                found.setdefault(one.target, []).append(Fragment(self._plane.encode(own)))
+        return found
+
+    def _batches(self, one: ReroutedChannel) -> Iterator[Payload]:
+        """Yield the batches of a former channel. What its sender holds may begin with the rest of a batch."""
+        waiting: list[bytes] = []
+        for fragment in self._fragments(one):
+            waiting.append(fragment.data)
+            if not fragment.more:
+                yield self._plane.decode(b"".join(waiting))
+                waiting.clear()
+        if waiting:
+            names = ", ".join(file.name for file in one.files)
+            raise CorruptStateError(f"{names}: the last batch in flight on {one.origin} is not whole")
+
+    def _fragments(self, one: ReroutedChannel) -> Iterator[Fragment]:
+        contents = [self._content(file) for file in one.files]
+        for content in contents:
+            yield from content.inputs.get(one.origin, ())
+        for content in contents:
+            yield from content.outputs.get(one.origin, ())
+
+    def _content(self, file: StateHandle) -> RecordsInFlight:
+        if file.name not in self._read:
+            content = self._reader.read(file)
+            self._read[file.name] = channel_state.decode(content, self._plane.name, file.name)
+        return self._read[file.name]
+
+    def _own(self, one: ReroutedChannel, batch: Payload) -> Payload | None:
+        """Return the records of a batch that belong to this subtask; None if there are none."""
+        if not one.by_key:
+            return batch
+        edge, graph = self._graph.edge_of(one.target), self._graph
+        width = graph.vertex(edge.target).parallelism
+        parts = self._plane.partition(batch, edge.key, width, graph.max_parallelism)
+        return next((part for index, part in parts if index == self._subtask.index), None)

@@ -1,0 +1,200 @@
+"""Redistribution gives all that a checkpoint holds to exactly one owner, at every parallelism (RSC-1 to RSC-3)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barrier_tck.reference_impl.ids import AttemptNumber, ChannelId, CheckpointId, KeyGroupRange, SubtaskId
+from barrier_tck.reference_impl.protocol.key_groups import key_group_range, owner_of
+from barrier_tck.reference_impl.protocol.messages import (
+    CHANNEL_STATE,
+    ChannelContent,
+    ChannelState,
+    CompletedCheckpoint,
+    JobShape,
+    OperatorSnapshot,
+    SplitPosition,
+    StateHandle,
+    SubtaskSnapshot,
+    TransactionHandle,
+    VertexShape,
+)
+from barrier_tck.reference_impl.protocol.rescale import EdgeShape, NewJob, dealt_out, redistributed
+
+GROUPS = 16
+NO_GROUPS = KeyGroupRange(0, 0)
+WIDTHS = st.integers(1, GROUPS)
+
+
+def shape(source: int, keyed: int, sink: int) -> JobShape:
+    return JobShape(
+        GROUPS,
+        (
+            VertexShape("read", source, ("read.source",)),
+            VertexShape("count", keyed, ("count",)),
+            VertexShape("out", sink, ("out",)),
+        ),
+    )
+
+
+EDGES = (EdgeShape("read", "count", 0, by_key=True), EdgeShape("count", "out", 0))
+
+
+def handle(name: str, own: KeyGroupRange = NO_GROUPS, kind: str = "keyed") -> StateHandle:
+    return StateHandle(name, 1, "crc32:00000000", own, kind)
+
+
+def splits_of(index: int, parallelism: int, splits: int) -> tuple[SplitPosition, ...]:
+    return tuple(SplitPosition(f"s{number}", number) for number in range(index, splits, parallelism))
+
+
+def part(vertex: str, index: int, operator: OperatorSnapshot, **more: Any) -> SubtaskSnapshot:
+    return SubtaskSnapshot(SubtaskId(vertex, index), AttemptNumber(1), (operator,), **more)
+
+
+def checkpoint(source: int, keyed: int, sink: int, splits: int = 5) -> CompletedCheckpoint:
+    """Return a checkpoint with something of everything; each channel has records in flight at its receiver."""
+    parts = [
+        part("read", i, OperatorSnapshot("read.source", splits_of(i, source, splits))) for i in range(source)
+    ]
+    for i in range(keyed):
+        own = key_group_range(i, keyed, GROUPS)
+        held = tuple(
+            ChannelContent(ChannelId(SubtaskId("read", sender), SubtaskId("count", i)), 1, 1)
+            for sender in range(source)
+        )
+        files = (handle(f"count-{i}", own),) if len(own) else ()
+        state = ChannelState(handle(f"flight-{i}", kind=CHANNEL_STATE), inputs=held)
+        parts.append(part("count", i, OperatorSnapshot("count", handles=files), channels=state))
+    for i in range(sink):
+        transactions = (TransactionHandle(f"t{i}", CheckpointId(1), ()),)
+        parts.append(part("out", i, OperatorSnapshot("out", transactions=transactions)))
+    return CompletedCheckpoint(
+        CheckpointId(1), AttemptNumber(1), 0, 1, tuple(parts), shape(source, keyed, sink)
+    )
+
+
+def operators(completed: CompletedCheckpoint, vertex: str) -> list[OperatorSnapshot]:
+    return [part.operators[0] for part in completed.snapshots if part.subtask.vertex == vertex]
+
+
+@given(st.tuples(WIDTHS, WIDTHS, WIDTHS), st.tuples(WIDTHS, WIDTHS, WIDTHS), st.integers(0, 12))
+@settings(max_examples=120, deadline=None)
+def test_everything_has_exactly_one_owner_at_any_parallelism(
+    before: tuple[int, int, int], now: tuple[int, int, int], splits: int
+) -> None:
+    found = redistributed(checkpoint(*before, splits), NewJob(shape(*now), EDGES))
+    assert [str(one.subtask) for one in found.snapshots] == [
+        f"{vertex}[{index}]"
+        for vertex, width in zip(("read", "count", "out"), now, strict=True)
+        for index in range(width)
+    ]
+    # Splits: each once, and where a first start would have it.
+    dealt = [one.positions for one in operators(found, "read")]
+    assert dealt == [splits_of(i, now[0], splits) for i in range(now[0])]
+    # Keyed state: each key group is in reach of its owner, by the file that holds it, and by no superfluous file.
+    for index, one in enumerate(operators(found, "count")):
+        own = key_group_range(index, now[1], GROUPS)
+        held = [group for file in one.handles for group in file.key_groups.intersection(own)]
+        assert held == list(own)
+        assert all(len(file.key_groups.intersection(own)) for file in one.handles)
+    # Transactions: each once.
+    prepared = Counter(t.transaction for one in operators(found, "out") for t in one.transactions)
+    assert prepared == Counter(f"t{index}" for index in range(before[2]))
+
+
+@given(WIDTHS, WIDTHS, WIDTHS, WIDTHS)
+@settings(max_examples=60, deadline=None)
+def test_each_record_in_flight_on_a_hash_edge_reaches_the_owner_of_its_key_group_once(
+    source: int, keyed: int, sources_now: int, keyed_now: int
+) -> None:
+    found = redistributed(checkpoint(source, keyed, 1), NewJob(shape(sources_now, keyed_now, 1), EDGES))
+    if (source, keyed) == (sources_now, keyed_now):
+        assert all(not part.rerouted and part.channels is not None for part in found.snapshots[source:-1])
+        return
+    for group in range(GROUPS):
+        for sender in range(source):
+            origin = ChannelId(SubtaskId("read", sender), SubtaskId("count", owner_of(group, keyed, GROUPS)))
+            takers = [
+                part.subtask.index
+                for part in found.snapshots
+                for one in part.rerouted or ()
+                if one.origin == origin
+                and one.by_key
+                and group in key_group_range(part.subtask.index, keyed_now, GROUPS)
+            ]
+            assert takers == [owner_of(group, keyed_now, GROUPS)]
+    assert all(part.channels is None for part in found.snapshots)
+    targets = [one.target for part in found.snapshots for one in part.rerouted or ()]
+    assert all(one.sender.index < sources_now and one.receiver.index < keyed_now for one in targets)
+
+
+def test_a_parallelism_that_did_not_change_gets_exactly_its_own() -> None:
+    """RS-02: the first of two sinks has nothing prepared, and must not get what the second one has."""
+    completed = checkpoint(2, 2, 2)
+    empty = part("out", 0, OperatorSnapshot("out"))
+    parts = tuple(empty if str(one.subtask) == "out[0]" else one for one in completed.snapshots)
+    given_ = CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, parts, completed.job)
+    assert redistributed(given_, NewJob(shape(2, 2, 2), EDGES)) is given_
+    wider = redistributed(given_, NewJob(shape(2, 5, 2), EDGES))
+    assert [len(one.transactions) for one in operators(wider, "out")] == [0, 1]
+    assert operators(wider, "read") == operators(completed, "read")
+
+
+def test_what_both_ends_of_a_channel_hold_is_read_receiver_first() -> None:
+    channel = ChannelId(SubtaskId("count", 0), SubtaskId("out", 0))
+    content = (ChannelContent(channel, 1, 1),)
+    count = part(
+        "count", 0, OperatorSnapshot("count"), channels=ChannelState(handle("late"), outputs=content)
+    )
+    out = part("out", 0, OperatorSnapshot("out"), channels=ChannelState(handle("early"), inputs=content))
+    read = part("read", 0, OperatorSnapshot("read.source"))
+    completed = CompletedCheckpoint(
+        CheckpointId(1), AttemptNumber(1), 0, 1, (read, count, out), shape(1, 1, 1)
+    )
+    found = redistributed(completed, NewJob(shape(1, 1, 3), EDGES))
+    taken = {part.subtask: part.rerouted for part in found.snapshots if part.rerouted}
+    assert list(taken) == [SubtaskId("out", 0)], "a batch of an edge without keys goes to one receiver, whole"
+    (one,) = taken[SubtaskId("out", 0)] or ()
+    assert [file.path for file in one.files] == ["early", "late"]
+
+
+@pytest.mark.parametrize(("now", "expected"), [(1, [False]), (3, [True, False, False])])
+def test_the_input_of_a_subtask_had_ended_if_it_had_for_all_former_owners_of_its_key_groups(
+    now: int, expected: list[bool]
+) -> None:
+    completed = checkpoint(1, 2, 1)
+    half = part("count", 0, OperatorSnapshot("count", input_ended=True))
+    parts = tuple(half if str(one.subtask) == "count[0]" else one for one in completed.snapshots)
+    given_ = CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, parts, completed.job)
+    found = redistributed(given_, NewJob(shape(1, now, 1), EDGES))
+    assert [one.input_ended for one in operators(found, "count")] == expected
+
+
+@pytest.mark.parametrize("finished", [1, 2])
+def test_the_subtasks_of_a_vertex_stay_finished_only_if_all_had(finished: int) -> None:
+    """The others begin again at the end of what was read, and finish once more (BAR-6)."""
+    completed = checkpoint(2, 1, 1, splits=4)
+    parts = tuple(
+        part("read", one.subtask.index, one.operators[0], finished=one.subtask.index < finished)
+        if one.subtask.vertex == "read"
+        else one
+        for one in completed.snapshots
+    )
+    given_ = CompletedCheckpoint(CheckpointId(1), AttemptNumber(1), 0, 1, parts, completed.job)
+    found = redistributed(given_, NewJob(shape(3, 1, 1), EDGES))
+    sources = [one for one in found.snapshots if one.subtask.vertex == "read"]
+    assert [one.finished for one in sources] == [finished == 2] * 3
+    assert sum(len(one.operators[0].positions) for one in sources) == 4
+
+
+def test_splits_are_dealt_out_as_at_a_first_start_also_by_way_of_other_widths() -> None:
+    held: tuple[tuple[SplitPosition, ...], ...] = tuple(splits_of(i, 3, 10) for i in range(3))
+    for width in (7, 1, 16, 2, 3):
+        held = dealt_out(held, width)
+        assert held == tuple(splits_of(i, width, 10) for i in range(width))
