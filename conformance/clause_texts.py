@@ -289,6 +289,31 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
         ),
         ("BCK-6", "(+)"): "The capabilities that a backend declares beyond the contract are true.",
     },
+    "Checkpoint storages": {
+        ("STO-1", "(+)"): (
+            "The bytes of a state file and its name are durable when its handle is given out, and any process "
+            "reads them then; a file that does not have the size and the checksum of its handle, or is missing, "
+            "is refused."
+        ),
+        ("STO-2", "(+)"): "A write that fails raises, and leaves no file; the storage remains usable.",
+        ("STO-3", "(+)"): (
+            "Files of different jobs, checkpoints, attempts, subtasks, operators and names never meet; a published "
+            "checkpoint is never replaced."
+        ),
+        ("STO-4", "(+)"): (
+            "A checkpoint is complete exactly if it was published: its metadata is there as a whole, with all its "
+            "files, or not at all, also after a crash; what was published is listed, and nothing else."
+        ),
+        ("STO-5", "(+)"): "Ids and attempts that were reserved stay reserved, also after a crash.",
+        ("STO-6", "(+)"): (
+            "A discarded checkpoint is gone with everything that was written for it, its metadata first; nothing "
+            "else goes with it; to discard again is harmless."
+        ),
+        ("STO-7", "(+)"): (
+            "A complete savepoint belongs to the user: any job can read it, and nothing that a job discards touches "
+            "it; a job that starts from one goes on above its ids."
+        ),
+    },
     "Running it": {
         ("CAP-1", "B"): (
             "Backpressure is observable per subtask; a benchmark reports throughput with checkpointing "

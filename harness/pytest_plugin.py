@@ -5,6 +5,7 @@ Loading it imports neither PySpark nor a system; this happens when the first tes
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,8 +37,17 @@ class BackendUnderTest:
     """The capabilities that it declares."""
 
 
+@dataclass(frozen=True, slots=True)
+class StorageUnderTest:
+    """The checkpoint storage that ``--checkpoint-storage`` names."""
+
+    target: str
+    location: str
+    """Directory, or beginning of a URL, that nobody has used."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--system`` and ``--state-backend``."""
+    """Add ``--system``, ``--state-backend`` and ``--checkpoint-storage``."""
     group = parser.getgroup("barrier-tck")
     group.addoption(
         "--system", default=_DEFAULT, metavar="NAME", help=f"system under test (default: {_DEFAULT})"
@@ -49,10 +59,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="state backend to certify in its own process, and for the state of all trials (default: heap, with "
         "few examples)",
     )
+    group.addoption(
+        "--checkpoint-storage",
+        default="files",
+        metavar="MODULE:NAME",
+        help="checkpoint storage to certify in processes of its own (default: files)",
+    )
+    group.addoption(
+        "--checkpoint-storage-at",
+        default=None,
+        metavar="LOCATION",
+        help="directory, or beginning of a URL, below which it may write (default: a directory for each test)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and refuse an unknown system before anything is collected."""
+    from barrier_tck.harness.plan.storage_targets import storage_target
     from barrier_tck.harness.support.errors import UsageProblem
     from barrier_tck.harness.system.system_names import require_system
 
@@ -75,6 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
             from barrier_tck.harness.certify.suite import require_target
 
             require_target(config.getoption("--state-backend"))
+        storage_target(config.getoption("--checkpoint-storage"))
     except UsageProblem as error:
         raise pytest.UsageError(str(error)) from error
 
@@ -105,6 +129,15 @@ def system(request: pytest.FixtureRequest) -> Iterator[SystemUnderTest]:
         yield opened
     finally:
         opened.close()
+
+
+@pytest.fixture
+def checkpoint_storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageUnderTest:
+    """Return the storage that ``--checkpoint-storage`` names, and a place for it that nobody has used."""
+    chosen = request.config.getoption("--checkpoint-storage")
+    below = request.config.getoption("--checkpoint-storage-at")
+    place = str(tmp_path) if below is None else f"{below.rstrip('/')}/{uuid.uuid4().hex}"
+    return StorageUnderTest(chosen, place)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The certificate of a state backend as one self-contained page; every text in it is untrusted and escaped."""
+"""The certificate of a state backend, or of a checkpoint storage, as one self-contained page; its texts are escaped."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _tiles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
 def _facts(certificate: Certificate) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     about = (
         ("target", certificate.target),
-        ("backend", certificate.backend or "could not be made"),
+        (certificate.kind, certificate.backend or "could not be made"),
         ("capabilities declared", ", ".join(certificate.capabilities) or "none"),
         ("level asked for", certificate.asked_level),
         ("level reached", certificate.level or "none"),

@@ -65,6 +65,7 @@ STARTED_BY_OTHERS = {
     "barrier_tck.harness.cluster.class_archive_maker": "barrier_tck.harness.cluster.class_sharing, as a process",
     "barrier_tck.harness.cluster.guard": "barrier_tck.harness.cluster.guard_link, as a script",
     "barrier_tck.harness.certify.candidate.worker": "barrier_tck.harness.certify.pool, as a process",
+    "barrier_tck.harness.certify.candidate.storage_worker": "barrier_tck.harness.certify.storage_suite, as a process",
     "barrier_tck.harness.reference.mutants.backend_bugs": "barrier_tck.harness.certify.planted, by name",
     "barrier_tck.harness.reference.mutants.held_out_file_bugs": "barrier_tck.harness.certify.planted, by name",
     "barrier_tck.harness.certify.candidate.misbehaving": "tests of the certifier, by name",

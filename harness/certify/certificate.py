@@ -60,7 +60,7 @@ class ClauseResult(msgspec.Struct, frozen=True):
 
 
 class Strength(msgspec.Struct, frozen=True):
-    """The strength of the suite: its planted backend bugs, and which of them it caught (CER-2)."""
+    """The strength of the suite: its planted bugs, and which of them it caught (CER-2)."""
 
     measured: bool
     caught: tuple[str, ...] = ()
@@ -91,6 +91,8 @@ class Certificate(msgspec.Struct, frozen=True):
     strength: Strength = Strength(measured=False)
     log: str = ""
     """The end of what the candidate printed."""
+    kind: str = "state backend"
+    """What was certified; or ``checkpoint storage``."""
 
 
 def replay_line(outcome: PropertyOutcome, target: str, directory: str = "") -> str:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
 from rich.console import Console
 
+from barrier_tck.harness.cli.certificate_output import give_out, print_outcome, short
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
 from barrier_tck.harness.cli.printing import console_for, emit, printable
-from barrier_tck.harness.support.atomic_files import write_atomically
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
 
 if TYPE_CHECKING:
-    from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
+    from barrier_tck.harness.certify.certificate import Certificate
 
-_EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
-"""Verdict of a certificate -> exit code."""
 _CALL_TIMEOUT_MAX_S = 86_400.0
-_SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
 
 
 def certify(
@@ -97,7 +94,6 @@ def certify(
     """
     from barrier_tck.harness.certify.suite import require_level, require_target
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
-    from barrier_tck.reports.certificate_page import write_certificate
 
     console = console_for(as_json)
     if replay_file is not None:
@@ -108,21 +104,11 @@ def certify(
     require_level(level)
     if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
         raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
-    path = _short(new_run_path(out, "certify", datetime.now()))
+    path = short(new_run_path(out, "certify", datetime.now()))
     make_output_directory(path)
     console.print(f"certifying {target} up to {level}, seed {seed}, in {path}", markup=False)
     certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
-    write_atomically(path / "certificate.json", _as_json(certificate))
-    write_certificate(certificate, path / "certificate.html")
-    _print_result(console, certificate, path)
-    emit(as_json, _summary(certificate, path))
-    raise typer.Exit(_EXIT_CODES[certificate.verdict])
-
-
-def _short(path: Path) -> Path:
-    """Return a path below the current directory as people would type it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    raise typer.Exit(give_out(certificate, path, console, as_json))
 
 
 def _certified(
@@ -150,7 +136,7 @@ def _certified(
             limits=Limits(call_s=call_timeout_s),
             require=tuple(name.strip() for name in require.split(",") if name.strip()),
             spark=spark,
-            progress=lambda outcome: _print_outcome(console, outcome, target, path),
+            progress=lambda outcome: print_outcome(console, outcome, target, path),
         )
     except (UsageProblem, EnvironmentProblem):
         path.rmdir()
@@ -188,81 +174,3 @@ def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> 
     }
     emit(as_json, value)
     raise typer.Exit(1 if violation is not None else 0)
-
-
-def _as_json(certificate: Certificate) -> bytes:
-    """Return the certificate as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(certificate), indent=2) + b"\n"
-
-
-def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
-    from barrier_tck.harness.certify.certificate import replay_line
-
-    outcomes = certificate.outcomes
-    return {
-        "verdict": certificate.verdict,
-        "level": certificate.level,
-        "asked_level": certificate.asked_level,
-        "backend": certificate.backend,
-        "target": certificate.target,
-        "seed": certificate.seed,
-        "seconds": certificate.seconds,
-        "clauses": {result.clause: result.status for result in certificate.clauses},
-        "properties": {outcome.name: outcome.status for outcome in outcomes},
-        "failed": [
-            {
-                "property": outcome.name,
-                "clauses": list(outcome.clauses),
-                "reason": outcome.reason,
-                "sequence": list(outcome.sequence),
-                "replay": str(path / outcome.replay) if outcome.replay else None,
-                "replay_line": replay_line(outcome, certificate.target, f"{path}/") or None,
-            }
-            for outcome in outcomes
-            if outcome.status == "failed"
-        ],
-        "certificate": str(path / "certificate.json"),
-        "page": str(path / "certificate.html"),
-    }
-
-
-def _print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
-    from barrier_tck.harness.certify.certificate import replay_line
-
-    said = [outcome.status]
-    if outcome.examples:
-        said.append(f"{outcome.examples} {'trials' if outcome.level == 'chaos' else 'examples'}")
-        said.append(f"{outcome.seconds:.1f} s")
-    elif outcome.status == "skipped":
-        said.append(outcome.reason)
-    clauses = outcome.violated or " ".join(outcome.clauses)
-    named = f"{outcome.name} ({clauses})" if clauses else outcome.name
-    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{named}: {', '.join(said)}"
-    console.print(printable(line), markup=False)
-    if outcome.status in ("failed", "unknown"):
-        console.print(printable(f"    {outcome.reason}"), markup=False)
-    for number, step in enumerate(outcome.sequence, 1):
-        console.print(printable(f"    {number}. {step}"), markup=False)
-    line = replay_line(outcome, target, f"{path}/")
-    if line:
-        # Kept on one line, however narrow the terminal is: people paste it.
-        console.print(f"    repeat: {line}", markup=False, soft_wrap=True)
-
-
-def _print_result(console: Console, certificate: Certificate, path: Path) -> None:
-    for result in certificate.clauses:
-        need = "required" if result.required else "optional"
-        reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
-        if result.status == "shown":
-            reason = f" ({result.times:,} times, by {len(result.shown_by)} properties)"
-        console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
-    if certificate.verdict == "certified":
-        said = f"certified: level {certificate.level}"
-    else:
-        reached = (
-            f"only level {certificate.level} was reached" if certificate.level else "no level was reached"
-        )
-        said = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
-    console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
-    console.print(f"certificate: {path / 'certificate.html'}", markup=False)

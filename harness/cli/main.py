@@ -21,6 +21,7 @@ import typer
 from barrier_tck.harness.cli.bench_command import bench
 from barrier_tck.harness.cli.campaign_command import campaign
 from barrier_tck.harness.cli.certify_command import certify
+from barrier_tck.harness.cli.certify_storage_command import certify_storage
 from barrier_tck.harness.cli.doctor_command import doctor
 from barrier_tck.harness.cli.exit_codes import (
     EXIT_CODES,
@@ -57,7 +58,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (campaign, replay, report, init, faults, doctor, mutants, bench, certify):
+for _command in (campaign, replay, report, init, faults, doctor, mutants, bench, certify, certify_storage):
     app.command()(_command)
 
 

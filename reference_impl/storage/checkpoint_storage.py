@@ -35,7 +35,7 @@ from barrier_tck.reference_impl.runtime_errors import (
 from barrier_tck.reference_impl.state.backend import StateWriter
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
-from barrier_tck.reference_impl.storage.filesystem import FileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles, WholeFiles, remove_after
@@ -76,8 +76,13 @@ class CheckpointStorage(Protocol):
     - Metadata may be there although state files of it are gone, if the checkpoint was being deleted.
       ``storage.restore`` finds that out and does not start from it.
 
-    Every method raises StorageError if the storage fails. Nothing is ever deleted because it could not be read.
+    Ids are reserved before anything is written for them. Every method raises StorageError if the storage fails. Nothing
+    is ever deleted because it could not be read. ``barrier-tck certify-storage`` checks all of this, as the clauses
+    STO-1 to STO-7.
     """
+
+    outlives_its_process: bool
+    """Whether durable means more than that the process lives; False: the storage is the driver's memory."""
 
     def writer(
         self,
@@ -171,6 +176,8 @@ class MediumCheckpointStorage:
     Used by the coordinator and, each with an instance of its own, by the subtasks. ``reserve`` belongs to the
     coordinator alone.
     """
+
+    outlives_its_process = True
 
     def __init__(self, files: WholeFiles, job: str, root: str = "checkpoints") -> None:
         """Take the medium, the job's name and the directory of checkpoint storage."""
@@ -443,6 +450,11 @@ class FileCheckpointStorage(MediumCheckpointStorage):
     def __init__(self, files: FileSystem, job: str, root: str = "checkpoints") -> None:
         """Take the file system, the job's name and the directory of checkpoint storage."""
         super().__init__(DurableFiles(files), job, root)
+
+
+def file_storage(location: str, job: str) -> FileCheckpointStorage:
+    """Return the checkpoint storage of a job in a directory of this machine, or of a shared mount."""
+    return FileCheckpointStorage(LocalFileSystem(location), job)
 
 
 def _used_already(path: str) -> JobUsageError:

@@ -1,0 +1,31 @@
+"""What a checkpoint storage must do, contract and crash: the properties of ``barrier-tck certify-storage``.
+
+``--checkpoint-storage MODULE:NAME`` chooses the storage; it runs in processes of its own. Without it, local files are
+tested.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from barrier_tck.harness.certify.storage_properties import STORAGE_PROPERTIES, StorageProperty
+from barrier_tck.harness.certify.storage_suite import certify_storage
+from barrier_tck.harness.pytest_plugin import StorageUnderTest
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(each, marks=pytest.mark.clause(*each.clauses), id=each.name)
+        for each in STORAGE_PROPERTIES
+    ],
+)
+def test_a_checkpoint_storage(one: StorageProperty, checkpoint_storage: StorageUnderTest) -> None:
+    (outcome,) = certify_storage(
+        checkpoint_storage.target, checkpoint_storage.location, only=(one.name,)
+    ).outcomes
+    if outcome.status == "skipped":
+        pytest.skip(outcome.reason)
+    broken = outcome.violated or ", ".join(one.clauses)
+    line = f"{checkpoint_storage.target}: {one.name} ({broken}) {outcome.status}: {outcome.reason}"
+    assert outcome.status == "passed", line

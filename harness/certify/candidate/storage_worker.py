@@ -1,0 +1,68 @@
+"""The process in which a checkpoint storage is certified: ``python -m`` runs the named properties in order.
+
+For each property it prints a line of JSON on a descriptor of its own, so that nothing that the candidate prints is
+taken for a result. The candidate is imported here only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import msgspec
+
+from barrier_tck.harness.certify.candidate.storage_acts import made_by
+from barrier_tck.harness.certify.candidate.storage_bench import Broken, StorageBench
+from barrier_tck.harness.certify.candidate.storage_checks import CHECKS
+from barrier_tck.harness.certify.storage_lines import Loaded, Refused, ShownLine, told_by
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import shown, what_happened
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
+
+
+def _loaded(target: str, location: str) -> Loaded | Refused:
+    """Make the storage once; say what it is, or why it is none."""
+    try:
+        storage = made_by(target)(f"{location}/first", "job")
+    except UsageProblem as error:
+        return Refused(str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its own mistake, and is told
+        return Refused(f"the checkpoint storage {shown(target)} cannot be made: {what_happened(error)}")
+    wanted = [*vars(CheckpointStorage), *CheckpointStorage.__annotations__]
+    missing = [name for name in wanted if not name.startswith("_") and not hasattr(storage, name)]
+    if missing:
+        return Refused(
+            f"{shown(target)} makes a {type(storage).__name__}, which is no checkpoint storage: it has no "
+            f"{', '.join(missing)} (see CheckpointStorage)"
+        )
+    return Loaded(type(storage).__name__, bool(storage.outlives_its_process))
+
+
+def _checked(name: str, target: str, location: str) -> ShownLine:
+    """Run one check at a place of its own."""
+    bench = StorageBench(made_by(target), target, f"{location}/{name}")
+    broken = reason = ""
+    try:
+        CHECKS[name](bench)
+    except Broken as error:
+        broken, reason = error.clause, str(error)
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its own mistake, and is told
+        traceback.print_exc()
+        reason = f"it raised {what_happened(error)}"
+    return ShownLine(name, not reason, reason, broken, bench.shown, bench.processes)
+
+
+def main(descriptor: int, target: str, location: str, names: list[str]) -> None:
+    """Check the named properties; the first line says what the target makes."""
+    with os.fdopen(descriptor, "wb", buffering=0) as told:
+        first = _loaded(target, location)
+        told.write(told_by(first))
+        if isinstance(first, Refused):
+            return
+        for name in names:
+            told.write(told_by(_checked(name, target, location)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3], msgspec.json.decode(sys.argv[4], type=list[str]))

@@ -1,0 +1,115 @@
+"""How certificates are printed and written: for people, as a page, and as data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rich.console import Console
+
+from barrier_tck.harness.cli.printing import emit, printable
+from barrier_tck.harness.support.atomic_files import write_atomically
+
+if TYPE_CHECKING:
+    from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome
+
+_EXIT_CODES = {"certified": 0, "failed": 1, "unknown": 2}
+"""Verdict of a certificate -> exit code."""
+_SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
+
+
+def give_out(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:
+    """Write a certificate and its page into a directory, print what it says, and return the exit code."""
+    from barrier_tck.reports.certificate_page import write_certificate
+
+    write_atomically(path / "certificate.json", _as_json(certificate))
+    write_certificate(certificate, path / "certificate.html")
+    _print_result(console, certificate, path)
+    emit(as_json, _summary(certificate, path))
+    return _EXIT_CODES[certificate.verdict]
+
+
+def short(path: Path) -> Path:
+    """Return a path below the current directory as people would type it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+
+
+def _as_json(certificate: Certificate) -> bytes:
+    """Return the certificate as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(certificate), indent=2) + b"\n"
+
+
+def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
+    """Return what ``--json`` prints."""
+    from barrier_tck.harness.certify.certificate import replay_line
+
+    outcomes = certificate.outcomes
+    return {
+        "verdict": certificate.verdict,
+        "level": certificate.level,
+        "asked_level": certificate.asked_level,
+        "backend": certificate.backend,
+        "target": certificate.target,
+        "seed": certificate.seed,
+        "seconds": certificate.seconds,
+        "clauses": {result.clause: result.status for result in certificate.clauses},
+        "properties": {outcome.name: outcome.status for outcome in outcomes},
+        "failed": [
+            {
+                "property": outcome.name,
+                "clauses": list(outcome.clauses),
+                "reason": outcome.reason,
+                "sequence": list(outcome.sequence),
+                "replay": str(path / outcome.replay) if outcome.replay else None,
+                "replay_line": replay_line(outcome, certificate.target, f"{path}/") or None,
+            }
+            for outcome in outcomes
+            if outcome.status == "failed"
+        ],
+        "certificate": str(path / "certificate.json"),
+        "page": str(path / "certificate.html"),
+    }
+
+
+def print_outcome(console: Console, outcome: PropertyOutcome, target: str, path: Path) -> None:
+    """Print what became of one property, and the line that repeats a failure."""
+    from barrier_tck.harness.certify.certificate import replay_line
+
+    said = [outcome.status]
+    if outcome.examples:
+        said.append(f"{outcome.examples} {'trials' if outcome.level == 'chaos' else 'examples'}")
+        said.append(f"{outcome.seconds:.1f} s")
+    elif outcome.status == "skipped":
+        said.append(outcome.reason)
+    clauses = outcome.violated or " ".join(outcome.clauses)
+    named = f"{outcome.name} ({clauses})" if clauses else outcome.name
+    line = f"{_SIGNS[outcome.status]} {outcome.level:<9}{named}: {', '.join(said)}"
+    console.print(printable(line), markup=False)
+    if outcome.status in ("failed", "unknown"):
+        console.print(printable(f"    {outcome.reason}"), markup=False)
+    for number, step in enumerate(outcome.sequence, 1):
+        console.print(printable(f"    {number}. {step}"), markup=False)
+    line = replay_line(outcome, target, f"{path}/")
+    if line:
+        # Kept on one line, however narrow the terminal is: people paste it.
+        console.print(f"    repeat: {line}", markup=False, soft_wrap=True)
+
+
+def _print_result(console: Console, certificate: Certificate, path: Path) -> None:
+    for result in certificate.clauses:
+        need = "required" if result.required else "optional"
+        reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
+        if result.status == "shown":
+            reason = f" ({result.times:,} times, by {len(result.shown_by)} properties)"
+        console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
+    if certificate.verdict == "certified":
+        said = f"certified: level {certificate.level}"
+    else:
+        reached = (
+            f"only level {certificate.level} was reached" if certificate.level else "no level was reached"
+        )
+        said = f"{certificate.verdict}: {reached}, but {certificate.asked_level} was asked for"
+    console.print(f"{said}; {certificate.seconds:.0f} s", markup=False)
+    console.print(f"certificate: {path / 'certificate.html'}", markup=False)

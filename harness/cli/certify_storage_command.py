@@ -1,0 +1,98 @@
+"""``barrier-tck certify-storage``: certify a checkpoint storage and write its certificate."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from barrier_tck.harness.cli.certificate_output import give_out, print_outcome, short
+from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
+from barrier_tck.harness.cli.printing import console_for
+from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
+
+_STORED = "storage"
+"""Directory in the run directory where the storage is, unless ``--at`` says another place."""
+_PROPERTY_S_MAX = 86_400.0
+
+
+def certify_storage(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="Class or function that makes the storage of a job, from its location and the job's name; or files, "
+            "or memory.",
+        ),
+    ],
+    level: Annotated[
+        str,
+        typer.Option(
+            "--level", metavar="contract|crash", help="Level to certify; contract is checked first."
+        ),
+    ] = "crash",
+    at: Annotated[
+        str,
+        typer.Option(
+            "--at",
+            metavar="LOCATION",
+            help="Directory, or beginning of a URL, below which the storage may write. Nothing there is deleted "
+            "afterwards. Default: a directory in the run directory.",
+        ),
+    ] = "",
+    out: OutOption = DEFAULT_OUT,
+    strength: Annotated[
+        bool,
+        typer.Option(
+            "--strength/--no-strength",
+            help="Whether the suite also runs its planted bugs and writes on the certificate how many it caught.",
+        ),
+    ] = True,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="Time that one property may take.")
+    ] = 120.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Certify a checkpoint storage, clause by clause, up to a level.
+
+    The storage runs in processes of its own. Exit code 0 if the level was reached, 1 if a property failed, 2 if
+    nothing can be said, 3 if the target cannot be imported or makes no checkpoint storage.
+
+    \b
+    Examples:
+      barrier-tck certify-storage files
+      barrier-tck certify-storage memory --level contract
+      barrier-tck certify-storage your_package.your_module:YourStorage --at /mnt/shared/try
+    """
+    from barrier_tck.harness.certify.storage_planted import measure_storage_strength
+    from barrier_tck.harness.certify.storage_suite import certify_storage as run_suite
+    from barrier_tck.harness.certify.storage_suite import require_storage_level
+    from barrier_tck.harness.plan.storage_targets import storage_target
+    from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
+
+    console = console_for(as_json)
+    require_storage_level(level)
+    storage_target(target)
+    if not 0 < timeout <= _PROPERTY_S_MAX:
+        raise UsageProblem(f"--timeout is {timeout:g}; give seconds above 0, up to a day")
+    path: Path = short(new_run_path(out, "certify-storage", datetime.now()))
+    make_output_directory(path)
+    location = f"{at.rstrip('/')}/{path.name}" if at else str((path / _STORED).absolute())
+    console.print(f"certifying {target} up to {level} at {location}, in {path}", markup=False)
+    try:
+        certificate = run_suite(
+            target,
+            location,
+            level,
+            property_s=timeout,
+            progress=lambda outcome: print_outcome(console, outcome, target, path),
+        )
+    except (UsageProblem, EnvironmentProblem):
+        path.rmdir()
+        raise
+    if strength:
+        certificate = msgspec.structs.replace(certificate, strength=measure_storage_strength())
+    raise typer.Exit(give_out(certificate, path, console, as_json))

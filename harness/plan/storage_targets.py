@@ -1,0 +1,27 @@
+"""The names of checkpoint storages. Nothing is imported here, so they can be checked before anything of them runs."""
+
+from __future__ import annotations
+
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.harness.support.outside import is_target, shown
+from barrier_tck.harness.support.strict_input import nearest
+
+SHIPPED_STORAGES = {
+    "files": "barrier_tck.reference_impl.storage.checkpoint_storage:file_storage",
+    "memory": "barrier_tck.reference_impl.storage.memory_files:memory_storage",
+}
+"""Short name -> target, for the checkpoint storages that come with the project."""
+
+
+def storage_target(name: str) -> str:
+    """Return the target, ``package.module:Factory``, for a short name; a target is returned as it is (STA-2).
+
+    Raises UsageProblem, with the nearest name, if the name is neither.
+    """
+    target = SHIPPED_STORAGES.get(name, name)
+    if not is_target(target):
+        raise UsageProblem(
+            f"checkpoint storage is {shown(name)}{nearest(name, SHIPPED_STORAGES)} "
+            "(another storage is named package.module:Factory)"
+        )
+    return target
