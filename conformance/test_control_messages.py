@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import STATEFUL, varied, with_faults
-from barrier_tck.conformance.trials import Trials, require
+from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.targets import Forgery
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
 from barrier_tck.harness.record.operations import (
     Acknowledged,
     AttemptEnded,
@@ -110,18 +110,45 @@ def test_a_checkpoint_whose_metadata_cannot_be_written_fails_and_later_ones_comp
 def test_the_attempt_ends_when_more_checkpoints_failed_in_a_row_than_are_tolerated(
     trials: Trials, tolerated: int
 ) -> None:
-    plan = with_faults(
-        ScheduledFault(FailPrimaryWrites(STATEFUL, FAILING), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
-    )
-    checkpoints = msgspec.structs.replace(plan.checkpoints, tolerated_failures=tolerated)
-    for trial in trials.all_valid(varied(plan, checkpoints=checkpoints)):
-        declined = [
-            line.operation
-            for line in trial.history.of(CheckpointAborted)
-            if line.operation.reason is Reason.DECLINED
-        ]
-        require(len(declined) == FAILING, f"{FAILING} checkpoints fail", trial)
-        ended = [line.operation.reason for line in trial.history.of(AttemptEnded)]
-        gave_up = ended.count(Reason.CHECKPOINTS_FAILED)
+    for trial in trials.all_valid(_tolerating(tolerated, FailPrimaryWrites(STATEFUL, FAILING))):
+        require(_failed(trial, Reason.DECLINED) == FAILING, f"{FAILING} checkpoints fail", trial)
+        gave_up = _gave_up(trial)
         require(gave_up == (tolerated < FAILING), f"{tolerated} are tolerated: {gave_up} attempts end", trial)
         require(trial.record.end == "finished", "the job finishes nevertheless", trial)
+
+
+@pytest.mark.needs(Capability.STORAGE_FAULTS)
+@pytest.mark.uses("checkpoints.tolerated_failures")
+@pytest.mark.clause("COO-2")
+def test_a_checkpoint_whose_metadata_cannot_be_written_counts_as_failed(trials: Trials) -> None:
+    fault = FailPrimaryWrites(STATEFUL, FAILING, metadata=True)
+    for trial in trials.all_valid(_tolerating(FAILING - 1, fault)):
+        require(_failed(trial, Reason.STORAGE_FAILED) == FAILING, f"{FAILING} checkpoints fail", trial)
+        require(_gave_up(trial) == 1, f"{FAILING - 1} are tolerated, so the attempt ends", trial)
+        require(trial.record.end == "finished", "the job finishes nevertheless", trial)
+
+
+@pytest.mark.needs(Capability.STORAGE_FAULTS, Capability.MESSAGE_FAULTS, Capability.BARRIERS)
+@pytest.mark.uses("checkpoints.tolerated_failures")
+@pytest.mark.clause("COO-2", "COO-3")
+def test_a_decline_that_comes_twice_is_one_failure(trials: Trials) -> None:
+    plan = _tolerating(1, FailPrimaryWrites(STATEFUL, 1))
+    twice = ScheduledFault(RepeatMessages(STATEFUL, 0, duration_ms=300), After(ProtocolPoint.ATTEMPT_RUNNING))
+    for trial in trials.all_valid(msgspec.structs.replace(plan, faults=(twice, *plan.faults))):
+        require(_failed(trial, Reason.DECLINED) == 1, "one checkpoint fails", trial)
+        require(_gave_up(trial) == 0, "one failure is tolerated, so no attempt ends", trial)
+
+
+def _tolerating(failures: int, fault: FailPrimaryWrites) -> TrialPlan:
+    """Return a plan in which checkpoints from the second one on cannot be written, and so many may fail in a row."""
+    plan = with_faults(ScheduledFault(fault, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)))
+    return varied(plan, checkpoints=msgspec.structs.replace(plan.checkpoints, tolerated_failures=failures))
+
+
+def _failed(trial: Trial, reason: Reason) -> int:
+    return sum(line.operation.reason is reason for line in trial.history.of(CheckpointAborted))
+
+
+def _gave_up(trial: Trial) -> int:
+    """Return how many attempts ended because too many checkpoints had failed."""
+    return sum(line.operation.reason is Reason.CHECKPOINTS_FAILED for line in trial.history.of(AttemptEnded))

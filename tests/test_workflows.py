@@ -74,6 +74,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         "campaigns/chandy_lamport_spark.toml",
         "campaigns/ci.toml",
         "campaigns/graphs.toml",
+        "campaigns/ends.toml",
     }
     for environment, file in named:
         assert tox.has_section(f"testenv:{environment}")

@@ -105,6 +105,24 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
         ),
     )
     yield Mutant(
+        "TF-02",
+        "COO-2",
+        "A decline that comes twice counts as two failures.",
+        HELD_OUT,
+        replace(product, coordinator_machine=control.CountsDeclinesTwice),
+        _failing(
+            1, ScheduledFault(RepeatMessages("totals[0]", 0, 500), After(ProtocolPoint.ATTEMPT_RUNNING))
+        ),
+    )
+    yield Mutant(
+        "TF-03",
+        "COO-2",
+        "A checkpoint whose metadata cannot be written does not count as failed.",
+        HELD_OUT,
+        replace(product, coordinator_machine=control.ForgivesStorage),
+        _failing(0, metadata=True),
+    )
+    yield Mutant(
         "AB-01",
         "COO-2",
         "The asynchronous part of an aborted snapshot is not cancelled, and is acknowledged at its end.",
@@ -226,6 +244,15 @@ def _restarting(restart: RestartPlan, *completions: int) -> TrialPlan:
 def _with(checkpoints: CheckpointPlan) -> TrialPlan:
     workload = WorkloadPlan(batches=40, records_per_second=600)
     return msgspec.structs.replace(SIMULATED, workload=workload, checkpoints=checkpoints)
+
+
+def _failing(tolerated: int, *faults: ScheduledFault, metadata: bool = False) -> TrialPlan:
+    """Return a plan in which one checkpoint cannot be written, and so many failures in a row are tolerated."""
+    refused = FailPrimaryWrites("totals[0]", metadata=metadata)
+    return msgspec.structs.replace(
+        _with(CheckpointPlan(interval_ms=12, tolerated_failures=tolerated)),
+        faults=(*faults, ScheduledFault(refused, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))),
+    )
 
 
 def _forged(plan: TrialPlan, forgery: Forgery) -> TrialPlan:

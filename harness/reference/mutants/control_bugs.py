@@ -23,6 +23,7 @@ from barrier_tck.reference_impl.protocol.coordinator_events import (
 from barrier_tck.reference_impl.protocol.messages import (
     AcknowledgeCheckpoint,
     CompletedCheckpoint,
+    DeclineCheckpoint,
     NotifyCheckpointAborted,
 )
 from barrier_tck.reference_impl.protocol.pending import AcknowledgeResult, PendingCheckpoint
@@ -247,6 +248,31 @@ class ToleratesOneMore(CoordinatorMachine):
         if checkpoints is not None:
             checkpoints = replace(checkpoints, tolerated_failures=checkpoints.tolerated_failures + 1)
         super().__init__(replace(config, checkpoints=checkpoints), *arguments)
+
+
+class CountsDeclinesTwice(CoordinatorMachine):
+    """TF-02: a decline counts as a failure although its checkpoint has failed already."""
+
+    def on_decline(self, event: DeclineCheckpoint, now_ms: float) -> Commands:
+        """Count it, whatever became of the checkpoint."""
+        if event.checkpoint in self.pending or self.config.checkpoints is None:
+            return super().on_decline(event, now_ms)
+        self._failures_in_row += 1
+        if self._failures_in_row > self.config.checkpoints.tolerated_failures:
+            return self._stop(now_ms, Cause.CHECKPOINTS_FAILED, f"{event.subtask} declined again")
+        return ()
+
+
+class ForgivesStorage(CoordinatorMachine):
+    """TF-03: a checkpoint whose metadata could not be written does not count as failed."""
+
+    def on_metadata_failed(self, event: MetadataFailed, now_ms: float) -> Commands:
+        """Abort the checkpoint, and count nothing."""
+        pending = self._whose_metadata(event, event.checkpoint)
+        if pending.savepoint is not None or pending.ends_the_job:
+            return super().on_metadata_failed(event, now_ms)
+        aborted = self._abort(pending, now_ms, Cause.STORAGE_FAILED, event.reason)
+        return (*aborted, *self._after_progress(now_ms))
 
 
 class _NeverForgets(FailureRate):
