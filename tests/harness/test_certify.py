@@ -168,6 +168,8 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
         ("json:Backend", "'json' has no 'Backend'"),
         (f"{BAD}:no_backend", "int cannot be called"),
         (f"{BAD}:HasNoOpen", "it has no open"),
+        ("json:loads", "json:loads cannot be called without arguments (missing a required argument: 's')"),
+        ("builtins:dict", "which is not a state backend: it has no"),
         (
             f"{BAD}:DeclaresNonsense",
             "declares 'very fast', which is not a StateCapability; known: ASYNCHRONOUS",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import inspect
 import os
 import resource
 import signal
@@ -379,9 +380,17 @@ def _where(error: Exception) -> str:
 
 def _imported(target: str) -> Callable[[], StateBackend]:
     try:
-        return imported(SHIPPED_BACKENDS.get(target, target), "state backend")  # type: ignore[return-value]
+        make = imported(SHIPPED_BACKENDS.get(target, target), "state backend")
     except UsageProblem as problem:
         raise _Refused("import", str(problem)) from problem
+    try:
+        inspect.signature(make).bind()
+    except TypeError as problem:
+        said = f"{target} cannot be called without arguments ({problem}), so it makes no state backend"
+        raise _Refused("no-backend", said) from problem
+    except ValueError:
+        pass  # some functions of C modules do not show their parameters
+    return make  # type: ignore[return-value]
 
 
 def _require(value: object, names: tuple[str, ...], sentence: str) -> None:
