@@ -45,6 +45,8 @@ class Lane:
     subtask: str
     at_ms: float | None
     """When it took its snapshot; None if it took none."""
+    finished: bool = False
+    """Whether it took none because it had finished before (BAR-6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +129,13 @@ class CheckpointCut:
 
     @property
     def without_snapshot(self) -> tuple[str, ...]:
-        """Return the subtasks that took no snapshot."""
-        return tuple(lane.subtask for lane in self.lanes if lane.at_ms is None)
+        """Return the subtasks that had not finished and took no snapshot."""
+        return tuple(lane.subtask for lane in self.lanes if lane.at_ms is None and not lane.finished)
+
+    @property
+    def finished(self) -> tuple[str, ...]:
+        """Return the subtasks that had finished before."""
+        return tuple(lane.subtask for lane in self.lanes if lane.finished)
 
     @property
     def is_sound(self) -> bool:
@@ -165,10 +172,12 @@ class CheckpointCut:
                 else "and none forwards: no channel holds anything"
             )
             said.append(f"A consistent cut: no batch crosses it backwards, {flight}.")
-        missing = self.without_snapshot
-        if missing:
-            named = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-            said.append(f"Without a snapshot: {named}.")
+        for what, subtasks in (
+            ("Finished before it", self.finished),
+            ("Without a snapshot", self.without_snapshot),
+        ):
+            if subtasks:
+                said.append(f"{what}: {', '.join(subtasks[:5])}{', ...' if len(subtasks) > 5 else ''}.")
         return " ".join(said)
 
 
@@ -188,6 +197,9 @@ def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) ->
     cuts = [one for one in mine if isinstance(one, CutTaken) and one.checkpoint == checkpoint]
     of_subtask = {one.subtask: one for one in reversed(cuts)}
     subtasks = tuple(dict.fromkeys((*record.subtasks, *(one.subtask for one in mine))))
+    # A checkpoint completes without a part only if its subtask had finished; the note of a cut may have been lost.
+    parts = {one.subtask for one in record.snapshots if one.checkpoint == checkpoint}
+    completed = ended is not None and ended.status == "completed"
     return CheckpointCut(
         trial=record.trial,
         checkpoint=checkpoint,
@@ -195,7 +207,12 @@ def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) ->
         status=ended.status if ended is not None else "",
         mode=record.plan.checkpoints.mode,
         control=control_name(record.plan),
-        lanes=tuple(Lane(name, of_subtask[name].at_ms if name in of_subtask else None) for name in subtasks),
+        lanes=tuple(
+            Lane(name, of_subtask[name].at_ms)
+            if name in of_subtask
+            else Lane(name, None, finished=completed and name not in parts)
+            for name in subtasks
+        ),
         channels=_channels(mine, of_subtask, checkpoint),
         shifted_ms=shifted_ms,
     )

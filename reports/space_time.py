@@ -178,7 +178,12 @@ class _Drawing:
 
     def picture(self) -> Picture:
         lanes = tuple(
-            DrawnLane(lane.subtask, self._y[lane.subtask], self._x(lane.at_ms)) for lane in self._cut.lanes
+            DrawnLane(
+                f"{lane.subtask} (finished)" if lane.finished else lane.subtask,
+                self._y[lane.subtask],
+                self._x(lane.at_ms),
+            )
+            for lane in self._cut.lanes
         )
         lines = sorted(self._lines(), key=lambda line: _LAYERS.index(line.style))
         cut_x = [lane.cut_x for lane in lanes if lane.cut_x is not None]

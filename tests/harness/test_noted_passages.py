@@ -18,6 +18,7 @@ from barrier_tck.harness.draw.profiles import profile_named
 from barrier_tck.harness.draw.strategies import Circumstances, draw_plan
 from barrier_tck.harness.plan.job_graph import Spread
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.operations import Finished
 from barrier_tck.harness.record.passages import CutTaken, Sent, What
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.run_directory import RunDirectory, write_trial
@@ -45,6 +46,25 @@ def cuts(result: TrialResult) -> list[CheckpointCut]:
     completed = [one.checkpoint for one in result.record.checkpoints if one.status == "completed"]
     noted = checkpoints_noted(result.passages)
     return [cut_of(result.record, result.passages, number) for number in completed if number in noted]
+
+
+def test_a_cut_names_who_had_finished_before_it(tmp_path: Path) -> None:
+    around = Circumstances(SYSTEM.job, SYSTEM.capabilities)
+    named = 0
+    for seed in range(6):
+        result = noted(draw_plan(seed, profile_named("ends"), around), tmp_path)
+        assert result.history is not None
+        for cut in cuts(result):
+            finished = {
+                line.operation.subtask
+                for line in result.history.of(Finished)
+                if line.operation.attempt == cut.attempt
+            }
+            assert cut.without_snapshot == ()
+            assert set(cut.finished) <= finished
+            assert all(name in cut.told() for name in cut.finished[:5])
+            named += len(cut.finished)
+    assert named > 0
 
 
 @pytest.mark.parametrize("profile", ["standard", "graphs"])

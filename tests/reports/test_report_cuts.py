@@ -104,12 +104,22 @@ def test_lines_lie_left_and_right_of_the_cut_as_the_counts_say(sent: int, taken:
 
 def test_a_subtask_without_a_snapshot_interrupts_the_cut_and_is_named() -> None:
     notes = [one for one in one_channel(5, 5) if not (isinstance(one, CutTaken) and one.subtask == "keep[0]")]
-    cut = cut_of(record_with(("read[0]", "keep[0]", "out[0]")), notes, 3)
+    record = record_with(("read[0]", "keep[0]", "out[0]"))
+    aborted = msgspec.structs.replace(record.checkpoints[0], status="aborted")
+    cut = cut_of(msgspec.structs.replace(record, checkpoints=(aborted,)), notes, 3)
     assert "Without a snapshot: keep[0], out[0]" in cut.told()
     picture = picture_of(cut)
     assert "unknown" in picture.styles
     assert len(picture.cut) == 1
     assert cut.channels[0].crossing == 0
+
+
+def test_a_subtask_without_a_part_of_a_completed_checkpoint_is_said_to_have_finished() -> None:
+    notes = [one for one in one_channel(5, 5) if not (isinstance(one, CutTaken) and one.subtask == "keep[0]")]
+    cut = cut_of(record_with(("read[0]", "keep[0]")), notes, 3)
+    assert (cut.finished, cut.without_snapshot) == (("keep[0]",), ())
+    assert "Finished before it: keep[0]." in cut.told()
+    assert [lane.label for lane in picture_of(cut).lanes] == ["read[0]", "keep[0] (finished)"]
 
 
 def test_a_checkpoint_of_which_nothing_was_noted_has_no_cut() -> None:
