@@ -8,6 +8,7 @@ from barrier_tck.harness.support.strict_input import nearest
 
 SHIPPED_STORAGES = {
     "files": "barrier_tck.reference_impl.storage.checkpoint_storage:file_storage",
+    "s3": "barrier_tck.reference_impl.storage.s3:s3_storage",
     "memory": "barrier_tck.reference_impl.storage.memory_files:memory_storage",
 }
 """Short name -> target, for the checkpoint storages that come with the project."""

@@ -168,6 +168,8 @@ class JobCounters:
     """Directory of the savepoint that the job was started from."""
     started_above: int = 0
     """Checkpoints up to this one are older than that start."""
+    lowest: int = 1
+    """No checkpoint below this one is kept; only storage that cannot trust listings raises it."""
 
 
 class MediumCheckpointStorage:
@@ -292,7 +294,7 @@ class MediumCheckpointStorage:
         if savepoint is not None:
             savepoint.remove_incomplete()
         self._files.delete_tree(self._checkpoint_directory(checkpoint))
-        shared = f"{self._directory}/{_SHARED}/chk-{checkpoint}"
+        shared = self._shared_directory(checkpoint)
         if not kept:
             self._files.delete_tree(shared)
             return
@@ -410,6 +412,9 @@ class MediumCheckpointStorage:
 
     def _checkpoint_directory(self, checkpoint: CheckpointId) -> str:
         return f"{self._directory}/chk-{checkpoint}"
+
+    def _shared_directory(self, checkpoint: CheckpointId) -> str:
+        return f"{self._directory}/{_SHARED}/chk-{checkpoint}"
 
     def _metadata_path(self, checkpoint: CheckpointId) -> str:
         return f"{self._checkpoint_directory(checkpoint)}/{_METADATA}"

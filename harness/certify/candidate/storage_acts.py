@@ -76,7 +76,7 @@ def write_half(storage: CheckpointStorage) -> None:
 def publish_many(storage: CheckpointStorage, first: str) -> None:
     """Publish checkpoints with large metadata, from an id on, until it is killed."""
     number = int(first)
-    storage.reserve(CheckpointId(number + 1000), ATTEMPT)
+    storage.reserve(CheckpointId(number + PUBLISHED), ATTEMPT)
     parts = [
         (each, [write(storage, each, name=f"f{n}") for n in range(2)])
         for each in range(number, number + PUBLISHED)

@@ -144,16 +144,18 @@ def files_do_not_meet(bench: StorageBench) -> None:
         for operator, name in (("a", "b-c"), ("a-b", "c"), ("a/b", "c"), ("", "a-b-c"), (".", ".."))
     ]
     handles = []
+    storages = {job: bench.open(job) for job in dict.fromkeys(name[0] for name in names)}
     for number, (job, checkpoint, attempt, subtask, operator, name) in enumerate(names):
-        storage = bench.open(job)
+        storage = storages[job]
         storage.reserve(CheckpointId(checkpoint), AttemptNumber(attempt))
         writer = storage.writer(CheckpointId(checkpoint), AttemptNumber(attempt), subtask, operator)
         handles.append(writer.write(name, [content_of(50, number)], GROUPS))
         again = partial(writer.write, name, [b"again"], GROUPS)
         if number % 10 == 0:
             bench.refused(ONCE, JobUsageError, again, f"to write {name!r} twice with one writer")
+    readers = {job: bench.open(job) for job in storages}
     for number, (handle, (job, *rest)) in enumerate(zip(handles, names, strict=True)):
-        read = read_whole(bench.open(job), handle, ONCE, f"the file of {rest} of the job {job!r}")
+        read = read_whole(readers[job], handle, ONCE, f"the file of {rest} of the job {job!r}")
         same = read == content_of(50, number)
         bench.require(ONCE, same, f"the file of {rest} of the job {job!r} has another one's content")
 
@@ -178,11 +180,11 @@ def complete_means_published(bench: StorageBench) -> None:
     storage = bench.open()
     empty = (storage.completed(), storage.incomplete())
     bench.require(COMPLETE, empty == ((), ()), f"a new job has the checkpoints {empty}")
-    for checkpoint in (9, 10, 100):
+    for checkpoint in (2, 9, 10):
         storage.reserve(CheckpointId(checkpoint), ATTEMPT)
         handle = write(storage, checkpoint)
         found = (bench.open().completed(), bench.open().incomplete())
-        known = (9, 10)[: (9, 10, 100).index(checkpoint)]
+        known = (2, 9)[: (2, 9, 10).index(checkpoint)]
         wrong = f"while {checkpoint} is written, {found[0]} are listed as complete and {found[1]} are not"
         bench.require(COMPLETE, found == (known, (checkpoint,)), wrong)
         unpublished = partial(bench.open().load, CheckpointId(checkpoint))
@@ -191,7 +193,7 @@ def complete_means_published(bench: StorageBench) -> None:
         storage.publish(completed)
         require_whole(bench, completed, COMPLETE, "right after it was published")
     found = (bench.open().completed(), bench.open().incomplete())
-    bench.require(COMPLETE, found == ((9, 10, 100), ()), f"9, 10 and 100 were published; listed are {found}")
+    bench.require(COMPLETE, found == ((2, 9, 10), ()), f"2, 9 and 10 were published; listed are {found}")
 
 
 def readers_see_all_or_nothing(bench: StorageBench) -> None:
