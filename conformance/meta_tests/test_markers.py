@@ -28,7 +28,17 @@ BUILT = (
 def _marks(holder: Any) -> list[pytest.Mark]:
     held = getattr(holder, "pytestmark", [])
     marks = held if isinstance(held, list) else [held]
-    return [mark.mark if isinstance(mark, pytest.MarkDecorator) else mark for mark in marks]
+    plain = [mark.mark if isinstance(mark, pytest.MarkDecorator) else mark for mark in marks]
+    return plain + [mark for one in plain for mark in _marks_of_parameters(one)]
+
+
+def _marks_of_parameters(mark: pytest.Mark) -> list[pytest.Mark]:
+    """Return the marks of single parameters: a test may check other clauses with each."""
+    values = mark.args[1] if mark.name == "parametrize" else ()
+    of_parameters = [getattr(value, "marks", ()) for value in values]
+    return [
+        each.mark if isinstance(each, pytest.MarkDecorator) else each for own in of_parameters for each in own
+    ]
 
 
 def _tests() -> Iterator[tuple[str, list[pytest.Mark]]]:
