@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 import pytest
 
@@ -27,6 +29,7 @@ from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
     NetworkPlan,
@@ -71,6 +74,49 @@ COMMITTING = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2)
 PRIMARY, SECONDARY = ServedFrom.PRIMARY, ServedFrom.SECONDARY
 
 
+BACKENDS = ("heap", "rocksdb")
+MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "unaligned")
+FULL_DISK = "full_disk"
+DAMAGES = (*(damage.value for damage in Damage), FULL_DISK)
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """One cell of the matrix of fallbacks: what is wrong with the copy, of which backend, in which mode."""
+
+    damage: str
+    backend: str
+    mode: CheckpointingMode
+    dealt: bool
+    """Whether it is tried where trials take long, too."""
+
+    def __str__(self) -> str:
+        """Return the cell's name in reports."""
+        return f"{self.damage}-{self.backend}-{self.mode}"
+
+    @property
+    def plan(self) -> TrialPlan:
+        """Return a plan whose restore meets the damage."""
+        if self.damage == FULL_DISK:
+            kill = kill_worker(VICTIM, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 3))
+            full = ScheduledFault(FailLocalWrites(VICTIM), After(ProtocolPoint.CHECKPOINT_COMPLETED))
+            faults = (full, kill)
+        else:
+            harm = DamageLocalCopy(VICTIM, Damage(self.damage))
+            faults = (kill_worker(VICTIM, COMMITTING), _on_failure(harm))
+        checkpoints = msgspec.structs.replace(LOCAL.checkpoints, mode=self.mode)
+        plan = msgspec.structs.replace(LOCAL, state_backend=self.backend, checkpoints=checkpoints)
+        return with_faults(*faults, plan=plan)
+
+
+COLUMNS = [(backend, mode) for backend in BACKENDS for mode in MODES]
+MATRIX = [
+    Fallback(damage, *column, dealt=row % len(COLUMNS) == number)
+    for row, damage in enumerate(DAMAGES)
+    for number, column in enumerate(COLUMNS)
+]
+
+
 def _on_failure(fault: Fault) -> ScheduledFault:
     """Strike between the failure and the restore."""
     return ScheduledFault(fault, After(ProtocolPoint.ATTEMPT_FAILED))
@@ -111,14 +157,33 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
         require(not told, "nobody speaks of local copies", trial)
 
 
-@pytest.mark.clause("LOC-4", "LOC-5")
-@pytest.mark.parametrize(
-    "damage", [damage for damage in Damage if damage is not Damage.PARTIAL], ids=lambda damage: damage.value
-)
-def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, damage: Damage) -> None:
-    plan = _local(LOCAL, kill_worker(VICTIM, COMMITTING), _on_failure(DamageLocalCopy(VICTIM, damage)))
-    for trial in trials.all_valid(plan):
-        require(set(_served(trial, VICTIM)) == {PRIMARY}, "every file comes from the primary", trial)
+@pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
+@pytest.mark.parametrize("cell", MATRIX, ids=str)
+def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
+    if not (cell.dealt or trials.can(Capability.DETERMINISTIC_REPLAY)):
+        pytest.skip("where trials take long, each damage is tried with one backend in one mode")
+    trial = trials.valid_until(
+        cell.plan,
+        lambda trial: trial.finding("local-recovery").counts.get(f"met_{cell.damage}"),
+        f"a restore met the copy of {cell}",
+    )
+    counts = trial.finding("local-recovery").counts
+    require(counts["observed"] == counts["restores"], "what every restore read was seen", trial)
+    wanted = {PRIMARY, SECONDARY} if cell.damage == Damage.PARTIAL.value else {PRIMARY}
+    require(set(_served(trial, VICTIM)) == wanted, "the primary serves what the copy cannot", trial)
+
+
+@pytest.mark.clause("LOC-4", "REC-5")
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_copy_that_served_one_restore_serves_the_next_one_too(trials: Trials, backend: str) -> None:
+    plan = msgspec.structs.replace(LOCAL, state_backend=backend)
+    again = kill_worker(VICTIM, After(ProtocolPoint.RESTORED, VICTIM))
+    for trial in trials.all_valid(_local(plan, kill_worker(VICTIM, COMMITTING), again)):
+        told = [one.operation for one in trial.history.of(Restored)]
+        mine = [one for one in told if one.subtask == trial.subtask(VICTIM)]
+        require(len({one.attempt for one in mine}) >= 2, "it was restored again", trial)
+        served = [{file.served_by for file in one.files} for one in mine]
+        require({SECONDARY} in served[1:], "its copy served it again", trial)
 
 
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")

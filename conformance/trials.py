@@ -129,6 +129,16 @@ class Trials:
         seeds = range(plan.seed, plan.seed + self._scale.seeds_max)
         return tuple(self.one(msgspec.structs.replace(plan, seed=seed)) for seed in seeds)
 
+    def valid_until(self, plan: TrialPlan, shown: Callable[[Trial], object], claim: str) -> Trial:
+        """Run a plan under one seed after the other until a trial shows something, and return that trial; all of them
+        must be valid. Fails with the claim if none shows it.
+        """
+        for seed in range(plan.seed, plan.seed + self._scale.seeds_max):
+            trial = self.valid(msgspec.structs.replace(plan, seed=seed))
+            if shown(trial):
+                return trial
+        raise AssertionError(f"in no trial {claim}\n{explain(trial)}")
+
     def valid(self, plan: TrialPlan) -> Trial:
         """Run a plan once and assert that the trial is valid and that its faults fired."""
         trial = self.one(plan)

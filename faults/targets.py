@@ -65,6 +65,15 @@ class Damage(StrEnum):
     """It is well formed, but says that it is the copy of an earlier checkpoint."""
     OLDER_ATTEMPT = "older_attempt"
     """It is well formed, but says that an earlier attempt wrote it."""
+    OTHER_KEY_GROUPS = "other_key_groups"
+    """It is well formed, but says that it holds another range of key groups."""
+    OTHER_LINEAGE = "other_lineage"
+    """It is what another run of a job of this name left here: it bears the right names and vouches for its own files,
+    but they are not those of this checkpoint."""
+    CONSUMED = "consumed"
+    """An earlier restore took its state files away; it still says that it has them."""
+    UNREADABLE = "unreadable"
+    """Its directory cannot be read."""
     PARTIAL = "partial"
     """One state file is missing, the others are intact."""
 
@@ -101,8 +110,16 @@ _PHRASES = {
     Damage.BIT_FLIPPED: "with flipped bits",
     Damage.OLDER_CHECKPOINT: "of an older checkpoint",
     Damage.OLDER_ATTEMPT: "of an older attempt",
+    Damage.OTHER_KEY_GROUPS: "of other key groups",
+    Damage.OTHER_LINEAGE: "of another run of the job",
+    Damage.CONSUMED: "consumed",
+    Damage.UNREADABLE: "unreadable",
     Damage.PARTIAL: "partial",
 }
+
+
+OF_EVERY_COPY = (Damage.MISSING, Damage.TRUNCATED, Damage.BIT_FLIPPED, Damage.PARTIAL)
+"""The damage that files in durable storage can have too; the rest is about what a local copy says of itself."""
 
 
 @runtime_checkable

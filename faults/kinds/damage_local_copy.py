@@ -17,6 +17,8 @@ class DamageLocalCopy(Fault, frozen=True, tag="damage_local_copy"):
     """Damage every local copy of a subtask's state that exists now, on any host.
 
     Contract (LOC-4, LOC-6): the restore takes from durable storage what the copy cannot serve, and nothing fails.
+    ``damage`` is missing, truncated, bit_flipped, partial, older_checkpoint, older_attempt, other_key_groups,
+    other_lineage, consumed or unreadable.
     """
 
     subtask: Subtask

@@ -10,7 +10,7 @@ from barrier_tck.faults.fault import CopiesHit, CopyPlace, Fault, Wait
 from barrier_tck.faults.fields import Subtask
 from barrier_tck.faults.injectors.copies import damage_copies
 from barrier_tck.faults.injectors.injection import Injection
-from barrier_tck.faults.targets import Damage, TargetKind, Targets
+from barrier_tck.faults.targets import OF_EVERY_COPY, Damage, TargetKind, Targets
 
 
 class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
@@ -35,10 +35,10 @@ class DamagePrimary(Fault, frozen=True, tag="damage_primary"):
 
     def problem(self) -> str | None:
         """Refuse damage that only a local copy can have."""
-        if self.damage not in (Damage.OLDER_CHECKPOINT, Damage.OLDER_ATTEMPT):
+        if self.damage in OF_EVERY_COPY:
             return None
-        right = "'missing', 'truncated', 'bit_flipped' or 'partial'"
-        return f"damage is {self.damage.value!r}, which only a local copy can have; use {right}"
+        *others, last = [repr(damage.value) for damage in OF_EVERY_COPY]
+        return f"damage is {self.damage.value!r}, which only a local copy can have; use {', '.join(others)} or {last}"
 
     def told(self) -> str:
         """Return the fault as a phrase."""

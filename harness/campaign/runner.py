@@ -27,6 +27,7 @@ from barrier_tck.harness.campaign.resuming import finished_before, require_resum
 from barrier_tck.harness.campaign.sometimes import (
     SometimesAfterFinish,
     SometimesDuplicates,
+    SometimesFallsBack,
     SometimesInFlight,
 )
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
@@ -72,6 +73,7 @@ class Tally:
     sometimes_duplicates: SometimesDuplicates = field(default_factory=SometimesDuplicates)
     sometimes_in_flight: SometimesInFlight = field(default_factory=SometimesInFlight)
     sometimes_after_finish: SometimesAfterFinish = field(default_factory=SometimesAfterFinish)
+    sometimes_falls_back: SometimesFallsBack = field(default_factory=SometimesFallsBack)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -100,6 +102,7 @@ class Tally:
         self.sometimes_duplicates.add(trial)
         self.sometimes_in_flight.add(trial)
         self.sometimes_after_finish.add(trial)
+        self.sometimes_falls_back.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -113,6 +116,7 @@ class Tally:
             self.sometimes_duplicates.finding(),
             self.sometimes_in_flight.finding(),
             self.sometimes_after_finish.finding(),
+            self.sometimes_falls_back.finding(),
             self.judged_clauses.finding(),
         )
         return tuple(finding for finding in found if finding is not None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
+from barrier_tck.harness.oracle.local_recovery import DONE, MET, LocalRecovery
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -144,3 +145,42 @@ class SometimesAfterFinish:
                 "with sources that end early; run more trials, with more batches or shorter checkpoint intervals"
             )
         return Finding("sometimes-after-finish", ("BAR-6",), verdict, summary, counts)
+
+
+@dataclass(slots=True)
+class SometimesFallsBack:
+    """Damage of a local copy that a campaign lists must be met by a restore, or the fallback was not tested (LOC-4).
+
+    A listed trial has a note. Trials with one note and one setup are the repetitions of one cell of a matrix: one of
+    them is enough. Drawn trials owe nothing, because nobody said what they are to show.
+    """
+
+    done: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """(note, setup, damage) -> how many restores met it."""
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count the damage that a listed trial did, and the restores that met it."""
+        for finding in trial.findings:
+            for name in finding.counts:
+                if trial.note and finding.checker == LocalRecovery.name and name.startswith(DONE):
+                    damage = name.removeprefix(DONE)
+                    cell = (trial.note, trial.setup, damage)
+                    self.done[cell] = self.done.get(cell, 0) + finding.counts.get(f"{MET}{damage}", 0)
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if no listed trial damaged local copies."""
+        if not self.done:
+            return None
+        missed = [(note, damage) for (note, _, damage), met in self.done.items() if not met]
+        counts = {"cells": len(self.done), "met": len(self.done) - len(missed)}
+        if missed:
+            note, damage = missed[0]
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"in {len(missed)} of {len(self.done)} listed cases no restore came to the host of the damaged copy, "
+                f"first of all in {note!r} ({damage}); repeat it more often, or kill only the process of one subtask"
+            )
+        else:
+            verdict = Verdict.VALID
+            summary = f"in each of {len(self.done)} listed cases a restore met the damaged copy"
+        return Finding("sometimes-falls-back", ("LOC-4",), verdict, summary, counts)

@@ -26,7 +26,10 @@ SURE_CHECKPOINTS = 4
 """Checkpoints that a plan must be certain to complete: one before the fault, those that show it, one to spare."""
 
 _OF_EVERY_COPY = (Damage.MISSING, Damage.TRUNCATED, Damage.BIT_FLIPPED)
-_OF_LOCAL_COPIES = (*_OF_EVERY_COPY, Damage.OLDER_CHECKPOINT, Damage.OLDER_ATTEMPT)
+_OF_LOCAL_COPIES = (
+    *_OF_EVERY_COPY,
+    *(damage for damage in Damage if damage is not Damage.PARTIAL and damage not in _OF_EVERY_COPY),
+)
 _WITH_STATE = 3
 """The number of the completion at which a restore is caused; earlier, a subtask may have seen no record yet."""
 _GROUPS_CUT = 8

@@ -10,8 +10,10 @@ from enum import Enum
 from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault
 from barrier_tck.faults.targets import Damage
 from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.oracle.checkpoint_lives import lives_of
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.held_up_checkpoints import obstacles
 from barrier_tck.harness.oracle.progress import declined_cleanly
 from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
@@ -34,6 +36,11 @@ from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
 
+MET, DONE = "met_", "done_"
+"""What the counts of damage begin with: restores that met it, and faults that did it."""
+FULL_DISK = "full_disk"
+"""What is counted as damage if there was no room for a copy."""
+
 
 class _Due(Enum):
     """Which copy had to serve a restore."""
@@ -51,6 +58,9 @@ class _Expected:
     due: _Due
     why: str = ""
     host_lost: bool = False
+    met: str = ""
+    """What was wrong with the copy, if the restore met it: on the copy's host, or because no host has a copy to tell
+    of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +131,11 @@ class LocalRecovery:
         self._judge_failed_writes(context, books)
         if history.reason is Reason.CHECKPOINT_UNREADABLE and not primaries_damaged(context):
             books.broken("LOC-5", f"every primary was intact, yet {history.explanation}")
+        unmet = self._unmet(context, books)
         counts = dict(sorted(books.counts.items()))
         if books.problems:
             summary = f"{len(books.problems)} contradictions; the first: {books.problems[0]}"
             return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, chosen(books.problems))
-        unmet = self._unmet(context, books)
         if unmet:
             summary = f"no restore met {unmet[0]}: nothing is shown"
             return Finding(self.name, tuple(books.clauses), Verdict.UNKNOWN, summary, counts, chosen(unmet))
@@ -169,6 +179,10 @@ class LocalRecovery:
             local = acknowledged.operation.local
             if local is not None and local.reason is not None:
                 books.counts["completed_without_copy"] += acknowledged.operation.checkpoint in completed
+        for checkpoint, subtask in _failed_for_copies(context):
+            books.broken(
+                "LOC-2", f"checkpoint {checkpoint} failed when {subtask} had no room for its local copy"
+            )
         declined = any(told.operation.reason is Reason.DECLINED for told in history.of(CheckpointAborted))
         for _, fault in _fired(context):
             hit = fault.copies_hit
@@ -255,6 +269,8 @@ class LocalRecovery:
             books.seen("LOC-6", "partial_restores")
         if expected.due is _Due.PRIMARY:
             books.counts["fallbacks"] += 1
+        if expected.met:
+            books.seen("LOC-4", f"{MET}{expected.met}")
         if expected.host_lost:
             books.seen("LOC-8")
 
@@ -275,7 +291,9 @@ class LocalRecovery:
         if acknowledged is None or placement is None or local is None:
             return _Expected(_Due.EITHER)
         if not local.kept:
-            return _Expected(_Due.PRIMARY, f"no copy was kept: {local.detail or local.reason}")
+            met = FULL_DISK if local.reason is not None and _was_full(context, restored.subtask) else ""
+            return _Expected(_Due.PRIMARY, f"no copy was kept: {local.detail or local.reason}", met=met)
+        returned = placement.operation.hosts.get(restored.subtask) == local.host
         hit = [
             # Before the acknowledgement arrived, the copy may or may not have existed; and after the subtask was
             # deployed, it may or may not have been read already.
@@ -289,30 +307,34 @@ class LocalRecovery:
         if whole:
             lost = whole[0].host is not None
             why = "its host was lost" if lost else f"the copy was {whole[0].damage.value}"
-            return _Expected(_Due.PRIMARY, why, lost)
-        if placement.operation.hosts.get(restored.subtask) != local.host:
+            none_told = restored.subtask not in placement.operation.homes
+            met = whole[0].damage.value if (returned or none_told) and not lost else ""
+            return _Expected(_Due.PRIMARY, why, lost, met)
+        if not returned:
             return _Expected(_Due.PRIMARY, f"its copy was on {local.host}")
         newest = _newest_completed(history, restored.attempt)
         # A job that stops removes its copies; a subtask that is cut off from it at that moment does not.
         stopped = any(acknowledged.index < line.index < placement.index for line in history.of(JobStopped))
         if newest != restored.checkpoint or stopped or any(not h.certain for h in hit):
             return _Expected(_Due.EITHER)
-        return _Expected(_Due.BOTH, "the copy was partial") if hit else _Expected(_Due.SECONDARY)
+        if hit:
+            return _Expected(_Due.BOTH, "the copy was partial", met=Damage.PARTIAL.value)
+        return _Expected(_Due.SECONDARY)
 
     def _unmet(self, context: TrialContext, books: _Books) -> list[str]:
         """Return the faults that hit copies and whose outcome no restore has shown."""
         unmet: list[str] = []
-        if declined_cleanly(context):
-            return unmet  # the job itself said what it could not restore
         restores = list(context.history.of(Restored))
         for time_ms, fault in _fired(context):
             match fault.copies_hit:
                 case CopiesHit(CopyPlace.LOCAL, subtask, Damage() as damage, whole_host=False):
+                    books.counts[f"{DONE}{damage.value}"] += 1
                     if not any(
                         line.operation.subtask == subtask and line.time_ms >= time_ms for line in restores
                     ):
                         unmet.append(f"the {damage.value} local copy of {subtask}")
                 case CopiesHit(CopyPlace.LOCAL, subtask, None):
+                    books.counts[f"{DONE}{FULL_DISK}"] += 1
                     if not books.counts["completed_without_copy"]:
                         unmet.append(f"the full local disk of {subtask}")
                 case CopiesHit(CopyPlace.DURABLE, subtask, None):
@@ -320,7 +342,8 @@ class LocalRecovery:
                         unmet.append(f"the failing primary of {subtask}")
                 case _:
                     continue
-        return unmet
+        # If the job itself said what it could not restore, no restore could show more.
+        return [] if declined_cleanly(context) else unmet
 
 
 def _refusal(file: ServedFile) -> str:
@@ -356,6 +379,36 @@ def _fired(context: TrialContext) -> Iterator[tuple[float, Fault]]:
     for record in context.faults:
         if record.outcome == "fired" and record.fired_at_ms is not None:
             yield record.fired_at_ms, context.planned_faults[record.index].fault
+
+
+def _failed_for_copies(context: TrialContext) -> Iterator[tuple[int, str]]:
+    """Yield (checkpoint, subtask) of each checkpoint that was declined although only a local disk was full.
+
+    Only in a world with virtual time is it known what else can have made a checkpoint fail.
+    """
+    if Capability.DETERMINISTIC_REPLAY.name not in context.capabilities:
+        return
+    full = [
+        (time_ms, hit.subtask)
+        for time_ms, fault in _fired(context)
+        if (hit := fault.copies_hit) is not None and hit.place is CopyPlace.LOCAL and hit.damage is None
+    ]
+    causes = obstacles(context) if full else []
+    for attempt in lives_of(context) if full else ():
+        for life in attempt.checkpoints:
+            if life.failed is Reason.DECLINED and not any(cause.explains(life) for cause in causes):
+                for time_ms, subtask in full:
+                    if time_ms <= (life.ended_ms or 0.0) and subtask not in life.acknowledged:
+                        yield life.number, subtask
+
+
+def _was_full(context: TrialContext, subtask: str) -> bool:
+    """Tell whether there was no room for copies of a subtask."""
+    hits = [fault.copies_hit for _, fault in _fired(context)]
+    return any(
+        hit is not None and (hit.place, hit.subtask, hit.damage) == (CopyPlace.LOCAL, subtask, None)
+        for hit in hits
+    )
 
 
 def _hits(context: TrialContext) -> list[_Hit]:

@@ -21,11 +21,22 @@ from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpoint
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_copies import (
     MANIFEST,
+    CopiedFile,
+    CopyManifest,
     copies_on,
     copy_directory,
     encode_manifest,
     read_manifest,
 )
+
+
+@dataclass(frozen=True)
+class _HitCopy:
+    """A copy that was damaged."""
+
+    host: str
+    copy: LocalCopy
+    is_damaged: Callable[[], bool]
 
 
 @dataclass
@@ -38,13 +49,16 @@ class LocalCopies:
     refuse: Callable[[], None]
     """Called to leave no room for further copies."""
     refuses: Callable[[], bool]
-    _hit: list[tuple[str, LocalCopy]] = field(default_factory=list)
+    obstruct: Callable[[str, str], Callable[[], bool]]
+    """Called with a host and a directory there, to make it unreadable; returns what tells whether it is."""
+    _hit: list[_HitCopy] = field(default_factory=list)
 
     @property
     def description(self) -> str:
         """Return whose copies these are, and where they were hit."""
         where = ", ".join(
-            f"checkpoint {copy.checkpoint} by attempt {copy.attempt} on {host}" for host, copy in self._hit
+            f"checkpoint {hit.copy.checkpoint} by attempt {hit.copy.attempt} on {hit.host}"
+            for hit in self._hit
         )
         return f"local copies of {self.subtask}" + (f": {where}" if where else "")
 
@@ -62,14 +76,28 @@ class LocalCopies:
         ]
         if not found:
             raise TargetGone(f"no host has a local copy of {self.subtask}")
-        hit = [(host, copy) for host, copy in found if _damage_if_there(self.hosts[host], copy, damage)]
-        if not hit:
+        hit = [self._damage_if_there(host, copy, damage) for host, copy in found]
+        self._hit = [one for one in hit if one is not None]
+        if not self._hit:
             raise TargetGone(f"every local copy of {self.subtask} was removed before it could be damaged")
-        self._hit = hit
 
     def is_damaged(self) -> bool:
         """Tell whether none of the copies is intact any more."""
-        return bool(self._hit) and not any(is_intact(self.hosts[host], copy) for host, copy in self._hit)
+        return bool(self._hit) and all(hit.is_damaged() for hit in self._hit)
+
+    def _damage_if_there(self, host: str, copy: LocalCopy, damage: Damage) -> _HitCopy | None:
+        """Damage a copy; None if its owner, which keeps running, removed it first because a newer copy is complete."""
+        files, directory = self.hosts[host], copy_directory(copy)
+        original = _manifest_of(files, directory)
+        try:
+            if damage is Damage.UNREADABLE:
+                return _HitCopy(host, copy, self.obstruct(host, directory))
+            _damage_copy(files, copy, damage)
+        except RuntimeFailure:
+            if is_intact(files, copy, original):
+                raise
+            return None
+        return _HitCopy(host, copy, lambda: not is_intact(files, copy, original))
 
     def refuse_writes(self, checkpoints: int) -> None:
         """Leave no room for further copies until the end of the trial."""
@@ -153,12 +181,20 @@ class PrimaryCopies:
         return True
 
 
-def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
-    """Tell whether a copy belongs where it lies, and whether each of its files matches the manifest."""
+def _manifest_of(files: FileSystem, directory: str) -> CopyManifest | None:
+    """Return the manifest of a copy; None if it cannot be read."""
+    try:
+        return read_manifest(files, directory)
+    except RuntimeFailure:
+        return None
+
+
+def is_intact(files: FileSystem, copy: LocalCopy, original: CopyManifest | None) -> bool:
+    """Tell whether a copy still has the manifest that it had once, if any, and the files that this names."""
     directory = copy_directory(copy)
     try:
         manifest = read_manifest(files, directory)
-        if (manifest.checkpoint, manifest.attempt) != (copy.checkpoint, copy.attempt):
+        if manifest != original:
             return False
         return all(
             metadata.checksum_of(files.read(join(directory, file.local))) == file.checksum
@@ -168,30 +204,37 @@ def is_intact(files: FileSystem, copy: LocalCopy) -> bool:
         return False
 
 
-def _damage_if_there(files: FileSystem, copy: LocalCopy, damage: Damage) -> bool:
-    """Damage a copy; False if its owner, which keeps running, removed it first because a newer copy is complete."""
-    try:
-        _damage_copy(files, copy, damage)
-    except RuntimeFailure:
-        if is_intact(files, copy):
-            raise
-        return False
-    return True
-
-
 def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
     directory = copy_directory(copy)
     if damage is Damage.MISSING:
         files.delete_tree(directory)
         return
     manifest = read_manifest(files, directory)
+    path = join(directory, MANIFEST)
     match damage:
         case Damage.OLDER_CHECKPOINT:
             older = msgspec.structs.replace(manifest, checkpoint=manifest.checkpoint - 1)
-            _rewrite(files, join(directory, MANIFEST), encode_manifest(older))
+            _rewrite(files, path, encode_manifest(older))
         case Damage.OLDER_ATTEMPT:
             older = msgspec.structs.replace(manifest, attempt=manifest.attempt - 1)
-            _rewrite(files, join(directory, MANIFEST), encode_manifest(older))
+            _rewrite(files, path, encode_manifest(older))
+        case Damage.OTHER_KEY_GROUPS:
+            start, end = manifest.key_groups
+            other = msgspec.structs.replace(manifest, key_groups=(end, 2 * end - start))
+            _rewrite(files, path, encode_manifest(other))
+        case Damage.OTHER_LINEAGE:
+            for file in manifest.files:
+                content = files.read(join(directory, file.local))
+                _rewrite(
+                    files,
+                    join(directory, file.local),
+                    content[:-1] + bytes([content[-1] ^ 1]) if content else b"?",
+                )
+            vouched = tuple(_vouched(files, directory, file) for file in manifest.files)
+            _rewrite(files, path, encode_manifest(msgspec.structs.replace(manifest, files=vouched)))
+        case Damage.CONSUMED:
+            for file in manifest.files:
+                files.delete(join(directory, file.local))
         case Damage.PARTIAL:
             if len(manifest.files) < 2:
                 raise TargetGone(
@@ -201,6 +244,12 @@ def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
         case _:
             for file in manifest.files:
                 _damage_file(files, join(directory, file.local), damage)
+
+
+def _vouched(files: FileSystem, directory: str, file: CopiedFile) -> CopiedFile:
+    """Return the entry of a manifest that fits the file as it is now."""
+    content = files.read(join(directory, file.local))
+    return msgspec.structs.replace(file, size=len(content), checksum=metadata.checksum_of(content))
 
 
 def _damage_file(files: FileSystem, path: str, damage: Damage) -> None:

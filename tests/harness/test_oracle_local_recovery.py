@@ -9,9 +9,12 @@ import pytest
 
 from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.lose_host import LoseHost
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.campaign.sometimes import SometimesFallsBack
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.record_routes import key_groups_of
@@ -19,6 +22,7 @@ from barrier_tck.harness.plan.trial_plan import DeploymentPlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
+    CheckpointAborted,
     FileRead,
     LocalCopyTold,
     Placed,
@@ -28,10 +32,11 @@ from barrier_tck.harness.record.operations import (
     ServedFrom,
 )
 from barrier_tck.harness.record.reasons import Reason
-from barrier_tck.harness.record.records import FaultRecord
+from barrier_tck.harness.record.records import FaultRecord, TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
+from barrier_tck.harness.system.system_under_test import Capability
 from barrier_tck.harness.trial.trial_run import execute
 from barrier_tck.harness.workloads.barrier_jobs import barrier_view
 from barrier_tck.harness.workloads.keyed_totals import KeyedTotals
@@ -62,11 +67,12 @@ def judged(
     fired: bool = True,
     reads: list[FileRead] | None = None,
     others_seen: bool = False,
+    refused: bool = False,
 ) -> Finding:
     """Judge one checkpoint, one failure, and one subtask's restore of this checkpoint."""
     book = Book().tell(Placed(1, hosts={WHO: HOME}, slots={HOME: 2, AWAY: 2}, homes={}))
     book.attempt(1).triggered(1)
-    report = LocalCopyTold(kept, confirmed, held, HOME)
+    report = LocalCopyTold(kept, confirmed, held, HOME, Reason.STORAGE_FAILED if refused else None)
     book.tell(Acknowledged(1, 1, WHO, report))
     book.completed(1).attempt_failed(1)
     faults: tuple[FaultRecord, ...] = ()
@@ -111,6 +117,42 @@ def test_a_damaged_copy_must_not_serve() -> None:
     assert judged(NEITHER, fault=LOST).verdict is Verdict.VALID
     trusted = judged(BOTH, fault=LOST)
     assert trusted.verdict is Verdict.INVALID and "although the copy was missing" in trusted.summary
+
+
+@pytest.mark.parametrize("damage", [damage for damage in Damage if damage is not Damage.PARTIAL])
+def test_a_restore_meets_the_damage_on_the_host_of_the_copy_or_where_no_host_tells_of_one(
+    damage: Damage,
+) -> None:
+    fault, met, done = DamageLocalCopy(WHO, damage), f"met_{damage.value}", f"done_{damage.value}"
+    assert judged(NEITHER, fault=fault).counts[met] == 1
+    assert judged(NEITHER, fault=fault, placed=AWAY, homes=()).counts[met] == 1
+    elsewhere = judged(NEITHER, fault=fault, placed=AWAY, homes=(AWAY,)).counts
+    assert met not in elsewhere and elsewhere[done] == 1
+    assert met not in judged(NEITHER, fault=fault, fired=False).counts
+
+
+def test_the_restore_after_a_full_disk_is_counted() -> None:
+    full = FailLocalWrites(WHO)
+    assert judged(NEITHER, fault=full, kept=False, refused=True).counts["met_full_disk"] == 1
+    assert "met_full_disk" not in judged(NEITHER, kept=False, refused=True).counts
+
+
+@pytest.mark.parametrize(("fault", "blamed"), [(FailLocalWrites(WHO), True), (FailPrimaryWrites(WHO), False)])
+def test_a_checkpoint_that_is_declined_when_only_a_local_disk_was_full_is_wrong(
+    fault: Fault, blamed: bool
+) -> None:
+    trigger = After(ProtocolPoint.CHECKPOINT_TRIGGERED)
+    plan = msgspec.structs.replace(a_plan(), local_recovery=True, faults=(ScheduledFault(fault, trigger),))
+    book = Book().attempt(1).fault().triggered(1).tell(CheckpointAborted(1, 1, Reason.DECLINED))
+    record = FaultRecord(0, "a fault", "kind", "then", None, "fired", 1.0)
+    context = a_context(plan, book)
+    repeatable = frozenset({Capability.DETERMINISTIC_REPLAY.name})
+    found = LocalRecovery().check(
+        TrialContext(
+            plan, context.history, faults=(record,), subtasks=context.subtasks, capabilities=repeatable
+        )
+    )
+    assert any("LOC-2" in example for example in found.examples) is blamed
 
 
 def test_a_fault_that_did_not_fire_excuses_nothing() -> None:
@@ -247,3 +289,27 @@ def test_the_judge_is_told_of_the_key_groups_of_the_runtime() -> None:
             owned = key_group_range(index, width, 16)
             owner = key_groups_of(f"totals[{index}]", barrier_view(plan))
             assert owner == range(owned.start, owned.end)
+
+
+# --- what a campaign must have seen -------------------------------------------------------------------------
+
+
+def a_trial(note: str, setup: str, **counts: int) -> TrialSummary:
+    finding = Finding("local-recovery", ("LOC-4",), Verdict.VALID, "", counts)
+    return TrialSummary(0, Verdict.VALID, note=note, setup=setup, findings=(finding,))
+
+
+def test_damage_that_a_campaign_lists_must_be_met_in_every_setup_and_drawn_damage_need_not() -> None:
+    seen = SometimesFallsBack()
+    seen.add(a_trial("", "", done_missing=1))
+    seen.add(a_trial("nothing is damaged", "", restores=3))
+    assert seen.finding() is None
+    seen.add(a_trial("cell", "rocksdb", done_missing=1))
+    seen.add(a_trial("cell", "rocksdb", done_missing=1, met_missing=1))
+    found = seen.finding()
+    assert found is not None and (found.verdict, found.counts) == (Verdict.VALID, {"cells": 1, "met": 1})
+    seen.add(a_trial("cell", "heap", done_missing=1, met_truncated=1))
+    found = seen.finding()
+    assert found is not None and (found.verdict, found.counts) == (Verdict.UNKNOWN, {"cells": 2, "met": 1})
+    assert (found.checker, found.clauses) == ("sometimes-falls-back", ("LOC-4",))
+    assert "'cell' (missing)" in found.summary

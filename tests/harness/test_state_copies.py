@@ -8,6 +8,7 @@ import pytest
 
 from barrier_tck.faults.targets import Damage, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, is_intact
+from barrier_tck.harness.reference.spark.disks import unreadable
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy
 from barrier_tck.reference_impl.runtime_errors import StorageError
@@ -19,6 +20,7 @@ from barrier_tck.reference_impl.storage.local_copies import (
     CopyManifest,
     copy_directory,
     encode_manifest,
+    read_manifest,
 )
 
 SUBTASK, ATTEMPT = SubtaskId("totals", 0), AttemptNumber(1)
@@ -33,12 +35,14 @@ class Disk(LocalFileSystem):
         super().__init__(root)
         self.removed_on_reading: tuple[LocalCopy, ...] = ()
         self.broken = False
+        self.manifests: dict[LocalCopy, CopyManifest] = {}
         for copy in (OLD, NEW):
             directory = copy_directory(copy)
             file = CopiedFile("keyed/1", "state", len(CONTENT), metadata.checksum_of(CONTENT))
             self._write(f"{directory}/state", CONTENT)
             manifest = CopyManifest("job", str(SUBTASK), copy.attempt, copy.checkpoint, (0, 8), (file,))
             self._write(f"{directory}/{MANIFEST}", encode_manifest(manifest))
+            self.manifests[copy] = manifest
 
     def _write(self, path: str, content: bytes) -> None:
         stream = self.create(path)
@@ -59,8 +63,50 @@ class Disk(LocalFileSystem):
 
 
 def copies_on(disk: Disk) -> LocalCopies:
-    assert is_intact(disk, OLD) and is_intact(disk, NEW), "an incomplete copy would show nothing"
-    return LocalCopies(SUBTASK, {"a": disk}, lambda: None, lambda: False)
+    assert intact(disk, OLD) and intact(disk, NEW), "an incomplete copy would show nothing"
+    return LocalCopies(SUBTASK, {"a": disk}, lambda: None, lambda: False, lambda _host, _place: lambda: False)
+
+
+def intact(disk: Disk, copy: LocalCopy) -> bool:
+    return is_intact(disk, copy, disk.manifests[copy])
+
+
+ANY_HOST = [damage for damage in Damage if damage not in (Damage.PARTIAL, Damage.UNREADABLE)]
+
+
+@pytest.mark.parametrize("damage", ANY_HOST)
+def test_every_damage_is_proved_by_what_is_on_the_disk(tmp_path: Path, damage: Damage) -> None:
+    disk = Disk(tmp_path)
+    copies = copies_on(disk)
+    assert not copies.is_damaged()
+    copies.damage(damage)
+    assert copies.is_damaged() and not intact(disk, NEW) and not intact(disk, OLD)
+
+
+def test_the_copy_of_another_run_vouches_for_its_own_files(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    copies_on(disk).damage(Damage.OTHER_LINEAGE)
+    (directory, manifest), name = (copy_directory(NEW), disk.manifests[NEW]), f"{copy_directory(NEW)}/state"
+    found = read_manifest(disk, directory)
+    assert found.files[0].checksum == metadata.checksum_of(disk.read(name)) != manifest.files[0].checksum
+    assert (found.job, found.subtask, found.attempt, found.checkpoint, found.key_groups) == (
+        *(manifest.job, manifest.subtask, manifest.attempt),
+        *(manifest.checkpoint, manifest.key_groups),
+    )
+
+
+def test_a_directory_on_a_real_disk_becomes_unreadable_for_everybody_and_can_be_removed(
+    tmp_path: Path,
+) -> None:
+    disk = Disk(tmp_path)
+    place = tmp_path / copy_directory(NEW)
+    proof = unreadable(place)
+    assert proof()
+    with pytest.raises(StorageError, match="symbolic links"):
+        disk.read(f"{copy_directory(NEW)}/{MANIFEST}")
+    assert copy_directory(NEW) not in "".join(name for name in disk.list_files("") if MANIFEST in name)
+    disk.delete_tree("")
+    assert not tmp_path.exists() and not proof()
 
 
 def test_a_copy_that_its_owner_removes_meanwhile_is_skipped(tmp_path: Path) -> None:
@@ -68,7 +114,7 @@ def test_a_copy_that_its_owner_removes_meanwhile_is_skipped(tmp_path: Path) -> N
     copies = copies_on(disk)
     disk.removed_on_reading = (OLD,)
     copies.damage(Damage.BIT_FLIPPED)
-    assert copies.is_damaged() and not is_intact(disk, NEW)
+    assert copies.is_damaged() and not intact(disk, NEW)
     assert "checkpoint 2" in copies.description and "checkpoint 1" not in copies.description
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.targets import Damage
@@ -108,4 +109,53 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
         replace(product, restore_reader=local.ClaimsTheLocalCopy),
         msgspec.structs.replace(plan, faults=damaged(Damage.MISSING).faults[:1]),
         msgspec.structs.replace(on_spark, faults=damaged(Damage.MISSING).faults[:1]),
+    )
+    yield Mutant(
+        "LO-09",
+        "LOC-4",
+        "A local copy is compared with its own manifest only, so that another run's copy of the same name is taken.",
+        "planted here, no public report",
+        replace(product, local_state=local.TrustsItsOwnManifest),
+        damaged(Damage.OTHER_LINEAGE),
+    )
+    yield Mutant(
+        "LO-10",
+        "LOC-4",
+        "A local copy whose directory cannot be read counts as an empty one.",
+        "planted here, no public report",
+        replace(product, local_state=local.TakesTheUnreadableForEmpty),
+        damaged(Damage.UNREADABLE),
+    )
+    yield Mutant(
+        "LO-11",
+        "LOC-4",
+        "A local copy is taken whichever key groups it says that it holds.",
+        "planted here, no public report",
+        replace(product, local_state=local.IgnoresTheRange),
+        damaged(Damage.OTHER_KEY_GROUPS),
+    )
+    yield Mutant(
+        "LO-12",
+        "LOC-4",
+        "A restore takes the files of the local copy away; a second restore of the checkpoint finds none.",
+        "planted here, no public report",
+        replace(product, local_state=local.ConsumesTheCopy),
+        msgspec.structs.replace(
+            plan,
+            faults=(
+                *damaged(Damage.MISSING).faults[:1],
+                *kill(ProtocolPoint.RESTORED, "totals[0]", worker=True),
+            ),
+        ),
+    )
+    yield Mutant(
+        "LO-13",
+        "LOC-2",
+        "The first local copy for which the disk has no room fails its checkpoint.",
+        "planted here, no public report",
+        replace(product, local_state=local.FailsWithTheFullDisk),
+        msgspec.structs.replace(
+            plan,
+            faults=(ScheduledFault(FailLocalWrites("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED)),),
+        ),
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, ServedBy, StateHandle
-from barrier_tck.reference_impl.runtime_errors import RuntimeFailure
+from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageCause, StorageError
 from barrier_tck.reference_impl.state.heap_files import serialised
+from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_copies import (
     CopyManifest,
@@ -125,6 +127,81 @@ class SealsUnfinishedRestores(TaskLocalStateStore):
 
     def _note_of(self, checkpoint: CheckpointId) -> str:
         return f"{directory_of(self.scope.subtask)}/restored-{checkpoint}"
+
+
+class TrustsItsOwnManifest(TaskLocalStateStore):
+    """LO-09: a file of the copy is compared with what the copy says of it, not with what the checkpoint says."""
+
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
+        """Accept every file that the copy's own manifest vouches for."""
+        for entry in manifest.files:
+            path = join(directory, entry.local)
+            if entry.primary == handle.path:
+                content = self.files.read(path)
+                if metadata.checksum_of(content) == entry.checksum:
+                    return path, content
+        return super().read(directory, manifest, handle)
+
+
+class TakesTheUnreadableForEmpty(TaskLocalStateStore):
+    """LO-10: a copy whose directory cannot be read counts as one without entries."""
+
+    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
+        """Swallow the error of the disk."""
+        try:
+            return super().find(checkpoint, attempt)
+        except StorageError as error:
+            if error.cause is not StorageCause.FAILED:
+                raise
+            scope = self.scope
+            groups = (scope.key_groups.start, scope.key_groups.end)
+            return "", CopyManifest(scope.job, str(scope.subtask), attempt, checkpoint, groups, ())
+
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
+        """Return a file without entries for what could not be read."""
+        if directory:
+            return super().read(directory, manifest, handle)
+        return "nowhere", b"".join(serialised([]))
+
+
+class IgnoresTheRange(TaskLocalStateStore):
+    """LO-11: a copy is taken whichever key groups it says that it holds."""
+
+    def find(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> tuple[str, CopyManifest]:
+        """Ask with the range that the copy names."""
+        found = read_manifest(self.files, copy_directory(LocalCopy(self.scope.subtask, checkpoint, attempt)))
+        own = self.scope
+        self.scope = replace(own, key_groups=KeyGroupRange(*found.key_groups))
+        try:
+            return super().find(checkpoint, attempt)
+        finally:
+            self.scope = own
+
+
+class ConsumesTheCopy(TaskLocalStateStore):
+    """LO-12: a restore moves the copy's files away, and the next restore of the same checkpoint finds none."""
+
+    def read(self, directory: str, manifest: CopyManifest, handle: StateHandle) -> tuple[str, bytes]:
+        """Take the file, and leave nothing."""
+        path, content = super().read(directory, manifest, handle)
+        self.files.delete(path)
+        return path, content
+
+
+class FailsWithTheFullDisk(TaskLocalStateStore):
+    """LO-13: the first copy that cannot be written fails its checkpoint; from then on the disk is known to be full."""
+
+    def __init__(self, files: FileSystem, scope: LocalScope) -> None:
+        """Start with a disk that has room."""
+        super().__init__(files, scope)
+        self._known = False
+
+    def give_up(self, checkpoint: CheckpointId, problem: str) -> None:
+        """Raise once, instead of going on without a copy."""
+        super().give_up(checkpoint, problem)
+        if not self._known:
+            self._known = True
+            raise StorageError(problem)
 
 
 class ClaimsTheLocalCopy(RestoreReader):

@@ -16,25 +16,38 @@ from barrier_tck.harness.reference.simulated.file_system import SimulatedDisk, S
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.runtime_errors import StorageError
-from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem, OutputStream
 
 _METADATA = "_metadata"
 """What the name of a file begins with that makes a checkpoint complete."""
 
 
 class LocalDisk(DelegatingFileSystem):
-    """A host's own disk; a subtask for which it is full cannot write to it any more."""
+    """A host's own disk; a subtask for which it is full cannot write to it any more, and directories can be
+    unreadable."""
 
     def __init__(self, inner: FileSystem) -> None:
         """Wrap a disk, which is not full."""
         super().__init__(inner)
         self.full_for: dict[str, None] = {}
         """Directories of the subtasks for which there is no room."""
+        self.unreadable: dict[str, None] = {}
+        """Directories that cannot be read; they can still be listed and deleted."""
 
-    def check(self, path: str) -> None:
-        """Refuse a file in a directory for which there is no room."""
-        if path.partition("/")[0] in self.full_for:
-            raise StorageError(f"cannot create {path}: no space left on device")
+    def create(self, path: str) -> OutputStream:
+        """Create a file; where there is no room, the disk is full in the middle of its first write."""
+        stream = super().create(path)
+        return _CutOff(stream, path) if self.is_full(path) else stream
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content, unless its directory is unreadable."""
+        if any(path.startswith(f"{directory}/") for directory in self.unreadable):
+            raise StorageError(f"cannot read {path}: input/output error")
+        return super().read(path)
+
+    def is_full(self, path: str) -> bool:
+        """Tell whether there is no room for a file."""
+        return path.partition("/")[0] in self.full_for
 
     def lose_unsynced(self) -> None:
         """Lose what was not synced; if the files are real, lose everything."""
@@ -42,6 +55,31 @@ class LocalDisk(DelegatingFileSystem):
             self.inner.lose_unsynced()
         else:
             self.inner.delete_tree("")
+
+
+class _CutOff:
+    """A file that is being written on a full disk: it takes half of the first write."""
+
+    def __init__(self, stream: OutputStream, path: str) -> None:
+        self._stream = stream
+        self._path = path
+
+    @property
+    def closed(self) -> bool:
+        return self._stream.closed
+
+    def write(self, data: bytes) -> int:
+        self._stream.write(data[: len(data) // 2])
+        raise StorageError(f"cannot write to {self._path}: no space left on device")
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def sync(self) -> None:
+        self._stream.sync()
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 class LinkingLocalDisk(LocalDisk):
@@ -57,8 +95,9 @@ class LinkingLocalDisk(LocalDisk):
         return self._real.path_of(path)
 
     def link(self, source: Path, target: str) -> None:
-        """Link a file, unless it is refused."""
-        self.check(target)
+        """Link a file, if there is room for its name."""
+        if self.is_full(target):
+            raise StorageError(f"cannot link {target}: no space left on device")
         self._real.link(source, target)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
@@ -176,11 +176,17 @@ class SimulatedTargets:
             for host in hosts:
                 host.local.full_for[directory] = None
 
+        def obstruct(name: str, place: str) -> Callable[[], bool]:
+            disk = next(host.local for host in hosts if host.name == name)
+            disk.unreadable[place] = None
+            return lambda: place in disk.unreadable
+
         return LocalCopies(
             parsed,
             {host.name: host.local.inner for host in hosts},
             refuse,
             lambda: all(directory in host.local.full_for for host in hosts),
+            obstruct,
         )
 
     def primary_of(self, subtask: str) -> PrimaryCopies | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -64,7 +66,29 @@ class JobDisks:
             return all(obstacle.is_file() for obstacle in obstacles)
 
         hosts = {host: LocalFileSystem(root) for host, root in self.directories().items()}
-        return LocalCopies(parsed, hosts, refuse, refuses)
+
+        def obstruct(host: str, directory: str) -> Callable[[], bool]:
+            return unreadable(hosts[host].path_of(directory))
+
+        return LocalCopies(parsed, hosts, refuse, refuses, obstruct)
+
+
+def unreadable(directory: Path) -> Callable[[], bool]:
+    """Make a directory unreadable, for root as well: a link to itself takes its place, which nobody can follow."""
+    try:
+        shutil.rmtree(directory)
+        directory.symlink_to(directory.name)
+    except OSError as error:
+        raise StorageError(f"cannot make {directory} unreadable: {error}") from error
+
+    def cannot_be_listed() -> bool:
+        try:
+            os.listdir(directory)
+        except OSError as error:
+            return error.errno == errno.ELOOP
+        return False
+
+    return cannot_be_listed
 
 
 def primary_of(subtask: str, storage: FileCheckpointStorage, files_root: Path) -> PrimaryCopies:
