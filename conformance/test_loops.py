@@ -20,10 +20,11 @@ from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
     NetworkPlan,
+    SavepointPlan,
     TrialPlan,
     WorkloadPlan,
 )
-from barrier_tck.harness.record.operations import MessagesObserved
+from barrier_tck.harness.record.operations import JobFinished, JobStopped, MessagesObserved, SavepointRefused
 from barrier_tck.harness.system.system_under_test import Capability
 
 loops = pytest.mark.needs(Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
@@ -49,6 +50,13 @@ EXCHANGE: TrialPlan = msgspec.structs.replace(
     ),
 )
 """Processes that all reach each other; they take turns at initiating a snapshot."""
+
+
+STOPPED: dict[str, TrialPlan] = {
+    "loop": LOOP,
+    "chandy-lamport": varied(checkpoints=CheckpointPlan(protocol="chandy_lamport", interval_ms=12)),
+}
+"""Jobs that cannot be stopped with a savepoint."""
 
 
 def _killed_twice(plan: TrialPlan, second: int = 3) -> TrialPlan:
@@ -103,6 +111,22 @@ def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
     for trial in trials.all_valid(without):
         require(trial.finding("dataflow").counts["records"] > 50, "records went round", trial)
         require(trial.record.recoveries == 0, "no attempt failed", trial)
+
+
+@pytest.mark.needs(Capability.LOOPS, Capability.CHANDY_LAMPORT, Capability.SAVEPOINTS)
+@pytest.mark.clause("COO-5", "CHL-5")
+@pytest.mark.parametrize("where", STOPPED)
+def test_a_stop_that_a_job_cannot_make_is_refused_and_it_goes_on_to_its_end(
+    trials: Trials, where: str
+) -> None:
+    wanted = SavepointPlan(after_checkpoints=1, stop=True)
+    for trial in trials.all_valid(msgspec.structs.replace(STOPPED[where], savepoints=(wanted,))):
+        (refused,) = [line.operation for line in trial.history.of(SavepointRefused)]
+        require(
+            refused.stops and "cannot be stopped with a savepoint" in refused.detail, "it says why", trial
+        )
+        require(not any(trial.history.of(JobStopped)), "the job was not stopped", trial)
+        require(any(trial.history.of(JobFinished)), "it went on to its end", trial)
 
 
 @marked
