@@ -28,6 +28,7 @@ DATA = (
     "barrier_tck/py.typed",
     "barrier_tck/campaigns/flights.toml",
     "barrier_tck/harness/cli/skeletons/campaign.toml",
+    "barrier_tck/harness/cluster/containers/Dockerfile",
     "barrier_tck/harness/cli/skeletons/my_backend.py.txt",
     "barrier_tck/harness/cli/skeletons/my_system.py.txt",
     "barrier_tck/reports/templates/page.html.j2",

@@ -19,9 +19,10 @@ import psutil
 
 from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProblem
 from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, choose_server
+from barrier_tck.harness.cluster.containers.engine import version as engine_version
 from barrier_tck.harness.cluster.java import VersionProbe, ask_version, find_java
 from barrier_tck.harness.cluster.settings import bind_problem
-from barrier_tck.harness.support.errors import JavaMissing, JavaTooOld
+from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
 
 #: What a campaign with three small executors needs.
 _NEEDED_DISK_GB = 2.0
@@ -78,6 +79,7 @@ def diagnose() -> tuple[Diagnosis, ...]:
         check_cores(),
         check_loopback(),
         check_toxiproxy(),
+        check_containers(),
     )
 
 
@@ -190,6 +192,16 @@ def check_toxiproxy(
     return Diagnosis(
         "proxy server", DiagnosisStatus.OK, f"{chosen.kind.value} ({chosen.where}, version {version})"
     )
+
+
+def check_containers(version_of: Callable[[], str] = engine_version) -> Diagnosis:
+    """The container engine, which only clusters with containers as hosts need."""
+    try:
+        found = version_of()
+    except EnvironmentProblem as problem:
+        advice = f"Only --cluster docker needs one. {problem}"
+        return Diagnosis("container engine", DiagnosisStatus.WARNING, "none that can be used", advice)
+    return Diagnosis("container engine", DiagnosisStatus.OK, found)
 
 
 def release_numbers(version: str) -> tuple[int, ...]:

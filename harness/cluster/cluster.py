@@ -31,6 +31,7 @@ from barrier_tck.harness.cluster.class_archive import SharedClasses, existing_cl
 from barrier_tck.harness.cluster.class_sharing import shared_classes
 from barrier_tck.harness.cluster.cluster_config import ClusterConfig
 from barrier_tck.harness.cluster.guard_link import GuardLink
+from barrier_tck.harness.cluster.host import Host
 from barrier_tck.harness.cluster.installation import spark_home
 from barrier_tck.harness.cluster.java import find_java
 from barrier_tck.harness.cluster.process_identity import (
@@ -319,6 +320,10 @@ class Cluster(abc.ABC):
     @abc.abstractmethod
     def worker_host(self, worker: int) -> str:
         """The address of worker `worker`, counted from 0."""
+
+    def host(self, address: str) -> Host | None:
+        """The host with an address, if it can be hit as a whole; None where workers are just processes."""
+        return None
 
     @abc.abstractmethod
     def _check_machine(self) -> None:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from barrier_tck.harness.support.errors import UsageError
 
 _SMALLEST_EXECUTOR_MB = 450
 _MOST_WORKERS = 100
+_BESIDE_MB = 2048
+_LEAST_BESIDE_MB = 512
+"""A worker's JVM has 256 MiB of heap, and a Python worker with Arrow takes 100."""
+
+
+class ClusterKind(StrEnum):
+    """A kind of cluster."""
+
+    LOCAL = "local"
+    """Workers are processes on loopback addresses of this machine."""
+    DOCKER = "docker"
+    """Each worker has a container of its own, which is a host: it can be killed, paused, unplugged and restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +88,68 @@ class LocalClusterConfig(ClusterConfig):
     def worker_host(self, worker: int) -> str:
         """The loopback address of worker `worker`, counted from 0."""
         return f"127.0.0.{worker + 2}"
+
+
+@dataclass(frozen=True, slots=True)
+class DockerClusterConfig(ClusterConfig):
+    """The configuration of a cluster whose hosts are containers; raises UsageError as every configuration does."""
+
+    #: Image on which the hosts' image is built; empty: none, hosts use this machine's system directories.
+    base_image: str = ""
+    #: Memory limit of each host, for all of its processes; None leaves room beside its executor for Python.
+    host_memory_mb: int | None = None
+
+    @property
+    def host_mb(self) -> int:
+        """Memory limit of each host in mebibytes."""
+        return self.memory_per_worker_mb + _BESIDE_MB if self.host_memory_mb is None else self.host_memory_mb
+
+    def __post_init__(self) -> None:
+        """Refuse values from which no cluster can be made."""
+        ClusterConfig.__post_init__(self)
+        if self.host_mb < self.executor_mb + _LEAST_BESIDE_MB:
+            raise UsageError(
+                f"host_memory_mb={self.host_memory_mb}: a host needs {_LEAST_BESIDE_MB} MiB beside its executor's "
+                f"{self.executor_mb}, for Spark's worker and for Python."
+            )
+
+
+def config_for_trials(
+    kind: ClusterKind,
+    workers: int,
+    cores_per_worker: int,
+    executor_memory_mb: int,
+    master_port: int | None = None,
+    base_image: str = "",
+    host_memory_mb: int | None = None,
+) -> ClusterConfig:
+    """Return the configuration of a cluster for many short jobs; the fields are those of the configurations.
+
+    Raises:
+        UsageError: a value makes no sense, or is one of another kind of cluster.
+    """
+    memory_mb = max(1024, executor_memory_mb)
+    if kind is ClusterKind.LOCAL:
+        for name, value in (("base_image", base_image), ("host_memory_mb", host_memory_mb)):
+            if value:
+                raise UsageError(
+                    f"{name}={value!r}: only hosts that are containers have it; choose the cluster docker."
+                )
+        return LocalClusterConfig(
+            workers,
+            cores_per_worker,
+            memory_mb,
+            executor_memory_mb,
+            master_port=master_port,
+            quick_start=True,
+        )
+    return DockerClusterConfig(
+        workers,
+        cores_per_worker,
+        memory_mb,
+        executor_memory_mb,
+        master_port=master_port,
+        quick_start=True,
+        base_image=base_image,
+        host_memory_mb=host_memory_mb,
+    )

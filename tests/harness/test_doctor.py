@@ -12,6 +12,7 @@ from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind
 from barrier_tck.harness.cli.diagnosis import (
     Diagnosis,
     DiagnosisStatus,
+    check_containers,
     check_cores,
     check_disk,
     check_java,
@@ -152,6 +153,10 @@ def test_release_numbers_stop_at_the_first_word(version: str, numbers: tuple[int
     assert release_numbers(version) == numbers
 
 
+def no_engine() -> str:
+    raise EnvironmentProblem("No container engine can be reached.")
+
+
 @pytest.mark.parametrize(
     ("finding", "status"),
     [
@@ -169,6 +174,8 @@ def test_release_numbers_stop_at_the_first_word(version: str, numbers: tuple[int
         (check_toxiproxy(ServerChoice(ServerKind.PROGRAM, "/usr/bin/toxiproxy-server")), DiagnosisStatus.OK),
         (check_toxiproxy(ServerChoice(ServerKind.URL, "http://h:1"), lambda _: "2.12.0"), DiagnosisStatus.OK),
         (check_toxiproxy(ServerChoice(ServerKind.URL, "h:1")), DiagnosisStatus.MISSING),
+        (check_containers(lambda: "20.10.24"), DiagnosisStatus.OK),
+        (check_containers(no_engine), DiagnosisStatus.WARNING),
     ],
 )
 def test_what_is_short_has_advice(finding: Diagnosis, status: DiagnosisStatus) -> None:

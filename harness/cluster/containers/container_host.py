@@ -1,0 +1,131 @@
+"""One host of a cluster of containers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+import psutil
+
+from barrier_tck.harness.cluster.containers.engine import problems
+from barrier_tck.harness.support.errors import OperatingError
+
+_END_TIMEOUT_S = 20
+_STOP_TIMEOUT_S = 5.0
+_POLL_S = 0.002
+_STANDING = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+
+
+class ContainerHost:
+    """A container with one address; implements ``barrier_tck.harness.cluster.host.Host``."""
+
+    def __init__(self, container: Any, network: Any, address: str) -> None:
+        """Take the engine's container and network, and the address that the container has there."""
+        self._container = container
+        self._network = network
+        self._address = address
+
+    @property
+    def description(self) -> str:
+        """Return address and container."""
+        return f"host {self._address} (container {self._container.short_id})"
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of its first process on this machine; None if it does not run."""
+        return int(self._state()["Pid"]) or None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How its first process has ended; None if it runs."""
+        state = self._state()
+        return None if state["Running"] else int(state["ExitCode"])
+
+    def kill(self) -> None:
+        """Kill the container."""
+        if not self.is_running():
+            return
+        with problems():
+            self._container.kill()
+            self._container.wait(timeout=_END_TIMEOUT_S, condition="not-running")
+
+    def start(self) -> None:
+        """Start the container again, on the network."""
+        self.reconnect()
+        with problems():
+            self._container.start()
+
+    def is_running(self) -> bool:
+        """Ask the engine."""
+        return bool(self._state()["Running"])
+
+    def pause(self) -> None:
+        """Send SIGSTOP to every process in the container.
+
+        The engine's own pause needs a freezer that gives up on busy processes (decision 0050).
+        """
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while running := [process for process in self._processes() if _status(process) not in _STANDING]:
+            # Again and again: what was forked meanwhile is stopped in the next round.
+            for process in running:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.suspend()
+            if time.monotonic() > deadline:
+                self.resume()
+                raise OperatingError(f"Processes of the {self.description} do not stop.")
+            time.sleep(_POLL_S)
+
+    def resume(self) -> None:
+        """Send SIGCONT to every process in the container."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+
+    def is_paused(self) -> bool:
+        """Tell whether there are processes, and the system shows each as stopped."""
+        processes = self._processes()
+        return bool(processes) and all(_status(process) in _STANDING for process in processes)
+
+    def _processes(self) -> list[psutil.Process]:
+        """What runs in the container: all that its keeper, a process of the engine's, has below it."""
+        pid = self.pid
+        try:
+            keeper = psutil.Process(pid).parent() if pid is not None else None
+            return list(keeper.children(recursive=True)) if keeper is not None else []
+        except psutil.NoSuchProcess:
+            return []
+
+    def disconnect(self) -> None:
+        """Take its end of the network away."""
+        if not self.is_disconnected():
+            with problems():
+                self._network.disconnect(self._container, force=True)
+
+    def reconnect(self) -> None:
+        """Give it a new one with the same address."""
+        if self.is_disconnected():
+            with problems():
+                self._network.connect(self._container, ipv4_address=self._address)
+
+    def is_disconnected(self) -> bool:
+        """Ask the engine."""
+        networks: dict[str, Any] = self._looked_at()["NetworkSettings"]["Networks"]
+        return self._network.name not in networks
+
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._looked_at()["State"]
+        return state
+
+    def _looked_at(self) -> dict[str, Any]:
+        with problems(OperatingError, f"The {self.description} cannot be looked at."):
+            self._container.reload()
+        attributes: dict[str, Any] = self._container.attrs
+        return attributes
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_DEAD)

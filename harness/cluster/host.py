@@ -1,0 +1,43 @@
+"""A host of a cluster that can be hit as a whole, with everything that runs on it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Host(Protocol):
+    """One host. Its disk is a directory of the cluster's, so whoever kills a host can take the disk with it.
+
+    Every method raises OperatingError if whoever runs the hosts cannot be reached, or refuses.
+    """
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for logs, for instance ``host 10.213.7.11 (container 2f9e670c5700)``."""
+
+    def kill(self) -> None:
+        """End every process on it at once, and return when they are gone. Killing twice is harmless."""
+
+    def start(self) -> None:
+        """Start it again with the address that it had; harmless if it runs."""
+
+    def is_running(self) -> bool:
+        """Tell whether it runs, paused or not."""
+
+    def pause(self) -> None:
+        """Let every process on it stand still, and return when they do."""
+
+    def resume(self) -> None:
+        """Let them go on. Harmless if it is not paused."""
+
+    def is_paused(self) -> bool:
+        """Tell whether they stand still."""
+
+    def disconnect(self) -> None:
+        """Take it off the network: no connection of any of its processes carries anything. Harmless twice."""
+
+    def reconnect(self) -> None:
+        """Put it back, with its address: connections that nobody gave up go on. Harmless twice."""
+
+    def is_disconnected(self) -> bool:
+        """Tell whether it is off the network."""
