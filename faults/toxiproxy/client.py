@@ -20,6 +20,7 @@ from toxiproxy.exceptions import InvalidToxic, NotFound, ProxyExists
 from barrier_tck.faults.toxiproxy.toxics import Toxic
 
 _TIMEOUT_S = 10.0
+_LOOPBACK = "127.0.0.1"
 _NO_DETOUR = {"http": "", "all": ""}
 
 
@@ -66,10 +67,10 @@ class ToxiproxyClient:
             )
         return str(version)
 
-    def create(self, name: str, upstream: tuple[str, int]) -> tuple[str, int]:
-        """Make a proxy on a free port of the server's address; return where it listens."""
+    def create(self, name: str, upstream: tuple[str, int], address: str = _LOOPBACK) -> tuple[str, int]:
+        """Make a proxy on a free port; return where it listens: at an address of this machine if the server is here."""
         # A server elsewhere must listen where its clients reach it.
-        bind = "127.0.0.1" if self._host in ("127.0.0.1", "localhost") else "0.0.0.0"
+        bind = address if self._host in (_LOOPBACK, "localhost") else "0.0.0.0"
         wanted = {
             "name": name,
             "listen": f"{bind}:0",

@@ -17,6 +17,7 @@ import msgspec
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.campaign.budget import TRIALS_MAX, Budget, parse_duration
 from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind, config_for_trials
 from barrier_tck.harness.draw.brought_profiles import chosen_profile
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
@@ -95,14 +96,25 @@ class AimedTrial(Bounded, frozen=True, forbid_unknown_fields=True):
 
 
 class ClusterSection(Bounded, frozen=True, forbid_unknown_fields=True):
-    """``[cluster]``: the local Spark cluster that the campaign starts, for systems that run on one."""
+    """``[cluster]``: the Spark cluster that the campaign starts, for systems that run on one."""
 
+    name: ClusterKind = ClusterKind.LOCAL
     workers: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3
     cores_per_worker: Annotated[int, msgspec.Meta(ge=1, le=1_024)] = 3
     """Slots of each executor; the job should still fit when one executor is dead."""
     executor_memory_mb: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 512
     master_port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     """None: any free port."""
+    base_image: str = ""
+    """For hosts as containers: the image on which theirs is built; empty: none, they use this machine's system."""
+    host_memory_mb: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] | None = None
+    """For hosts as containers: the memory limit of each; None leaves room for Python beside the executor."""
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The configuration of this cluster; raises UsageError if its shape is impossible."""
+        values = msgspec.structs.asdict(self)
+        return config_for_trials(values.pop("name"), **values)
 
 
 class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
@@ -154,6 +166,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     network: Section = msgspec.field(default_factory=dict)
     limits: Section = msgspec.field(default_factory=dict)
     cluster: ClusterSection | None = None
+    """In a file this is a name, or a table with a name and a shape."""
     trial: tuple[AimedTrial, ...] = ()
 
     @property
@@ -251,7 +264,15 @@ def configuration_from(value: object, source: str) -> CampaignConfiguration:
 
 
 def _with_settings(value: dict[str, Any], source: str) -> dict[str, Any]:
-    """Return ``system`` as a section: it is a name, or a table in which everything except the name is a setting."""
+    """Return ``system`` and ``cluster`` as sections. Each is a name, or a table with a name.
+
+    Everything else in the table of a system is a setting of its own.
+    """
+    cluster = {"cluster": {"name": named}} if isinstance(named := value.get("cluster"), str) else {}
+    return cluster | _system_with_settings(value, source)
+
+
+def _system_with_settings(value: dict[str, Any], source: str) -> dict[str, Any]:
     given = value.get("system")
     if isinstance(given, str):
         return {"system": {"name": given}}

@@ -17,6 +17,7 @@ from barrier_tck.harness.cli.named_code import NamedCode, TrustOption, code_of_c
 from barrier_tck.harness.cli.opening import opened, start
 from barrier_tck.harness.cli.options import (
     DEFAULT_OUT,
+    ClusterOption,
     JsonOption,
     OutOption,
     StateBackendOption,
@@ -33,6 +34,7 @@ from barrier_tck.harness.support.outside import look_where_run
 
 if TYPE_CHECKING:
     from barrier_tck.harness.campaign.configuration import CampaignConfiguration
+    from barrier_tck.harness.cluster.cluster_config import ClusterKind
     from barrier_tck.harness.record.records import CampaignRecord
     from barrier_tck.harness.system.system_under_test import SystemUnderTest
 
@@ -82,6 +84,7 @@ def campaign(
         ),
     ] = None,
     state_backend: StateBackendOption = None,
+    cluster: ClusterOption = None,
     only: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +135,7 @@ def campaign(
       barrier-tck campaign --trials 5000 --jobs 4       simulated trials on four cores
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
+      barrier-tck campaign flights --cluster docker     on hosts that are containers
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
       barrier-tck campaign --only REC-1 --fail-fast     until the first wrong restore
       barrier-tck campaign --resume runs/standard-20260101-120000     the trials that an interruption left out
@@ -149,10 +153,10 @@ def campaign(
     }
     options |= {"only": listed("--only", only) if only is not None else None}
     if resume is not None:
-        options |= {"FILE.toml": file, "trials": trials, "budget": budget}
+        options |= {"FILE.toml": file, "trials": trials, "budget": budget, "cluster": cluster}
         path, record = _resumed(resume, system, options, trust, jobs, console)
     else:
-        configuration = _configured(file, system, trials, budget, options, _source(file))
+        configuration = _on(cluster, _configured(file, system, trials, budget, options, _source(file)))
         path, record = _run(configuration, _source(file), out, jobs, console)
     _print_campaign(console, record, path, file)
     run = load_run(path)
@@ -270,6 +274,16 @@ def _configured(
         raise UsageProblem(f"{source}: {error}") from error
     check_values(configuration, source)
     return configuration
+
+
+def _on(cluster: ClusterKind | None, configuration: CampaignConfiguration) -> CampaignConfiguration:
+    """Return a configuration for another kind of cluster, of the same shape."""
+    from barrier_tck.harness.campaign.configuration import ClusterSection
+
+    if cluster is None:
+        return configuration
+    section = msgspec.structs.replace(configuration.cluster or ClusterSection(), name=cluster)
+    return msgspec.structs.replace(configuration, cluster=section)
 
 
 def _print_options(

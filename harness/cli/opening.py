@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich.text import Text
 
 from barrier_tck.harness.cli.printing import VerdictConsole
@@ -43,8 +42,10 @@ def start(system: SystemUnderTest, cluster: ClusterSection | None = None) -> Non
 
     if cluster is not None:
         if not isinstance(system, HasCluster):
-            raise UsageProblem(f"{system.name} runs on no cluster of its own; remove the section [cluster]")
-        system.use_cluster(**msgspec.structs.asdict(cluster))
+            raise UsageProblem(
+                f"{system.name} runs on no cluster of its own; remove the section [cluster], or --cluster"
+            )
+        system.use_cluster(cluster.config)
     if isinstance(system, StartsSlowly):
         with VerdictConsole(stderr=True).status(Text(f"starting {system.name}")):
             system.prepare()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from barrier_tck.harness.cluster.cluster_config import ClusterKind
 from barrier_tck.harness.support.errors import UsageProblem
 
 DEFAULT_OUT = Path("runs")
@@ -45,6 +46,14 @@ StateBackendOption = Annotated[
         metavar="NAME",
         help="State backend of the job: heap, rocksdb, or package.module:Factory. Default: the campaign "
         "file's, else heap.",
+    ),
+]
+ClusterOption = Annotated[
+    ClusterKind | None,
+    typer.Option(
+        "--cluster",
+        help="Kind of Spark cluster, for systems that run on one: local, or docker for a container per host. Default: "
+        "the campaign file's, else local.",
     ),
 ]
 OutOption = Annotated[

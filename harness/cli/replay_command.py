@@ -13,7 +13,7 @@ from rich.console import Console
 from barrier_tck.harness.cli.exit_codes import EXIT_CODES
 from barrier_tck.harness.cli.named_code import NamedCode, TrustOption, code_of, require_named
 from barrier_tck.harness.cli.opening import opened, start
-from barrier_tck.harness.cli.options import JsonOption, ReplaySystemOption
+from barrier_tck.harness.cli.options import ClusterOption, JsonOption, ReplaySystemOption
 from barrier_tck.harness.cli.printing import console_for, emit
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.support.outside import look_where_run
@@ -46,6 +46,7 @@ def replay(
             help="Workload to run the plans with: a name, or package.module:Factory. Default: each plan's.",
         ),
     ] = None,
+    cluster: ClusterOption = None,
     trust: TrustOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,6 +62,7 @@ def replay(
       barrier-tck replay plan.json --state-backend your_package:YourBackend
     """
     from barrier_tck.harness.campaign import replay as replaying
+    from barrier_tck.harness.campaign.configuration import ClusterSection
     from barrier_tck.harness.system.system_names import DEFAULT_SYSTEM
     from barrier_tck.harness.trial.plan_check import check_plan
 
@@ -80,7 +82,7 @@ def replay(
     with opened(name) as deployed:
         for source in sources:
             check_plan(source.plan, deployed, str(source.path))
-        start(deployed)
+        start(deployed, ClusterSection(name=cluster) if cluster is not None else None)
         for source in sources:
             one = replaying.replay(source, deployed)
             replayed.append(one)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import SystemUnderTest
@@ -24,13 +25,10 @@ class StartsSlowly(Protocol):
 
 @runtime_checkable
 class HasCluster(Protocol):
-    """A system that starts its own cluster; the section ``[cluster]`` of a campaign file gives its shape."""
+    """A system that starts its own cluster; the section ``[cluster]`` of a campaign file says which, and its shape."""
 
-    def use_cluster(
-        self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
-    ) -> None:
-        """Give the cluster another shape, before anything is started; raises UsageError if the shape is
-        impossible."""
+    def use_cluster(self, config: ClusterConfig) -> None:
+        """Use another cluster, before anything is started; ``harness.cluster.cluster_choice`` makes it."""
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from barrier_tck.harness.campaign.configuration import (
 from barrier_tck.harness.campaign.configuration_checks import check_configuration, import_system
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.cli import main as cli
+from barrier_tck.harness.cluster.cluster_config import ClusterKind, DockerClusterConfig, LocalClusterConfig
 from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.system_names import open_system
@@ -154,6 +155,36 @@ def test_a_cluster_section_is_refused_by_a_system_without_one(
     file.write_text('system = "reference-simulated"\ntrials = 1\n[cluster]\nworkers = 2\n')
     assert cli.run(["campaign", str(file), "--out", str(tmp_path)]) == 3
     assert "remove the section [cluster]" in capsys.readouterr().err
+
+
+def test_a_cluster_is_a_name_or_a_table_with_a_shape() -> None:
+    docker = configuration_from({"cluster": "docker"}, "test").cluster
+    assert docker is not None
+    assert (docker.name, docker.workers) == (ClusterKind.DOCKER, 3)
+    assert isinstance(docker.config, DockerClusterConfig)
+    shaped = configuration_from(
+        {"cluster": {"name": "docker", "workers": 2, "host_memory_mb": 3_000}}, "test"
+    ).cluster
+    assert shaped is not None
+    assert (shaped.config.workers, shaped.host_memory_mb) == (2, 3_000)
+    local = configuration_from({"cluster": {"workers": 2}}, "test").cluster
+    assert local is not None
+    assert isinstance(local.config, LocalClusterConfig)
+    with pytest.raises(UsageProblem, match=r"cluster\.name"):
+        configuration_from({"cluster": "moon"}, "test")
+
+
+def test_the_option_cluster_wins_over_the_file_and_keeps_its_shape(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'nobody.sock'}")
+    file = tmp_path / "campaign.toml"
+    file.write_text('system = "reference-spark"\ntrials = 1\n[cluster]\nname = "local"\nworkers = 2\n')
+    assert cli.run(["campaign", str(file), "--cluster", "docker", "--out", str(tmp_path / "out")]) == 3
+    assert "No container engine can be reached" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists(), "nothing half-written"
+    assert cli.run(["campaign", "--cluster", "docker", "--out", str(tmp_path / "out")]) == 3
+    assert "runs on no cluster of its own" in capsys.readouterr().err
 
 
 def test_a_taken_master_port_exits_with_3_and_says_so(

@@ -41,7 +41,7 @@ def test_a_session_that_fails_to_start_takes_its_cluster_along(
         def close(self) -> None:
             events.append("driver ends")
 
-    monkeypatch.setattr(reference_spark, "LocalCluster", cluster)
+    monkeypatch.setattr(reference_spark, "cluster_of", cluster)
     monkeypatch.setattr(reference_spark, "JobDrivers", Drivers)
     system = ReferenceSpark()
     with pytest.raises(OperatingError, match="no driver"):

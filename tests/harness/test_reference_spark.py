@@ -21,8 +21,9 @@ from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.reference.spark.host_targets import LostHost
+from barrier_tck.harness.reference.spark.signalled_process import SignalledProcess
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
-from barrier_tck.harness.reference.spark.spark_targets import LostHost, SignalledProcess
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome
 from barrier_tck.harness.trial.trial_run import execute, run_trial
@@ -195,7 +196,7 @@ def test_a_lost_host_takes_its_local_files_with_it_and_leaves_the_directories_of
     (local / "spark-1" / "executor-1" / "secondary").write_bytes(b"x")
     (local / "elsewhere").write_bytes(b"x")
     child = psutil.Popen(["sleep", "60"])
-    host = LostHost(SignalledProcess(child.pid, "executor 0", lambda: None), local)
+    host = LostHost(SignalledProcess(child.pid, "executor 0", lambda: None), local, None)
     assert host.description == "executor 0, with the local files in worker-0"
     assert not host.is_dead()
     host.kill()

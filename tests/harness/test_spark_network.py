@@ -42,7 +42,7 @@ def _client() -> Iterator[ToxiproxyClient]:
 
 @pytest.fixture(name="network")
 def _network(client: ToxiproxyClient) -> ProxyNetwork:
-    made = ProxyNetwork(client, "t", HOSTS)
+    made = ProxyNetwork(client, "t", HOSTS, "127.0.0.1")
     made.to_coordinator(("127.0.0.1", 9), 3)
     place(made, 1, PLACES)
     return made
@@ -192,7 +192,7 @@ def test_a_later_attempt_is_disturbed_as_soon_as_its_proxies_exist(
 
 
 def test_the_slow_channel_of_a_plan_is_slow_in_every_attempt_and_is_no_fault(client: ToxiproxyClient) -> None:
-    network = ProxyNetwork(client, "t", HOSTS)
+    network = ProxyNetwork(client, "t", HOSTS, "127.0.0.1")
     network.to_coordinator(("127.0.0.1", 9), 3)
     late = Latency(latency_ms=50, jitter_ms=50, direction=Direction.FORWARD)
     network.slow_down(ChannelId(SOURCE, TOTALS), late)

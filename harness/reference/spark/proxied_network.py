@@ -85,9 +85,11 @@ class ProxiedLink:
 class ProxyNetwork:
     """All proxies of one trial. Implements ``reference_impl.spark.routes.Routes``; may be used from any thread."""
 
-    def __init__(self, client: ToxiproxyClient, prefix: str, hosts: Sequence[str]) -> None:
-        """Take the server's client, a prefix that makes names unique on the server, and the hosts that may run
-        executors."""
+    def __init__(self, client: ToxiproxyClient, prefix: str, hosts: Sequence[str], address: str) -> None:
+        """Take the server's client, a prefix that makes names unique on the server, the hosts that may run executors,
+        and the address of this machine that they all can reach.
+        """
+        self._address = address
         self._client = client
         self._prefix = prefix
         self._hosts = tuple(hosts)
@@ -256,7 +258,7 @@ class ProxyNetwork:
 
     def _make(self, name: str, upstream: Address, wanted: Proxied) -> Proxied:
         name = _NOT_IN_URLS.sub("_", f"{self._prefix}-{name}")
-        made = replace(wanted, name=name, listen=self._client.create(name, upstream))
+        made = replace(wanted, name=name, listen=self._client.create(name, upstream, self._address))
         self._proxies[name] = made
         if self._slow is not None and made.channel == self._slow[0]:
             self._do(made, _NO_FAULT, self._slow[1], seen=True)

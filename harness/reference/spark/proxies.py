@@ -47,15 +47,16 @@ class ProxyServers:
         self._client = None
 
     @contextlib.contextmanager
-    def network(self, plan: TrialPlan, hosts: Sequence[str]) -> Iterator[ProxyNetwork | None]:
+    def network(self, plan: TrialPlan, hosts: Sequence[str], address: str) -> Iterator[ProxyNetwork | None]:
         """Yield the network of one trial, or None if its plan needs none; its proxies are removed at exit.
 
+        They listen at an address of this machine that all hosts can reach.
         Raises EnvironmentProblem if the server cannot be started or reached, or is lost before the end.
         """
         if not disturbs_connections(plan):
             yield None
             return
-        made = ProxyNetwork(self._server(), f"{_own_prefix()}{next(self._serials)}", hosts)
+        made = ProxyNetwork(self._server(), f"{_own_prefix()}{next(self._serials)}", hosts, address)
         try:
             yield made
         finally:

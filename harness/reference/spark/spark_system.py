@@ -1,6 +1,6 @@
 """The reference runtime on a real Spark cluster, as a system under test.
 
-One local standalone cluster and one session serve all trials of a system. Spark replaces executors that a trial
+One standalone cluster and one session serve all trials of a system. Spark replaces executors that a trial
 killed before the next trial begins.
 """
 
@@ -21,9 +21,9 @@ from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.latency import Latency
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.cluster.cluster import Cluster
-from barrier_tck.harness.cluster.cluster_config import LocalClusterConfig
+from barrier_tck.harness.cluster.cluster_choice import cluster_of
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind, config_for_trials
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
-from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.oracle.applicable import is_exact
 from barrier_tck.harness.plan.trial_plan import NetworkPlan, TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, OutputComparison, Row
@@ -79,7 +79,7 @@ _RUNTIME_POINTS = {fault_point: point for point, fault_point in FAULT_POINTS.ite
 
 
 class ReferenceSpark:
-    """Runs plans on a local standalone cluster that it starts with its first trial."""
+    """Runs plans on a standalone cluster that it starts with its first trial."""
 
     name = "reference-spark"
     world = "spark"
@@ -131,7 +131,7 @@ class ReferenceSpark:
 
     def __init__(
         self,
-        config: LocalClusterConfig | None = None,
+        config: ClusterConfig | None = None,
         state_backend: Callable[[], StateBackend] | None = None,
     ) -> None:
         """Take the shape of the cluster; this starts nothing.
@@ -140,27 +140,16 @@ class ReferenceSpark:
         backend.
         """
         self._backend = name_of(state_backend) if state_backend is not None else None
-        self._config = config or LocalClusterConfig(
-            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
-        )
+        self._config = config or config_for_trials(ClusterKind.LOCAL, WORKERS, CORES_PER_WORKER, 512)
         self._stack = contextlib.ExitStack()
         self._proxies = ProxyServers(self._stack)
         self._drivers: JobDrivers | None = None
         self._cluster: Cluster | None = None
         self._judge: SparkJudge | None = None
 
-    def use_cluster(
-        self, workers: int, cores_per_worker: int, executor_memory_mb: int, master_port: int | None
-    ) -> None:
-        """Give the cluster another shape, before the first trial; raises UsageError if the shape is impossible."""
-        self._config = LocalClusterConfig(
-            workers=workers,
-            cores_per_worker=cores_per_worker,
-            memory_per_worker_mb=max(1024, executor_memory_mb),
-            executor_memory_mb=executor_memory_mb,
-            master_port=master_port,
-            quick_start=True,
-        )
+    def use_cluster(self, config: ClusterConfig) -> None:
+        """Use another cluster, from the first trial on."""
+        self._config = config
 
     def job(self, plan: TrialPlan) -> JobView:
         """Return the subtasks, links and points of the plan's job."""
@@ -182,7 +171,7 @@ class ReferenceSpark:
         """Return what starts drivers on the cluster; the first call starts the cluster."""
         if self._drivers is None:
             with contextlib.ExitStack() as started:  # all of it, or nothing
-                cluster = started.enter_context(LocalCluster(self._config))
+                cluster = started.enter_context(cluster_of(self._config))
                 drivers = started.enter_context(contextlib.closing(JobDrivers(cluster)))
                 drivers.present()
                 self._stack.enter_context(started.pop_all())
@@ -218,7 +207,7 @@ class ReferenceSpark:
             self._start_judge(self._cluster)  # its Spark starts while the trial runs
         with (
             _scratch(self._cluster.directory) as scratch,
-            self._proxies.network(plan, self._cluster.worker_hosts()) as network,
+            self._proxies.network(plan, self._cluster.worker_hosts(), self._cluster.driver_host) as network,
         ):
             source = _input_directory(driver, workload, plan, scratch)
             return self._run_job(drivers, plan, workload, source, scratch, nemesis, network)
@@ -294,6 +283,7 @@ class ReferenceSpark:
             lambda: metadata_of(storage, root, graph.name),
             bool(plan.local_recovery),
             self._cluster.local_directory,
+            self._cluster.host,
             network,
             lambda subtask: RepeatableMessages(repeats, subtask, forger),
             (lambda pids: lose_unsynced(journals, root, pids)) if journals is not None else None,

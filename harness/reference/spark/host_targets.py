@@ -1,0 +1,135 @@
+"""Hosts of a cluster as targets of faults: lost with their disks, paused, and taken off the network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from barrier_tck.faults.targets import Direction, Impairment, LinkTarget, TargetGone
+from barrier_tck.harness.cluster.host import Host
+from barrier_tck.harness.reference.spark.signalled_process import Lose, SignalledProcess
+
+
+class LostHost:
+    """An executor together with the local disk of its host; implements ``barrier_tck.faults.targets.ProcessTarget``."""
+
+    def __init__(self, executor: SignalledProcess, local_directory: Path, host: Host | None) -> None:
+        """Take the executor, its Spark worker's directory for local files, and its host, if that can be hit."""
+        self._executor = executor
+        self._host = host
+        self._directory = local_directory
+        self._wiped: list[Path] = []
+
+    @property
+    def description(self) -> str:
+        """Return what is hit, for the fault log."""
+        whole = f", with all of {self._host.description}" if self._host is not None else ""
+        return f"{self._executor.description}{whole}, with the local files in {self._directory.parent.name}"
+
+    def kill(self, lose_unsynced: bool = False) -> None:
+        """Kill the executor, or its whole host, and remove the files on its disk; raises TargetGone if the executor
+        was already dead.
+
+        A host that was killed starts again with an empty disk, as whoever runs a cluster would see to it.
+        """
+        host = self._host
+        if host is None:
+            self._executor.kill(lose_unsynced)
+            # The directories themselves belong to the Spark worker, which lives on and gives them to the next executor.
+            kept = set(self._directory.glob("spark-*")) | set(self._directory.glob("spark-*/executor-*"))
+        else:
+            self._executor.end_by(lambda _: host.kill(), lose_unsynced)
+            kept = set()
+        places = [self._directory, *sorted(kept)]
+        self._wiped = [entry for place in places for entry in sorted(place.iterdir()) if entry not in kept]
+        for entry in self._wiped:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        if host is not None:
+            host.start()
+
+    def is_dead(self) -> bool:
+        """Tell whether the executor is gone, and none of its files is left."""
+        return self._executor.is_dead() and not any(entry.exists() for entry in self._wiped)
+
+
+class ExecutorOnHost(SignalledProcess):
+    """An executor that is paused together with its host, Spark's own processes included.
+
+    Implements ``barrier_tck.faults.targets.PausableTarget``.
+    """
+
+    def __init__(
+        self, pid: int, description: str, on_kill: Callable[[], None], host: Host, lose: Lose | None = None
+    ) -> None:
+        """Take what every process takes, and the host."""
+        super().__init__(pid, description, on_kill, with_children=True, lose=lose)
+        self._host = host
+
+    def pause(self) -> None:
+        """Pause its host; raises TargetGone if the executor is dead."""
+        if self.is_dead():
+            raise TargetGone(self.description)
+        self._host.pause()
+
+    def resume(self) -> None:
+        """Let the host go on."""
+        self._host.resume()
+
+    def is_paused(self) -> bool:
+        """Tell whether everything on the host stands still."""
+        return self._host.is_paused()
+
+
+class LinkOfHost:
+    """All connections of a host; implements ``barrier_tck.faults.targets.LinkTarget``.
+
+    A host that nothing reaches, and that reaches nothing, is taken off the network: then Spark's own connections are
+    lost too. Any other disturbance is one of the runtime's connections alone, which proxies carry out.
+    """
+
+    def __init__(self, host: Host, proxied: Sequence[LinkTarget]) -> None:
+        """Take the host, and the runtime's own connections to everybody else."""
+        self._host = host
+        self._proxied = tuple(proxied)
+        self._disturbed: tuple[LinkTarget, ...] = ()
+        self._unplugged = False
+
+    @property
+    def description(self) -> str:
+        """Return what is disturbed."""
+        if self._proxied and self._disturbed:
+            return ", ".join(link.description for link in self._proxied)
+        return f"network of {self._host.description}"
+
+    def impair(self, impairment: Impairment) -> None:
+        """Take the host off the network, or disturb its connections; raises TargetGone if it does not run."""
+        if not self._host.is_running():
+            raise TargetGone(self.description)
+        if impairment.swallows and impairment.direction is Direction.BOTH:
+            self._unplugged = True
+            self._host.disconnect()
+            return
+        if not self._proxied:
+            raise TargetGone(self.description)
+        self._disturbed = self._proxied
+        for link in self._disturbed:
+            link.impair(impairment)
+
+    def is_impaired(self) -> bool:
+        """Tell whether the host is off the network, or every connection is disturbed."""
+        if self._unplugged:
+            return self._host.is_disconnected()
+        return bool(self._disturbed) and all(link.is_impaired() for link in self._disturbed)
+
+    def heal(self) -> None:
+        """Put the host back, and heal what was disturbed. Healing twice is harmless."""
+        if self._unplugged:
+            self._unplugged = False
+            self._host.reconnect()
+        disturbed, self._disturbed = self._disturbed, ()
+        for link in disturbed:
+            link.heal()
