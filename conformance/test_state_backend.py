@@ -164,6 +164,11 @@ def test_files_are_deterministic(state_backend: BackendUnderTest, tmp_path: Path
     _assert_holds("files-are-deterministic", state_backend, tmp_path)
 
 
+@pytest.mark.clause("BCK-6")
+def test_increments_build_on_what_is_confirmed(state_backend: BackendUnderTest, tmp_path: Path) -> None:
+    _assert_holds("increments-build-on-what-is-confirmed", state_backend, tmp_path)
+
+
 @pytest.mark.clause("BCK-2")
 def test_killed_anywhere(state_backend: BackendUnderTest, tmp_path: Path) -> None:
     _assert_holds("killed-anywhere", state_backend, tmp_path)

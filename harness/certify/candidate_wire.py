@@ -79,6 +79,8 @@ class OpenRequest(Request, frozen=True, tag="open"):
     attempt: int
     restore: tuple[Handle, ...] = ()
     files_wanted: int = 1
+    incremental: bool = False
+    """Whether its snapshots may be increments (SNP-5)."""
     storage: str = ""
     """The directory with the files of ``restore``, if it is not the storage directory that was set."""
 
@@ -171,6 +173,8 @@ class SnapshotRequest(Request, frozen=True, tag="snapshot"):
     store: int
     checkpoint: int
     fault: StorageTrouble | None = None
+    reuse_from: int = 0
+    """The oldest confirmed checkpoint whose files it may use (SNP-5); 0: it is a full snapshot."""
 
 
 class RunRequest(Request, frozen=True, tag="run"):

@@ -13,8 +13,9 @@ CONCURRENT = "concurrent-snapshots"
 ORDERED = "ordered-scan"
 LOCAL = "local-files"
 DETERMINISTIC = "deterministic-files"
+INCREMENTAL = "incremental-snapshots"
 
-CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC)
+CAPABILITIES = (ASYNCHRONOUS, CONCURRENT, ORDERED, LOCAL, DETERMINISTIC, INCREMENTAL)
 """All capabilities that can be declared, by the names that reports use."""
 _NAME = "totals"
 _GROUPS = (0, 6)
@@ -100,6 +101,87 @@ def _digests(session: CandidateCalls, step: steps.Promise) -> list[str]:
     return digests
 
 
+_UNCHANGED = 2_000
+"""Entries that an increment need not write again."""
+_APART = 1_000_000
+"""The snapshots of one check have ids that are so far apart, so that no other step has them."""
+
+
+def _incremental(session: CandidateCalls, step: steps.Promise) -> Broken:
+    """Change little between snapshots: what was confirmed is referred to, nothing else is, and restores are exact."""
+    chain = _Chain(session, step)
+    problem = chain.broken()
+    chain.forget()
+    return problem
+
+
+class _Chain:
+    """Snapshots of one store, each after a small change."""
+
+    def __init__(self, session: CandidateCalls, step: steps.Promise) -> None:
+        self._session = session
+        self._ids = [step.checkpoint + number * _APART for number in range(4)]
+        self._entries: dict[bytes, bytes] = {}
+
+    def broken(self) -> Broken:
+        """Return what is wrong with the second to fourth snapshot; the third is never confirmed, the others are."""
+        session, ids = self._session, self._ids
+        session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, incremental=True))
+        keys = tuple(b"%05d" % number for number in range(_UNCHANGED))
+        values = tuple(key * 8 for key in keys)
+        session.call(wire.PutManyRequest(CHECKED_STORE, _NAME, (_GROUP,) * _UNCHANGED, keys, values))
+        self._entries = dict(zip(keys, values, strict=True))
+        full = self._taken(0)
+        session.call(wire.NotifyRequest(CHECKED_STORE, ids[0], "confirm"))
+        second = self._taken(1)
+        session.call(wire.NotifyRequest(CHECKED_STORE, ids[1], "confirm"))
+        third = self._taken(2)
+        session.call(wire.NotifyRequest(CHECKED_STORE, ids[2], "abort"))
+        fourth = self._taken(3)
+        if not [handle for handle in second if self._is_of(handle, 0)]:
+            return "a snapshot after a small change refers to no file of the confirmed one"
+        before, after = (
+            sum(h.size for h in taken if self._is_of(h, n)) for n, taken in ((0, full), (1, second))
+        )
+        if after * 2 > before:
+            return f"a snapshot after a small change wrote {after} bytes, the full one before it {before}"
+        stray = [handle.path for handle in fourth if self._is_of(handle, 2)]
+        if stray:
+            return f"a snapshot refers to {stray[0]}, which belongs to a checkpoint that failed"
+        return self._restored(fourth) or (None if third else "a snapshot of a filled store names no file")
+
+    def _taken(self, number: int) -> tuple[wire.Handle, ...]:
+        """Change two entries, and take a snapshot that may refer to all that was confirmed."""
+        session = self._session
+        changed, gone = b"changed %d" % number, b"%05d" % number
+        session.call(wire.PutRequest(CHECKED_STORE, _NAME, _GROUP, changed, b"new"))
+        session.call(wire.DeleteRequest(CHECKED_STORE, _NAME, _GROUP, gone))
+        self._entries[changed] = b"new"
+        del self._entries[gone]
+        session.call(wire.SnapshotRequest(CHECKED_STORE, self._ids[number], reuse_from=self._ids[0]))
+        return session.run(wire.RunRequest(CHECKED_STORE, self._ids[number])).handles
+
+    def _is_of(self, handle: wire.Handle, number: int) -> bool:
+        return f"/chk-{self._ids[number]}/" in handle.path
+
+    def _restored(self, handles: tuple[wire.Handle, ...]) -> Broken:
+        session = self._session
+        session.call(wire.CloseRequest(CHECKED_STORE))
+        request = wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1, handles)
+        session.call(request)
+        found = dict(session.call(wire.ScanRequest(CHECKED_STORE, _NAME, _GROUP)))
+        wrong = [key for key in {**found, **self._entries} if found.get(key) != self._entries.get(key)]
+        return (
+            f"the increments restore {len(wrong)} entries wrong, {wrong[0]!r} among them" if wrong else None
+        )
+
+    def forget(self) -> None:
+        """Delete the files and close the store."""
+        for checkpoint in self._ids:
+            self._session.call(wire.DiscardRequest(CHECKED_STORE, checkpoint))
+        self._session.call(wire.CloseRequest(CHECKED_STORE))
+
+
 def _fill(session: CandidateCalls, step: steps.Promise) -> None:
     """Open the store and write: some entries, those of the step, one of them again, and one that is deleted."""
     session.call(wire.OpenRequest(CHECKED_STORE, *_GROUPS, 0, session.attempt + 1))
@@ -119,5 +201,6 @@ _CHECKS: dict[str, Callable[[CandidateCalls, steps.Promise], Broken]] = {
     ORDERED: _ordered,
     LOCAL: _local,
     DETERMINISTIC: _deterministic,
+    INCREMENTAL: _incremental,
 }
 """Capability -> its check. Concurrent snapshots have none: all properties draw them if they are declared."""

@@ -10,6 +10,7 @@ from barrier_tck.harness.certify.declared_capabilities import (
     ASYNCHRONOUS,
     CONCURRENT,
     DETERMINISTIC,
+    INCREMENTAL,
     LOCAL,
     ORDERED,
 )
@@ -226,6 +227,11 @@ PROPERTIES: tuple[Property, ...] = (
                 "files-are-deterministic",
                 DETERMINISTIC,
                 "The same calls in the same order write files with the same bytes, in another process too.",
+            ),
+            (
+                "increments-build-on-what-is-confirmed",
+                INCREMENTAL,
+                "A snapshot after a small change refers to confirmed files, and not to failed ones (SNP-5).",
             ),
         )
     ),

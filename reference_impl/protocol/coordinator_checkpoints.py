@@ -55,6 +55,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     CompletedCheckpoint,
     DeclineCheckpoint,
     Savepoint,
+    StateHandle,
     SubtaskFinished,
     SubtaskSnapshot,
 )
@@ -260,14 +261,18 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
             return self.discard_late(event.checkpoint, event.snapshot)
         if pending is None or result is AcknowledgeResult.DUPLICATE:
             return ()
-        unknown = self.shared.unknown(event.checkpoint, event.snapshot)
-        if unknown:
-            said = f"{event.subtask} uses {unknown[0].path} again, which no checkpoint has"
+        missing = self.missing(event.checkpoint, event.snapshot)
+        if missing:
+            said = f"{event.subtask} uses {missing[0].path} again, which no checkpoint has"
             return self._fail_checkpoint(pending, now_ms, Cause.DECLINED, said)
         self.shared.use(event.checkpoint, event.snapshot)
         if not pending.fully_acknowledged:
             return ()
         return self.complete_when_acknowledged(pending, now_ms)
+
+    def missing(self, checkpoint: CheckpointId, part: SubtaskSnapshot) -> tuple[StateHandle, ...]:
+        """A part that reuses files that no checkpoint has may lack them at any time: its checkpoint fails (SNP-5)."""
+        return self.shared.unknown(checkpoint, part)
 
     def _classify(self, event: AcknowledgeCheckpoint, pending: PendingCheckpoint | None) -> AcknowledgeResult:
         """An acknowledgement is accepted, a duplicate, unknown, or late; what the last two wrote is removed (COO-3)."""
@@ -453,6 +458,7 @@ class JobCheckpoints(TableMachine[JobState, CoordinatorCommand]):
         is_subsumed,
         _beyond_retention,
         reuse_from,
+        missing,
         is_built_on,
         _whose_metadata,
     )

@@ -5,21 +5,21 @@ of a dict is a full copy. The synchronous part of a snapshot notes which dicts e
 the first later write to a shared dict copies it (BE-01). The snapshot *pins* its version until the
 asynchronous part ends, fails or is cancelled; without a pin a write copies nothing (BE-07).
 
-``heap_files`` writes and reads the files of a snapshot.
+``heap_files`` writes and reads the files of a snapshot. With incremental checkpoints, a snapshot is a full one and the
+increments since then, each with the entries that had changed (SNP-5); ``heap_increments`` decides what each holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from threading import Lock
 
-from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
-from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError, SnapshotCancelled
+from barrier_tck.reference_impl.runtime_errors import CorruptStateError, JobUsageError
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
+    SharingStateWriter,
     SnapshotFuture,
     StateCapability,
     StateReader,
@@ -27,7 +27,20 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
-from barrier_tck.reference_impl.state.heap_files import CapturedState, Table, read_snapshot, serialised
+from barrier_tck.reference_impl.state.heap_files import (
+    CapturedState,
+    Table,
+    position_of,
+    read_increment,
+    read_snapshot,
+)
+from barrier_tck.reference_impl.state.heap_increments import (
+    ChangeLog,
+    IncrementTask,
+    StoredSnapshot,
+    require_next,
+)
+from barrier_tck.reference_impl.state.heap_writing import WriteTask, slices_of
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 
 _CAPABILITIES = frozenset(
@@ -35,6 +48,7 @@ _CAPABILITIES = frozenset(
         StateCapability.ASYNCHRONOUS_SNAPSHOTS,
         StateCapability.CONCURRENT_SNAPSHOTS,
         StateCapability.DETERMINISTIC_FILES,
+        StateCapability.INCREMENTAL_SNAPSHOTS,
     }
 )
 
@@ -59,15 +73,26 @@ class HeapStateBackend:
         """
         store = self.new_store(scope)
         wanted = [handle for handle in restore if len(handle.key_groups.intersection(scope.key_groups))]
-        refuse_overlaps(wanted)
+        full: list[StateHandle] = []
+        position = 0
         for handle in wanted:
-            for name, group, table in read_snapshot(handle, reader.read(handle), scope.key_groups):
+            content = reader.read(handle)
+            before, position = position, position_of(content)
+            if position:
+                require_next(handle, before if full else -1, position)
+                for change in read_increment(handle, content, scope.key_groups):
+                    store.amend(*change)
+                continue
+            full.append(handle)
+            refuse_overlaps(full)
+            for name, group, table in read_snapshot(handle, content, scope.key_groups):
                 store.adopt(name, group, table)
+        store.build_on(scope, restore, position)
         return store
 
     def new_store(self, scope: StateScope) -> HeapStateStore:
         """Return an empty store; a variant of the backend overrides this."""
-        return HeapStateStore(scope)
+        return IncrementalHeapStore(scope) if scope.incremental else HeapStateStore(scope)
 
 
 class _ReadableTables(dict[int, Table]):
@@ -141,7 +166,7 @@ class HeapStateStore:
     def __init__(self, scope: StateScope) -> None:
         """Start empty."""
         self._key_groups = scope.key_groups
-        self._slices = _slices(scope.key_groups, scope.files_wanted)
+        self._slices = slices_of(scope.key_groups, scope.files_wanted)
         self._compression = scope.compression
         self._states: _States = _States(self, scope.key_groups)
         self._version = 0
@@ -198,6 +223,19 @@ class HeapStateStore:
         state.readable[group] = table
         state.born[group] = self._version
 
+    def amend(self, name: str, group: int, entries: Table, removed: Sequence[bytes]) -> None:
+        """Apply what an increment says to restored tables, which nothing shares yet."""
+        state = self._states[name]
+        if group not in state.readable:
+            self.adopt(name, group, {})
+        table = state.readable[group]
+        table.update(entries)
+        for key in removed:
+            table.pop(key, None)
+
+    def build_on(self, scope: StateScope, handles: Sequence[StateHandle], position: int) -> None:
+        """Learn that all handles are applied; the last one has this position in its chain of increments."""
+
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
@@ -210,10 +248,17 @@ class HeapStateStore:
         self._version += 1
         version = self._version
         self._pins[version] = None
-        task = _WriteTask(captured, writer, self._slices, self._compression, lambda: self._release(version))
+        task = self.write_task(checkpoint, captured, writer)
         future = DeferredSnapshot(task.run, task.cancel)
         self._outstanding[version] = (checkpoint, future)
         return future
+
+    def write_task(
+        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
+    ) -> WriteTask:
+        """Return the asynchronous part of the snapshot whose version was just pinned."""
+        version = self._version
+        return WriteTask(captured, writer, self._slices, self._compression, lambda: self._release(version))
 
     def capture(self) -> list[CapturedState]:
         """Return the tables as of now, and see to it that none of them is written in place any more."""
@@ -264,70 +309,67 @@ class HeapStateStore:
         self._outstanding.pop(version, None)
 
 
-class _WriteTask:
-    """The asynchronous part of one snapshot: serialises the captured tables and writes them."""
+class IncrementalHeapStore(HeapStateStore):
+    """A store that notes which keys change, so that a snapshot can be an increment on a confirmed one (SNP-5)."""
 
-    __slots__ = (
-        *("_cancelled", "_captured", "_compression", "_lock"),
-        *("_release", "_slices", "_started", "_writer"),
-    )
+    def __init__(self, scope: StateScope) -> None:
+        """Start empty."""
+        super().__init__(scope)
+        self._range = scope.key_groups
+        self._log = ChangeLog()
 
-    def __init__(
-        self,
-        captured: list[CapturedState],
-        writer: StateWriter,
-        slices: Sequence[KeyGroupRange],
-        compression: Compression,
-        release: Callable[[], None],
+    def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
+        """Set the value, and note that it changed."""
+        super().put(name, group, key, value)
+        self._log.note(name, group, key)
+
+    def put_many(
+        self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
     ) -> None:
-        self._captured = captured
-        self._writer = writer
-        self._slices = slices
-        self._compression = compression
-        self._release = release
-        self._lock = Lock()
-        self._started = False
-        self._cancelled = False
+        """Set many values, and note that they changed."""
+        super().put_many(name, groups, keys, values)
+        for group, key in zip(groups, keys, strict=True):
+            self._log.note(name, group, key)
 
-    def run(self) -> tuple[StateHandle, ...]:
-        """Write a file per slice; whatever happens, the pinned version is released."""
-        with self._lock:
-            self._started = True
-        try:
-            if len(self._slices) == 1:
-                return (self._writer.write("state", self._chunks(self._captured), self._slices[0]),)
-            return tuple(
-                self._writer.write(f"state-{number}", self._chunks(_part(self._captured, groups)), groups)
-                for number, groups in enumerate(self._slices)
-            )
-        finally:
-            self._release()
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        """Remove the value, and note that it changed."""
+        super().delete(name, group, key)
+        self._log.note(name, group, key)
 
-    def cancel(self) -> None:
-        """Make a running write stop at its next chunk. One that has not started releases its version here."""
-        with self._lock:
-            self._cancelled = True
-            started = self._started
-        if not started:
-            self._release()
+    def build_on(self, scope: StateScope, handles: Sequence[StateHandle], position: int) -> None:
+        """Build on what was restored, if all of it is the store's own and may be used again.
 
-    def _chunks(self, captured: Sequence[CapturedState]) -> Iterator[bytes]:
-        for chunk in serialised(captured, self._compression):
-            self._check_cancelled()
-            yield chunk
-        self._check_cancelled()
+        After a redistribution the first snapshot is a full one: no two subtasks use the same file.
+        """
+        own = all(handle.shared and _is_within(handle.key_groups, self._range) for handle in handles)
+        if handles and own and scope.restored is not None:
+            self._log.build_on(StoredSnapshot(0, scope.restored, tuple(handles), position))
 
-    def _check_cancelled(self) -> None:
-        if self._cancelled:
-            raise SnapshotCancelled("the asynchronous part of a heap snapshot was cancelled")
+    def write_task(
+        self, checkpoint: CheckpointId, captured: list[CapturedState], writer: StateWriter
+    ) -> WriteTask:
+        """Return what writes an increment, or a full snapshot that later ones may build on."""
+        version = self._version
+        self._log.begin(version)
+        if not isinstance(writer, SharingStateWriter):
+            return super().write_task(checkpoint, captured, writer)
+        return IncrementTask(
+            captured,
+            self._slices,
+            self._compression,
+            lambda: self._release(version),
+            self._log.planned(version, checkpoint, writer),
+        )
 
+    def confirm(self, checkpoint: CheckpointId) -> None:
+        """Build on this checkpoint from now on."""
+        self._log.confirm(checkpoint)
 
-def _slices(key_groups: KeyGroupRange, wanted: int) -> tuple[KeyGroupRange, ...]:
-    """Cut a range into as many parts as are wanted, at least one, none of them empty."""
-    count = max(1, min(wanted, len(key_groups)))
-    cuts = [key_groups.start + len(key_groups) * number // count for number in range(count + 1)]
-    return tuple(KeyGroupRange(start, end) for start, end in pairwise(cuts))
+    def abort(self, checkpoint: CheckpointId) -> None:
+        """Cancel the checkpoint's asynchronous part if it has not ended, and never build on it (COO-2)."""
+        super().abort(checkpoint)
+        self._log.abort(checkpoint)
 
 
-def _part(captured: Sequence[CapturedState], key_groups: KeyGroupRange) -> list[CapturedState]:
-    return [(name, {g: table for g, table in tables.items() if g in key_groups}) for name, tables in captured]
+def _is_within(part: KeyGroupRange, whole: KeyGroupRange) -> bool:
+    return whole.start <= part.start and part.end <= whole.end

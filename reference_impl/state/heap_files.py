@@ -15,6 +15,10 @@ one per block, sorted by name and group. Offsets count from the start of the fil
 entries, unpacked length, CRC-32 of the block as it is in the file]]. The codec is ``zstd``. What is not compressed is
 written in version 1, and both are read.
 
+An **increment** (SNP-5) has the same form, but begins with b"heapinc" and one byte: its position in the chain, 1 for
+the first one after a full snapshot. It has up to two blocks per (state name, key group). That of the name with ``+``
+in front holds the entries that were set, that with ``-`` the keys that were removed, each with an empty value.
+
 The index comes last, as in Parquet, so that a snapshot streams to storage without being held in memory twice. Whoever
 wants one key group reads the footer, the index and the group's blocks. The CRC-32 vouches for a block whose file was
 not read as a whole. MessagePack does the encoding because it does it in C.
@@ -42,6 +46,10 @@ CapturedState = tuple[str, dict[int, Table]]
 """What a snapshot notes of one state: its name and its tables by key group."""
 
 _MAGIC = b"heapsnap"
+_INCREMENT = b"heapinc"
+POSITION_MAX = 255
+"""The last position in a chain of increments that fits its byte."""
+_SET, _REMOVED = "+", "-"
 _FOOTER = struct.Struct("<QI4s")
 _FOOTER_MARK = b"INDX"
 _PLAIN, _COMPRESSED = 1, 2
@@ -81,14 +89,50 @@ class _Block(msgspec.Struct, frozen=True):
     checksum: int = 0
 
 
+Change = tuple[str, int, Table, list[bytes]]
+"""What an increment holds of one state in one key group: its name, the group, the entries set, the keys removed."""
+
+
+def serialised_increment(
+    changes: Sequence[Change], position: int, compression: Compression = Compression.NONE
+) -> Iterator[bytes]:
+    """Yield the file of an increment in chunks; ``position`` is its place in the chain, 1 to ``POSITION_MAX``."""
+    captured: list[CapturedState] = []
+    for name, group, entries, removed in changes:
+        captured.append((_SET + name, {group: entries}))
+        captured.append((_REMOVED + name, {group: dict.fromkeys(removed, b"")}))
+    return serialised(captured, compression, _INCREMENT + bytes([position]))
+
+
+def position_of(content: bytes) -> int:
+    """Return the position of an increment in its chain; 0 if the file does not claim to be an increment."""
+    head = content[: len(_MAGIC)]
+    return head[-1] if len(head) == len(_MAGIC) and head.startswith(_INCREMENT) else 0
+
+
+def read_increment(handle: StateHandle, content: bytes, key_groups: KeyGroupRange) -> Iterator[Change]:
+    """Yield what an increment changes, of the wanted key groups only; raises like ``read_snapshot``."""
+    for name, group, table in read_snapshot(handle, content, key_groups, content[: len(_MAGIC)]):
+        if name[:1] == _SET:
+            yield name[1:], group, table, []
+        elif name[:1] == _REMOVED:
+            yield name[1:], group, {}, list(table)
+        else:
+            raise CorruptStateError(
+                f"{handle.path} is an increment, but {name!r} says neither set nor removed"
+            )
+
+
 def serialised(
-    captured: Sequence[CapturedState], compression: Compression = Compression.NONE
+    captured: Sequence[CapturedState],
+    compression: Compression = Compression.NONE,
+    magic: bytes = _MAGIC,
 ) -> Iterator[bytes]:
     """Yield the file of a snapshot in chunks; the format is described at the head of this module."""
     plain: list[_PlainEntry] = []
     compressed: list[_CompressedEntry] = []
-    pending = [_MAGIC]
-    pending_bytes = offset = len(_MAGIC)
+    pending = [magic]
+    pending_bytes = offset = len(magic)
     for name, tables in sorted(captured, key=itemgetter(0)):
         for group in sorted(tables):
             table = tables[group]
@@ -117,7 +161,7 @@ def serialised(
 
 
 def read_snapshot(
-    handle: StateHandle, content: SlicedBytes, key_groups: KeyGroupRange
+    handle: StateHandle, content: SlicedBytes, key_groups: KeyGroupRange, magic: bytes = _MAGIC
 ) -> Iterator[tuple[str, int, Table]]:
     """Yield (state name, key group, entries) of a snapshot file, of the wanted key groups only.
 
@@ -126,7 +170,7 @@ def read_snapshot(
     """
     view: SlicedBytes = memoryview(content) if isinstance(content, bytes) else content
     try:
-        codec, blocks, index_offset = _read_index(view)
+        codec, blocks, index_offset = _read_index(view, magic)
         for block in blocks:
             if block.group not in handle.key_groups:
                 raise ValueError(
@@ -160,11 +204,11 @@ def _unpacked(data: bytes | memoryview, block: _Block, codec: str) -> bytes | me
     return unpacked
 
 
-def _read_index(view: SlicedBytes) -> tuple[str, list[_Block], int]:
+def _read_index(view: SlicedBytes, magic: bytes) -> tuple[str, list[_Block], int]:
     """Return the codec, the blocks, and where the index begins."""
     size = len(view)
-    if size < len(_MAGIC) + _FOOTER.size or view[: len(_MAGIC)] != _MAGIC:
-        raise ValueError(f"it does not begin with {_MAGIC!r}")
+    if size < len(_MAGIC) + _FOOTER.size or view[: len(magic)] != magic:
+        raise ValueError(f"it does not begin with {magic!r}")
     index_offset, version, mark = _FOOTER.unpack(view[size - _FOOTER.size : size])
     if mark != _FOOTER_MARK or not len(_MAGIC) <= index_offset <= size - _FOOTER.size:
         raise ValueError("its footer is damaged")

@@ -15,6 +15,9 @@ within it.
 **Files of a snapshot**, version 1: an index and RocksDB's own files, as they are. The index is the first handle,
 though the last file written, and is b"rockssnp" and a MessagePack array: version, then an array of
 [file name, path in checkpoint storage] in the order of the handles that follow. No state, no files.
+
+With incremental checkpoints, table files are shared (SNP-5). RocksDB never changes one and uses no number twice, so a
+table file that a confirmed snapshot of this store has under its name is the same file, and is not uploaded again.
 """
 
 from __future__ import annotations
@@ -27,13 +30,11 @@ from operator import add
 from pathlib import Path
 from threading import Lock
 
-import msgspec
 from rocksdict import Checkpoint, Rdict, WriteBatch
 
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
-    CorruptStateError,
     JobUsageError,
     SnapshotCancelled,
     StorageError,
@@ -41,39 +42,37 @@ from barrier_tck.reference_impl.runtime_errors import (
 from barrier_tck.reference_impl.state.backend import (
     KeyedStateStore,
     LinkingStateWriter,
-    LocalStateReader,
+    SharingStateWriter,
     SnapshotFuture,
     StateCapability,
     StateReader,
     StateScope,
     StateWriter,
 )
-from barrier_tck.reference_impl.state.checks import refuse_overlaps, require_in_range, require_same_length
+from barrier_tck.reference_impl.state.checks import require_in_range, require_same_length
 from barrier_tck.reference_impl.state.rocksdb_library import (
     Failures,
     close_database,
     entries_from,
     is_empty,
     make_directory,
-    open_database,
 )
+from barrier_tck.reference_impl.state.rocksdb_restoring import (
+    GROUP,
+    TABLE,
+    encoded_index,
+    restored_database,
+    shared_tables,
+    snapshots_of,
+)
+from barrier_tck.reference_impl.state.rocksdb_tables import SharedTables, Tables
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 from barrier_tck.reference_impl.state.working_directory import remove_tree
 
-_MAGIC = b"rockssnp"
-_VERSION = 1
 _CHUNK_BYTES = 1 << 20
 """Files are uploaded in chunks of this size: a cancel is noticed between any two."""
-_BATCH_ENTRIES = 10_000
-_TABLE = ".sst"
-"""Suffix of the files that hold entries."""
-_GROUP = struct.Struct(">I")
 _NAME = struct.Struct(">H")
-_DATABASE, _CHECKPOINTS = "db", "checkpoints"
-
-_Index = tuple[int, list[tuple[str, str]]]
-_encode = msgspec.msgpack.Encoder().encode
-_decode_index = msgspec.msgpack.Decoder(_Index).decode
+_CHECKPOINTS = "checkpoints"
 
 
 class RocksDBStateBackend:
@@ -97,6 +96,7 @@ class RocksDBStateBackend:
                 StateCapability.CONCURRENT_SNAPSHOTS,
                 StateCapability.ORDERED_SCAN,
                 StateCapability.LOCAL_FILES,
+                StateCapability.INCREMENTAL_SNAPSHOTS,
             }
         )
 
@@ -116,8 +116,17 @@ class RocksDBStateBackend:
             checkpoints = Path(self._local_checkpoints) / working.parent.name / working.name
         make_directory(checkpoints)
         _require_one_file_system(working, checkpoints)
-        database = _restored_database(working, restore, reader, scope.key_groups)
-        return RocksDBStateStore(scope.key_groups, database, checkpoints)
+        snapshots = snapshots_of(restore, reader, scope.key_groups)
+        database = restored_database(working, snapshots, reader, scope.key_groups)
+        store = RocksDBStateStore(scope.key_groups, database, checkpoints)
+        if (
+            scope.restored is not None
+            and len(snapshots) == 1
+            and snapshots[0][0].key_groups == scope.key_groups
+        ):
+            # After a redistribution the first snapshot uploads all: no two subtasks use the same file.
+            store.tables.build_on(scope.restored, shared_tables(snapshots[0][1]))
+        return store
 
 
 class _Prefixes(dict[int, bytes]):
@@ -135,7 +144,7 @@ class _Prefixes(dict[int, bytes]):
 
     def __missing__(self, group: int) -> bytes:
         require_in_range(group, self._key_groups)
-        prefix = self[int(group)] = _GROUP.pack(group) + self._name
+        prefix = self[int(group)] = GROUP.pack(group) + self._name
         return prefix
 
 
@@ -147,6 +156,7 @@ class RocksDBStateStore:
         self._key_groups = key_groups
         self._database: Rdict | None = database
         self._checkpoints = checkpoints
+        self.tables = SharedTables()
         self._prefixes: dict[str, _Prefixes] = {}
         self._snapshots_taken = 0
         self._outstanding: dict[int, tuple[CheckpointId, DeferredSnapshot[tuple[StateHandle, ...]]]] = {}
@@ -221,16 +231,26 @@ class RocksDBStateStore:
             if directory.exists():
                 remove_tree(directory)
             raise
-        task = _Upload(directory, writer, self._key_groups, lambda: self._outstanding.pop(number, None))
+        reusable = self.tables.reusable(writer)
+        task = _Upload(
+            directory,
+            writer,
+            self._key_groups,
+            reusable,
+            lambda tables: self.tables.stored(number, checkpoint, tables),
+            lambda: self._outstanding.pop(number, None),
+        )
         future = DeferredSnapshot(task.run, task.cancel)
         self._outstanding[number] = (checkpoint, future)
         return future
 
     def confirm(self, checkpoint: CheckpointId) -> None:
-        """Do nothing: nothing is kept for a checkpoint once its files are uploaded."""
+        """Let later snapshots refer to the table files of this one."""
+        self.tables.confirm(checkpoint)
 
     def abort(self, checkpoint: CheckpointId) -> None:
-        """Cancel the checkpoint's upload if it has not ended (COO-2)."""
+        """Cancel the checkpoint's upload if it has not ended, and never refer to its files (COO-2)."""
+        self.tables.abort(checkpoint)
         self._cancel([future for number, future in list(self._outstanding.values()) if number == checkpoint])
 
     def close(self) -> None:
@@ -290,11 +310,19 @@ class _Upload:
     """The asynchronous part of one snapshot: uploads a local checkpoint and removes it, whatever happens."""
 
     def __init__(
-        self, directory: Path, writer: StateWriter, key_groups: KeyGroupRange, ended: Callable[[], object]
+        self,
+        directory: Path,
+        writer: StateWriter,
+        key_groups: KeyGroupRange,
+        reusable: Tables,
+        stored: Callable[[Tables], object],
+        ended: Callable[[], object],
     ) -> None:
         self._directory = directory
         self._writer = writer
         self._key_groups = key_groups
+        self._reusable = reusable
+        self._stored = stored
         self._ended = ended
         self._lock = Lock()
         self._started = False
@@ -312,8 +340,9 @@ class _Upload:
                 handles.append(self._upload(file))
                 names.append((file.name, handles[-1].path))
             self._check_cancelled()
-            index = _MAGIC + _encode((_VERSION, names))
-            return (self._writer.write("index", [index], self._key_groups), *handles)
+            first = self._writer.write("index", [encoded_index(names)], self._key_groups)
+            self._stored(shared_tables((name, one) for (name, _), one in zip(names, handles, strict=True)))
+            return (first, *handles)
         except OSError as error:
             self._check_cancelled()
             raise StorageError(f"cannot read the local checkpoint {self._directory}: {error}") from error
@@ -321,6 +350,11 @@ class _Upload:
             self._release()
 
     def _upload(self, file: Path) -> StateHandle:
+        if isinstance(self._writer, SharingStateWriter) and file.name.endswith(TABLE):
+            known = self._reusable.get(file.name)
+            if known is not None:
+                return self._writer.reuse(known)
+            return self._writer.write_shared(file.name, self._chunks(file), self._key_groups, file)
         if isinstance(self._writer, LinkingStateWriter):
             return self._writer.write_file(file.name, file, self._chunks(file), self._key_groups)
         return self._writer.write(file.name, self._chunks(file), self._key_groups)
@@ -346,122 +380,6 @@ class _Upload:
     def _check_cancelled(self) -> None:
         if self._cancelled:
             raise SnapshotCancelled("the upload of a RocksDB checkpoint was cancelled")
-
-
-# --- restoring ----------------------------------------------------------------------------------------------
-
-
-def _restored_database(
-    working: Path, restore: Sequence[StateHandle], reader: StateReader, key_groups: KeyGroupRange
-) -> Rdict:
-    """Open a database with the snapshots' entries of these key groups; leaves nothing open on an error."""
-    snapshots = _snapshots_of(restore, reader, key_groups)
-    path = working / _DATABASE
-    if snapshots:
-        # The first snapshot's files become the database; only what others hold has to be copied over.
-        _download(snapshots[0], reader, path)
-    database = open_database(path)
-    try:
-        if snapshots:
-            _drop_foreign_groups(database, snapshots[0][0].key_groups, key_groups)
-        for number, snapshot in enumerate(snapshots[1:], 2):
-            part = working / f"restored-{number}"
-            _download(snapshot, reader, part)
-            _copy_groups(part, database, snapshot[0].key_groups.intersection(key_groups))
-            remove_tree(part)
-    except BaseException:
-        close_database(database)
-        raise
-    return database
-
-
-_Snapshot = tuple[StateHandle, list[tuple[str, StateHandle]]]
-"""The index of a snapshot, and its files by their names in the database."""
-
-
-def _snapshots_of(
-    handles: Sequence[StateHandle], reader: StateReader, key_groups: KeyGroupRange
-) -> list[_Snapshot]:
-    """Sort handles into the snapshots they come from, those of foreign key groups left out."""
-    wanted = [handle for handle in handles if len(handle.key_groups.intersection(key_groups))]
-    by_path = {handle.path: handle for handle in wanted}
-    snapshots: list[_Snapshot] = []
-    claimed: dict[str, None] = {}
-    for handle in wanted:
-        if handle.path in claimed:
-            continue
-        files = []
-        for name, path in _read_index(handle, reader.read(handle)):
-            if path not in by_path or path in claimed:
-                raise CorruptStateError(
-                    f"{handle.path} names {path}, which is not among the restored files, or not once but twice"
-                )
-            claimed[path] = None
-            files.append((name, by_path[path]))
-        snapshots.append((handle, files))
-    refuse_overlaps([index for index, _ in snapshots])
-    return snapshots
-
-
-def _read_index(handle: StateHandle, content: bytes) -> list[tuple[str, str]]:
-    try:
-        if content[: len(_MAGIC)] != _MAGIC:
-            raise ValueError(f"it does not begin with {_MAGIC!r}")
-        decoded: _Index = _decode_index(content[len(_MAGIC) :])
-        version, files = decoded
-        if version != _VERSION:
-            raise ValueError(f"it has format version {version}; this release reads version {_VERSION}")
-        for name, _ in files:
-            if name in ("", ".", "..") or "/" in name:
-                raise ValueError(f"{name!r} is not the name of a file")
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise CorruptStateError(f"{handle.path} is not the index of a RocksDB snapshot: {error}") from error
-    return list(files)
-
-
-def _download(snapshot: _Snapshot, reader: StateReader, target: Path) -> None:
-    make_directory(target)
-    for name, handle in snapshot[1]:
-        # Only table files are linked: RocksDB never changes them, and may well write to the others.
-        local = (
-            reader.local_file(handle)
-            if name.endswith(_TABLE) and isinstance(reader, LocalStateReader)
-            else None
-        )
-        content = reader.read(handle) if local is None else b""
-        try:
-            if local is None:
-                (target / name).write_bytes(content)
-            else:
-                os.link(local, target / name)
-        except OSError as error:
-            raise StorageError(f"cannot write {target / name}: {error}") from error
-
-
-def _drop_foreign_groups(database: Rdict, held: KeyGroupRange, kept: KeyGroupRange) -> None:
-    with Failures("write to"):
-        if held.start < kept.start:
-            database.delete_range(_GROUP.pack(held.start), _GROUP.pack(kept.start))
-        if kept.end < held.end:
-            database.delete_range(_GROUP.pack(kept.end), _GROUP.pack(held.end))
-
-
-def _copy_groups(part: Path, database: Rdict, key_groups: KeyGroupRange) -> None:
-    source = open_database(part)
-    end = _GROUP.pack(key_groups.end)
-    try:
-        batch = WriteBatch(raw_mode=True)
-        with Failures("copy restored state into"):
-            for key, value in entries_from(source, _GROUP.pack(key_groups.start)):
-                if key >= end:
-                    break
-                batch.put(key, value)
-                if batch.len() >= _BATCH_ENTRIES:
-                    database.write(batch)
-                    batch = WriteBatch(raw_mode=True)
-            database.write(batch)
-    finally:
-        close_database(source)
 
 
 def _require_one_file_system(working: Path, checkpoints: Path) -> None:

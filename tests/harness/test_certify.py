@@ -248,6 +248,9 @@ def test_a_failing_sequence_becomes_small_and_replays(identifier: str, tmp_path:
         ("NotOrdered", "ordered-scan", "gave the keys in the order"),
         ("NotLocal", "local-files", "are outside the working directory"),
         ("NotDeterministic", "deterministic-files", "wrote different files"),
+        ("NotIncremental", "incremental-snapshots", "refers to no file of the confirmed one"),
+        ("BuildsOnTheUnconfirmed", "incremental-snapshots", "belongs to a checkpoint that failed"),
+        ("LosesTombstones", "incremental-snapshots", "restore 3 entries wrong"),
     ],
 )
 def test_a_capability_that_is_declared_but_missing_fails_and_an_undeclared_one_is_not_tested(

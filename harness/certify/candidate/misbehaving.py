@@ -19,8 +19,8 @@ from barrier_tck.reference_impl.state.backend import (
     StateScope,
     StateWriter,
 )
-from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
-from barrier_tck.reference_impl.state.snapshots import FinishedSnapshot
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore, IncrementalHeapStore
+from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
 
 no_backend = 7
 """Not a backend at all."""
@@ -199,3 +199,52 @@ class NotDeterministic(_Liar):
         store = HeapStateStore(scope)
         store.put("opened", scope.key_groups.start, b"nonce", os.urandom(8))
         return store
+
+
+class NotIncremental(_Liar):
+    """Writes everything again in every snapshot."""
+
+    declared = frozenset({StateCapability.INCREMENTAL_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that knows nothing of increments."""
+        return HeapStateStore(scope)
+
+
+class BuildsOnTheUnconfirmed(_Liar):
+    """Refers to the files of the newest snapshot, whatever became of it."""
+
+    declared = frozenset({StateCapability.INCREMENTAL_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that takes every stored snapshot for a confirmed one."""
+        return _HastyStore(scope)
+
+
+class _HastyStore(IncrementalHeapStore):
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        future = super().snapshot(checkpoint, writer)
+
+        def run() -> tuple[StateHandle, ...]:
+            handles = future.run()
+            self.confirm(checkpoint)
+            return handles
+
+        return DeferredSnapshot(run, future.cancel)
+
+
+class LosesTombstones(_Liar):
+    """Leaves removed keys out of its increments."""
+
+    declared = frozenset({StateCapability.INCREMENTAL_SNAPSHOTS})
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store that notes no removal."""
+        return _ForgetfulStore(scope)
+
+
+class _ForgetfulStore(IncrementalHeapStore):
+    def delete(self, name: str, group: int, key: bytes) -> None:
+        HeapStateStore.delete(self, name, group, key)

@@ -54,10 +54,12 @@ from barrier_tck.reference_impl.state.backend import (
     StateBackend,
     StateCapability,
     StateScope,
+    StateWriter,
 )
 from barrier_tck.reference_impl.state.working_directory import remove_tree
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.metadata import checksum_text
+from barrier_tck.reference_impl.storage.sharing_writer import SharingWriter
 
 JOB, VERTEX, OPERATOR = "certified", "keyed", "operator"
 _PR_SET_PDEATHSIG = 1
@@ -151,6 +153,7 @@ class Worker:
             *(JOB, VERTEX, OPERATOR, request.subtask, request.attempt, groups),
             self._working_directory(),
             request.files_wanted,
+            incremental=request.incremental,
         )
         handles = [msgspec.msgpack.decode(handle.packed, type=StateHandle) for handle in request.restore]
         files = TroubledFiles(request.storage or self._storage)
@@ -228,7 +231,10 @@ class Worker:
         files = TroubledFiles(self._storage, request.fault)
         attempt, subtask = AttemptNumber(scope.attempt), SubtaskId(VERTEX, scope.subtask_index)
         checkpoint = CheckpointId(request.checkpoint)
-        writer = self._checkpoints(files).writer(checkpoint, attempt, subtask, OPERATOR)
+        storage, place = self._checkpoints(files), (checkpoint, attempt, subtask, OPERATOR)
+        writer: StateWriter = storage.writer(*place)
+        if request.reuse_from:
+            writer = SharingWriter(writer, storage.shared_writer(*place), request.reuse_from)
         future = store.snapshot(checkpoint, writer)
         self._taken[request.store, request.checkpoint] = TakenSnapshot(future, files)
         return wire.Reply({"done": bool(future.done), "operations": files.operations})

@@ -1,0 +1,96 @@
+"""The asynchronous part of the heap backend's snapshots: serialises captured tables and writes them, or stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from threading import Lock
+
+from barrier_tck.reference_impl.config import Compression
+from barrier_tck.reference_impl.ids import KeyGroupRange
+from barrier_tck.reference_impl.protocol.messages import StateHandle
+from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled
+from barrier_tck.reference_impl.state.backend import StateWriter
+from barrier_tck.reference_impl.state.heap_files import CapturedState, serialised
+
+Release = Callable[[], None]
+"""Unpins the tables of a snapshot; harmless when called twice."""
+
+
+class WriteTask:
+    """The asynchronous part of one snapshot: serialises the captured tables and writes them."""
+
+    def __init__(
+        self,
+        captured: list[CapturedState],
+        writer: StateWriter,
+        slices: Sequence[KeyGroupRange],
+        compression: Compression,
+        release: Release,
+    ) -> None:
+        """Take the tables, what writes them, a range of key groups for each file, and what unpins the tables."""
+        self.captured = captured
+        self.compression = compression
+        self._writer = writer
+        self._slices = slices
+        self._release = release
+        self._lock = Lock()
+        self._started = False
+        self._cancelled = False
+
+    def run(self) -> tuple[StateHandle, ...]:
+        """Write the files; whatever happens, the pinned version is released."""
+        with self._lock:
+            self._started = True
+        try:
+            return self.write()
+        finally:
+            self._release()
+
+    def write(self) -> tuple[StateHandle, ...]:
+        """Write a file per slice."""
+        return self.write_full(self._writer.write)
+
+    def write_full(
+        self, write: Callable[[str, Iterable[bytes], KeyGroupRange], StateHandle]
+    ) -> tuple[StateHandle, ...]:
+        """Write a full snapshot, a file per slice, with a method of a writer."""
+        if len(self._slices) == 1:
+            return (write("state", self._chunks(self.captured), self._slices[0]),)
+        return tuple(
+            write(f"state-{number}", self._chunks(_part(self.captured, groups)), groups)
+            for number, groups in enumerate(self._slices)
+        )
+
+    def cancel(self) -> None:
+        """Make a running write stop at its next chunk. One that has not started releases its version here."""
+        with self._lock:
+            self._cancelled = True
+            started = self._started
+        if not started:
+            self._release()
+
+    def _chunks(self, captured: Sequence[CapturedState]) -> Iterator[bytes]:
+        return self.cancellable(serialised(captured, self.compression))
+
+    def cancellable(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield chunks until the snapshot is cancelled; raises SnapshotCancelled then."""
+        for chunk in chunks:
+            self._check_cancelled()
+            yield chunk
+        self._check_cancelled()
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled:
+            raise SnapshotCancelled("the asynchronous part of a heap snapshot was cancelled")
+
+
+def slices_of(key_groups: KeyGroupRange, wanted: int) -> tuple[KeyGroupRange, ...]:
+    """Cut a range into as many parts as are wanted, at least one, none of them empty."""
+    count = max(1, min(wanted, len(key_groups)))
+    cuts = [key_groups.start + len(key_groups) * number // count for number in range(count + 1)]
+    return tuple(KeyGroupRange(start, end) for start, end in pairwise(cuts))
+
+
+def _part(captured: Sequence[CapturedState], key_groups: KeyGroupRange) -> list[CapturedState]:
+    return [(name, {g: table for g, table in tables.items() if g in key_groups}) for name, tables in captured]
