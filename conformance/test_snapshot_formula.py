@@ -71,6 +71,16 @@ def test_a_job_goes_on_from_compressed_snapshots_too(trials: Trials) -> None:
         require(later, "a checkpoint of a later attempt was checked", trial)
 
 
+@pytest.mark.needs(Capability.ATTEMPTS)
+@pytest.mark.clause("SNP-5", "REC-1")
+def test_a_job_goes_on_from_increments_too(trials: Trials) -> None:
+    plan = with_faults(AFTER_THE_FIRST_CHECKPOINT, plan=varied(checkpoints=CheckpointPlan(incremental=True)))
+    for trial in trials.several(plan):
+        _assert_every_checkpoint_is_its_prefix(trial)
+        later = [view.checkpoint for view in trial.history.checkpoints if (view.attempt or 0) > 1]
+        require(later, "a checkpoint of a later attempt was checked", trial)
+
+
 @pytest.mark.clause("BAR-2", "BAR-3", "ALN-1")
 def test_generated_jobs_without_faults_keep_the_formula(trials: Trials) -> None:
     trials.generated("faultless", _assert_every_checkpoint_is_its_prefix)

@@ -29,6 +29,7 @@ from barrier_tck.harness.campaign.sometimes import (
     SometimesDuplicates,
     SometimesFallsBack,
     SometimesInFlight,
+    SometimesReused,
 )
 from barrier_tck.harness.campaign.trial_pool import TrialPool, require_parallel
 from barrier_tck.harness.campaign.tried_plans import OneByOne, PlannedTrial, TrialRuns, TriedPlan
@@ -74,6 +75,7 @@ class Tally:
     sometimes_in_flight: SometimesInFlight = field(default_factory=SometimesInFlight)
     sometimes_after_finish: SometimesAfterFinish = field(default_factory=SometimesAfterFinish)
     sometimes_falls_back: SometimesFallsBack = field(default_factory=SometimesFallsBack)
+    sometimes_reused: SometimesReused = field(default_factory=SometimesReused)
     failing: list[tuple[int, Verdict]] = field(default_factory=list)
     to_shrink: list[int] = field(default_factory=list)
     judged_clauses: JudgedClauses = field(default_factory=lambda: JudgedClauses(()))
@@ -103,6 +105,7 @@ class Tally:
         self.sometimes_in_flight.add(trial)
         self.sometimes_after_finish.add(trial)
         self.sometimes_falls_back.add(trial)
+        self.sometimes_reused.add(trial)
         self.judged_clauses.add(trial.findings)
         if trial.verdict is not Verdict.VALID:
             self.failing.append((trial.trial, trial.verdict))
@@ -117,6 +120,7 @@ class Tally:
             self.sometimes_in_flight.finding(),
             self.sometimes_after_finish.finding(),
             self.sometimes_falls_back.finding(),
+            self.sometimes_reused.finding(),
             self.judged_clauses.finding(),
         )
         return tuple(finding for finding in found if finding is not None)

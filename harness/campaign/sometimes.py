@@ -8,6 +8,7 @@ from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
 from barrier_tck.harness.oracle.in_flight import IN_FLIGHT
+from barrier_tck.harness.oracle.kept_shared_files import REUSED, SharedFilesKept
 from barrier_tck.harness.oracle.local_recovery import DONE, MET, LocalRecovery
 from barrier_tck.harness.record.records import TrialSummary
 from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -184,3 +185,41 @@ class SometimesFallsBack:
             verdict = Verdict.VALID
             summary = f"in each of {len(self.done)} listed cases a restore met the damaged copy"
         return Finding("sometimes-falls-back", ("LOC-4",), verdict, summary, counts)
+
+
+@dataclass(slots=True)
+class SometimesReused:
+    """If checkpoints are incremental, some must refer to files of older ones, or SNP-5 was not tested."""
+
+    trials: int = 0
+    """Trials with incremental checkpoints."""
+    with_reuse: int = 0
+    reused: int = 0
+
+    def add(self, trial: TrialSummary) -> None:
+        """Count the files that checkpoints of a finished trial took from older ones."""
+        for finding in trial.findings:
+            if finding.checker == SharedFilesKept.name:
+                seen = finding.counts.get(REUSED, 0)
+                self.trials += 1
+                self.with_reuse += seen > 0
+                self.reused += seen
+
+    def finding(self) -> Finding | None:
+        """Return what the campaign shows; None if no trial has incremental checkpoints."""
+        if not self.trials:
+            return None
+        counts = {"trials": self.trials, "with_reuse": self.with_reuse, REUSED: self.reused}
+        if self.reused:
+            verdict = Verdict.VALID
+            summary = (
+                f"in {self.with_reuse} of {self.trials} trials with incremental checkpoints, they named files of "
+                f"older ones, {self.reused} times in all"
+            )
+        else:
+            verdict = Verdict.UNKNOWN
+            summary = (
+                f"no checkpoint named a file of an older one in any of the {self.trials} trials with incremental "
+                "checkpoints; run more trials, with more keys and shorter checkpoint intervals"
+            )
+        return Finding("sometimes-reused", SharedFilesKept.clauses, verdict, summary, counts)

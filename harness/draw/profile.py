@@ -94,6 +94,8 @@ class Profile:
     on_unreadable: tuple[WhenUnreadable, ...] = ("fail", "older")
     """What to do when no copy of the latest checkpoint can be read, in a system whose copies can be damaged (REC-4)."""
     async_ms_max: Range = (0, 40)
+    incremental_per_mille: int = 0
+    """How many plans in 1,000 have incremental checkpoints (SNP-5)."""
     late_async_per_mille: int = 150
     """How many plans in 1,000 have asynchronous parts that may outlast the timeout, so that checkpoints expire."""
     late_async_part: int = 10

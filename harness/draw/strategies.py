@@ -347,6 +347,7 @@ def _draw_checkpoints(draw: st.DrawFn, profile: Profile) -> CheckpointPlan:
         first_id=draw(st.sampled_from(profile.first_ids)),
         tolerated_failures=tolerated,
         async_ms_max=async_ms_max,
+        incremental=profile.incremental_per_mille > 0 and chance(draw, profile.incremental_per_mille),
     )
 
 

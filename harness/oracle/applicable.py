@@ -23,6 +23,7 @@ from barrier_tck.harness.oracle.faults_fired import FaultsFired
 from barrier_tck.harness.oracle.finished_subtasks import FinishedSubtasks
 from barrier_tck.harness.oracle.input_reads import InputReads
 from barrier_tck.harness.oracle.kept_savepoints import Savepoints
+from barrier_tck.harness.oracle.kept_shared_files import SharedFilesKept
 from barrier_tck.harness.oracle.labels import Labels
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.no_garbage import NoGarbage
@@ -92,6 +93,8 @@ def checkers_for(
             CommittedTransactions(),
             InputReads(),
         ]
+        if plan.checkpoints.incremental:
+            chosen.append(SharedFilesKept())
         if Capability.EARLY_FINISH in capabilities:
             chosen.append(FinishedSubtasks(trial_input))
     if plan.savepoints and plan.checkpoints.enabled and Capability.SAVEPOINTS in capabilities:

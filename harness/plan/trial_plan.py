@@ -110,6 +110,8 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """The asynchronous part takes up to this long in the simulator, and at least this long on Spark."""
     alignment_timeout_ms: _Duration = 20
     """Mode ``aligned_timeout``: how long a subtask waits for barriers before they overtake records (UNA-2)."""
+    incremental: bool = False
+    """Whether a checkpoint refers to files of earlier ones for what has not changed, if the backend can (SNP-5)."""
     compression: CompressionName = "none"
     """How each key group of a snapshot is compressed; RocksDB leaves its files as they are (SNP-6)."""
 

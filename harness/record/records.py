@@ -287,6 +287,7 @@ def _setup_of(plan: TrialPlan) -> str:
         [plan.checkpoints.mode.replace("_", "-")] if plan.checkpoints.mode != default.checkpoints.mode else []
     )
     parts += [plan.state_backend] if plan.state_backend != default.state_backend else []
+    parts += ["incremental"] if plan.checkpoints.incremental else []
     compression = plan.checkpoints.compression
     parts += [f"{compression} snapshots"] if compression != default.checkpoints.compression else []
     parts += ["local recovery"] if plan.local_recovery else []

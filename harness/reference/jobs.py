@@ -95,6 +95,7 @@ def _checkpoint_config(plan: TrialPlan) -> CheckpointConfig:
         min_pause_ms=plan.checkpoints.min_pause_ms,
         max_concurrent=plan.checkpoints.max_concurrent,
         retained=plan.checkpoints.retained,
+        incremental=plan.checkpoints.incremental,
         tolerated_failures=plan.checkpoints.tolerated_failures,
         alignment_timeout_ms=plan.checkpoints.alignment_timeout_ms,
         initiators=tuple(tuple(map(SubtaskId.parse, group)) for group in plan.checkpoints.initiators),

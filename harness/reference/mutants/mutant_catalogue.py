@@ -28,6 +28,7 @@ from barrier_tck.harness.reference.mutants.catalogue_channels import channel_mut
 from barrier_tck.harness.reference.mutants.catalogue_control import control_mutants
 from barrier_tck.harness.reference.mutants.catalogue_endings import ending_mutants
 from barrier_tck.harness.reference.mutants.catalogue_graphs import graph_mutants
+from barrier_tck.harness.reference.mutants.catalogue_increments import increment_mutants
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_loops import loop_mutants
 from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mutants
@@ -239,6 +240,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from recovery_mutants(product)
     yield from graph_mutants(product)
     yield from savepoint_mutants(product)
+    yield from increment_mutants(product)
     yield from source_and_sink_mutants(product)
     yield from channel_mutants(product)
     yield from loop_mutants(product)
