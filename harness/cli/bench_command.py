@@ -20,6 +20,7 @@ BENCHMARKS = {
     "throughput": "throughput",
     "simulation": "simulation",
     "state": "state_access",
+    "incremental": "incremental",
     "recovery": "recovery_times",
     "proxy": "proxy",
     "backpressure": "backpressure",
@@ -35,7 +36,7 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="throughput|simulation|state|recovery|proxy|backpressure|protocols",
+            metavar="throughput|simulation|state|incremental|recovery|proxy|backpressure|protocols",
             help="The benchmark to run.",
         ),
     ],
@@ -66,6 +67,7 @@ def bench(
       barrier-tck bench throughput --pairs 40
       barrier-tck bench simulation      simulated schedules per second
       barrier-tck bench state           snapshots of a million keys, on the heap and in RocksDB
+      barrier-tck bench incremental     checkpoints when 1 % of a million keys has changed, incremental and full
       barrier-tck bench recovery        restoring 500 MB from the local copy and over a link of 100 MB/s
       barrier-tck bench proxy           a channel without a proxy, through Toxiproxy, and through the embedded one
       barrier-tck bench backpressure    delay and size of checkpoints, aligned and unaligned, as the sink gets slower
