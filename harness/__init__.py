@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # isort: off
     # A system under test: the seam, what it may add, how it shows its job, its targets for faults, what a run leaves.
     from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, SystemUnderTest, TrialOutcome
     from barrier_tck.harness.system.additions import HasCluster, KeepsLogs, StartsSlowly, TakesSettings
-    from barrier_tck.harness.system.additions import CanBeBroken, NotesPassages, UsesFieldsOfPlans
+    from barrier_tck.harness.system.additions import BringsItsJob, CanBeBroken, NotesPassages, UsesFieldsOfPlans
     from barrier_tck.harness.system.broken_recovery import BrokenRecovery
     from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
     from barrier_tck.harness.system.scale import HasScale, Scale
@@ -45,6 +45,9 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.draw.brought_profiles import BringsProfiles
     from barrier_tck.harness.draw.profile import Profile
     from barrier_tck.harness.oracle.brought_checkers import BringsCheckers
+    # A user's own query of Structured Streaming.
+    from barrier_tck.harness.streaming.query_definition import QueryPlace
+    from barrier_tck.harness.streaming.streaming_job import StreamingJob
     # A checker; running a plan, or a campaign; what goes wrong.
     from barrier_tck.harness.oracle.checker import Checker, TrialContext
     from barrier_tck.harness.record.verdict import Finding, Verdict
@@ -63,24 +66,23 @@ if TYPE_CHECKING:  # isort: off
 
 __all__ = [
     "After", "Aggregate", "At", "AttemptEnded", "AttemptRecord", "AttemptRunning", "AttemptStarted",
-    "BatchedStateStore", "BringsCheckers", "BringsProfiles", "BrokenRecovery", "CampaignConfiguration", "CanBeBroken",
-    "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId", "CheckpointPlan",
-    "CheckpointProblem", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget", "CorruptStateError",
-    "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan", "End",
-    "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment", "InFlight",
-    "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobStopped", "JobUsageError", "JobView", "KeepsLogs",
+    "BatchedStateStore", "BringsCheckers", "BringsItsJob", "BringsProfiles", "BrokenRecovery", "CampaignConfiguration",
+    "CanBeBroken", "Capability", "Checker", "CheckpointAborted", "CheckpointCompleted", "CheckpointId",
+    "CheckpointPlan", "CheckpointProblem", "CheckpointRecord", "CheckpointTriggered", "Committed", "CopiesTarget",
+    "CorruptStateError", "CrashCoordinator", "Damage", "DeferredSnapshot", "DeploymentPlan", "DrawsJobs", "EdgePlan",
+    "End", "EnvironmentProblem", "Finding", "FinishedSnapshot", "HasCluster", "HasScale", "History", "Impairment",
+    "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobStopped", "JobUsageError", "JobView", "KeepsLogs",
     "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
     "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NoTargets", "NotesPassages", "OperatingError",
-    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "Reason", "Recorded",
-    "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale", "ScheduledFault", "SequentialSpec",
-    "SharingStateWriter",
-    "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData", "Spread", "StartsSlowly",
-    "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope", "StateView", "StateWriter",
-    "StorageError", "StorageUser", "StorageView", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone",
-    "Targets", "Transaction", "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem",
-    "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan",
-    "refuse_overlaps", "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial",
-    "workload_names",
+    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "QueryPlace", "Reason",
+    "Recorded", "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale", "ScheduledFault", "SequentialSpec",
+    "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData",
+    "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope",
+    "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView", "StreamingJob", "SubtaskView",
+    "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "Transaction", "TrialContext", "TrialOutcome",
+    "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload",
+    "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
+    "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]
 # fmt: on
 

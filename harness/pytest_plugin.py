@@ -5,23 +5,36 @@ Loading it imports neither PySpark nor a system; this happens when the first tes
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from barrier_tck.harness.plan.trial_plan import TrialPlan
     from barrier_tck.harness.record.records import TrialRecord
+    from barrier_tck.harness.streaming.streaming_job import StreamingJob
     from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest
 
 RunTrial = Callable[["TrialPlan"], "TrialRecord"]
 """Runs a plan on the chosen system, judges it with the standard checkers, and asserts nothing."""
 
 _DEFAULT = "reference-simulated"
+
+
+class JudgeQuery(Protocol):
+    """Runs drawn trials of a query."""
+
+    def __call__(
+        self, job: StreamingJob, trials: int = 5, seed: int = 0, retries: str = "stock"
+    ) -> tuple[TrialRecord, ...]:
+        """Return the records of all trials, if all are valid; the first other one fails the test, with its
+        findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +190,47 @@ def run_trial(system: SystemUnderTest, tmp_path: Path) -> RunTrial:
         return run(plan, system, directory)
 
     return run_one
+
+
+@pytest.fixture
+def judge_query(tmp_path: Path) -> JudgeQuery:
+    """Return a function that runs drawn trials of a ``StreamingJob``, on a cluster that is stopped at its end.
+
+    Its arguments mean what the options of ``barrier-tck campaign --query`` mean; ``retries`` is the setting of the
+    trials (``stock`` or ``none``).
+    """
+
+    def judge(
+        job: StreamingJob, trials: int = 5, seed: int = 0, retries: str = "stock"
+    ) -> tuple[TrialRecord, ...]:
+        from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
+        from barrier_tck.harness.campaign.planned_trials import campaign_plans
+        from barrier_tck.harness.record.verdict import Verdict
+        from barrier_tck.harness.trial.trial_run import run_trial
+
+        section = SystemSection(job.address, {"retries": retries})
+        configuration = CampaignConfiguration(system=section, seed=seed, trials=trials)
+        records: list[TrialRecord] = []
+        with contextlib.closing(job()) as system:
+            for number, plan in enumerate(islice(campaign_plans(configuration, system), trials)):
+                directory = tmp_path / f"query-trial-{number:03d}"
+                directory.mkdir()
+                records.append(run_trial(plan, system, directory))
+                if records[-1].verdict is not Verdict.VALID:
+                    pytest.fail(_told(number, records[-1]), pytrace=False)
+        return tuple(records)
+
+    return judge
+
+
+def _told(number: int, record: TrialRecord) -> str:
+    """Return what the findings of a trial say, and what struck it."""
+    lines = [f"trial {number} is {record.verdict.value}"]
+    lines += [f"  {fault.label}, {fault.trigger}: {fault.outcome}" for fault in record.faults]
+    for finding in record.findings:
+        lines.append(f"  {finding.checker}: {finding.verdict.value}: {finding.summary}")
+        lines += [f"    {example}" for example in finding.examples]
+    return "\n".join(lines)
 
 
 @pytest.fixture(autouse=True)

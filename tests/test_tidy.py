@@ -71,6 +71,9 @@ STARTED_BY_OTHERS = {
     "barrier_tck.harness.certify.candidate.misbehaving": "tests of the certifier, by name",
     "barrier_tck.harness.reference.spark.spark_system": "barrier_tck.harness.system.system_names, by name",
     "barrier_tck.harness.reference.simulated.simulated_system": "barrier_tck.harness.system.system_names, by name",
+    "barrier_tck.harness.streaming.driver.batch_judge": "harness.streaming.structured_streaming, as a process",
+    "barrier_tck.harness.streaming.driver.query_driver": "barrier_tck.harness.streaming.query_run, as a process",
+    "barrier_tck.harness.streaming.stock_job": "barrier_tck.harness.system.system_names, by name",
     "barrier_tck.reference_impl.spark.daemon": "Spark's executors, by the setting spark.python.daemon.module",
 }
 #: Places and people that the tree must not mention.

@@ -20,6 +20,7 @@ from barrier_tck.harness.cli.options import (
     ClusterOption,
     JsonOption,
     OutOption,
+    QueryOption,
     StateBackendOption,
     SystemOption,
     listed,
@@ -52,6 +53,7 @@ def campaign(
         ),
     ] = None,
     system: SystemOption = None,
+    query: QueryOption = None,
     trials: Annotated[
         int | None,
         typer.Option(
@@ -136,6 +138,7 @@ def campaign(
       barrier-tck campaign flights                      a campaign file that comes with barrier-tck
       barrier-tck campaign --system reference-spark --trials 4      on a local Spark cluster
       barrier-tck campaign flights --cluster docker     on hosts that are containers
+      barrier-tck campaign --query my_job:job --budget 10m          your own query of Structured Streaming
       barrier-tck campaign --state-backend rocksdb      200 simulated trials with state in RocksDB
       barrier-tck campaign --only REC-1 --fail-fast     until the first wrong restore
       barrier-tck campaign --resume runs/standard-20260101-120000     the trials that an interruption left out
@@ -144,6 +147,8 @@ def campaign(
     from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
 
     console = console_for(as_json)
+    if query is not None:
+        system, trials = _of_query(query, system, trials, budget, file, resume)
     file = None if file is None else found_campaign(file)
     options: dict[str, Any] = {
         "seed": seed,
@@ -179,6 +184,36 @@ def campaign(
         },
     )
     raise typer.Exit(exit_code_of(record.verdict, record.interrupted))
+
+
+QUERY_TRIALS = 20
+"""The number of trials of a user's query, if nothing else is asked for: each takes seconds, and not milliseconds."""
+
+
+def _of_query(
+    query: str,
+    system: str | None,
+    trials: int | None,
+    budget: str | None,
+    file: Path | None,
+    resume: Path | None,
+) -> tuple[str, int | None]:
+    """Return the system that ``--query`` means, and the number of trials."""
+    from barrier_tck.harness.streaming.streaming_job import StreamingJob
+    from barrier_tck.harness.support.outside import imported, is_target, shown
+
+    if system is not None:
+        raise UsageProblem("--system and --query are both given; keep one of the two")
+    look_where_run()
+    if not is_target(query):
+        raise UsageProblem(f"--query is {shown(query)}; name your job as package.module:job")
+    if not isinstance(found := imported(query, "query"), StreamingJob):
+        raise UsageProblem(
+            f"--query names {shown(query)}, which is no StreamingJob, but {type(found).__name__}"
+        )
+    if trials is None and budget is None and file is None and resume is None:
+        trials = QUERY_TRIALS
+    return query, trials
 
 
 def _source(file: Path | None) -> str:

@@ -26,8 +26,16 @@ SystemOption = Annotated[
     typer.Option(
         "--system",
         metavar="NAME",
-        help="System under test: reference-simulated, reference-spark, or package.module:Factory. Default: the "
-        "campaign file's, else reference-simulated.",
+        help="System under test: reference-simulated, reference-spark, structured-streaming, or "
+        "package.module:Factory. Default: the campaign file's, else reference-simulated.",
+    ),
+]
+QueryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        metavar="MODULE:JOB",
+        help="A StreamingJob of yours, instead of --system: your own query of Structured Streaming under test.",
     ),
 ]
 ReplaySystemOption = Annotated[
@@ -35,8 +43,8 @@ ReplaySystemOption = Annotated[
     typer.Option(
         "--system",
         metavar="NAME",
-        help="System under test: reference-simulated, reference-spark, or package.module:Factory. Default: the "
-        "recorded one, or reference-simulated for a plan without a record.",
+        help="System under test: reference-simulated, reference-spark, structured-streaming, or "
+        "package.module:Factory. Default: the recorded one, or reference-simulated for a plan without a record.",
     ),
 ]
 StateBackendOption = Annotated[

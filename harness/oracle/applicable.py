@@ -50,12 +50,15 @@ AT_LEAST_ONCE = "at_least_once"
 
 
 def checkers_for(
-    plan: TrialPlan, capabilities: Collection[Capability], workload: Workload | None = None
+    plan: TrialPlan,
+    capabilities: Collection[Capability],
+    workload: Workload | None = None,
+    judges_output: bool = True,
 ) -> tuple[Checker, ...]:
     """Return the checkers that apply to this plan; they share its input, which is made once.
 
-    ``workload`` overrides the plan's, for instance to read an input from elsewhere. Raises UsageError for a
-    workload that does not exist.
+    ``workload`` overrides the plan's, for instance to read an input from elsewhere. Without ``judges_output`` the
+    workload's meaning is not that of the job (``BringsItsJob``). Raises UsageError for a workload that does not exist.
     """
     if workload is None:
         workload, plan = workload_named(plan.workload.name), filled(plan)
@@ -63,7 +66,9 @@ def checkers_for(
     chosen: list[Checker] = []
     exact = is_exact(trial_input.plan)
     inspects = plan.checkpoints.enabled and Capability.SNAPSHOT_INSPECTION in capabilities
-    if any(vertex.kind == NODE for vertex in trial_input.plan.job.vertices):
+    if not judges_output:
+        inspects = False
+    elif any(vertex.kind == NODE for vertex in trial_input.plan.job.vertices):
         chosen.append(Labels(trial_input))
     elif trial_input.workload.spec is None:
         chosen.append(Dataflow(trial_input, exact))

@@ -55,6 +55,18 @@ class UsesFieldsOfPlans(Protocol):
 
 
 @runtime_checkable
+class BringsItsJob(Protocol):
+    """A system that runs a job of its user's: of a workload it takes the input alone.
+
+    No model of a workload then says what the output should be. The system brings the checker that does.
+    """
+
+    @property
+    def output_judge(self) -> str:
+        """Return the name of that checker."""
+
+
+@runtime_checkable
 class TakesSettings(Protocol):
     """A system with its own settings: the free table ``system`` of a plan, ``[system]`` in a campaign file."""
 

@@ -18,11 +18,12 @@ DEFAULT_SYSTEM = "reference-simulated"
 _OURS = {
     "reference-simulated": "barrier_tck.harness.reference.simulated.simulated_system:ReferenceSimulated",
     "reference-spark": "barrier_tck.harness.reference.spark.spark_system:ReferenceSpark",
+    "structured-streaming": "barrier_tck.harness.streaming.stock_job:job",
 }
 """Name -> the factory that it stands for, imported on first use."""
 
 _opened: weakref.WeakKeyDictionary[SystemUnderTest, str] = weakref.WeakKeyDictionary()
-"""Open systems of third parties -> the name by which they were opened."""
+"""Open systems -> the name by which they were opened."""
 
 
 def require_system(name: str) -> None:
@@ -43,9 +44,8 @@ def open_system(name: str) -> SystemUnderTest:
     """Make a system; the caller closes it. Raises UsageProblem if no system has this name."""
     require_system(name)
     system: SystemUnderTest = make(_OURS.get(name, name), "system", SystemUnderTest)
-    if name not in _OURS:
-        with contextlib.suppress(TypeError):  # its class may not allow weak references
-            _opened[system] = name
+    with contextlib.suppress(TypeError):  # its class may not allow weak references
+        _opened[system] = name
     return system
 
 

@@ -29,7 +29,7 @@ from barrier_tck.harness.support.errors import InternalError, NondeterminismErro
 from barrier_tck.harness.support.garbage_collection import no_collection
 from barrier_tck.harness.support.outside import what_happened, where_it_was
 from barrier_tck.harness.support.wall_clock import TooLate, limited
-from barrier_tck.harness.system.additions import KeepsLogs
+from barrier_tck.harness.system.additions import BringsItsJob, KeepsLogs
 from barrier_tck.harness.system.system_names import reference_of
 from barrier_tck.harness.system.system_under_test import Capability, SystemUnderTest, TrialOutcome
 from barrier_tck.harness.trial.nemesis import Nemesis
@@ -162,7 +162,8 @@ def standard_checkers(plan: TrialPlan, system: SystemUnderTest) -> tuple[Checker
     from barrier_tck.harness.oracle.applicable import checkers_for
     from barrier_tck.harness.oracle.faults_fired import FaultsFired
 
-    chosen: tuple[Checker, ...] = tuple(checkers_for(plan, system.capabilities))
+    modelled = not isinstance(system, BringsItsJob)
+    chosen: tuple[Checker, ...] = tuple(checkers_for(plan, system.capabilities, judges_output=modelled))
     if any(checker.name == FaultsFired.name for checker in chosen):
         return chosen
     return (*chosen, FaultsFired())

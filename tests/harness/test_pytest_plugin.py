@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
 
+ROOT = Path(__file__).resolve().parents[2]
 SYSTEM = "barrier_tck.conformance.meta_tests.micro_batches:MicroBatches"
 SUITE = """
 import pytest
@@ -102,3 +105,43 @@ def test_a_field_that_the_system_leaves_unused_is_named(skipped: dict[str, str])
 def test_what_can_be_shown_runs(skipped: dict[str, str]) -> None:
     ran = [name for name, why in skipped.items() if not why]
     assert ran == ["test_all_is_there", "test_a_field_is_used", "test_a_plan_of_ones_own_is_run"]
+
+
+QUERIES = """
+import pytest
+from barrier_tck.harness import StreamingJob
+from examples.echo_system.echo import EchoSystem, LossyEchoSystem
+
+class Echo(EchoSystem):
+    def check_settings(self, settings):
+        assert settings == {"retries": "none"}
+
+class LossyEcho(LossyEchoSystem):
+    def check_settings(self, settings):
+        assert settings == {"retries": "stock"}
+
+class EchoJob(StreamingJob):
+    def __call__(self):
+        return Echo() if self.conf else LossyEcho()
+
+right = EchoJob(query=list, conf={"spark": "none is needed"})
+wrong = EchoJob(query=list)
+
+def test_all_trials_of_the_right_one_are_valid(judge_query):
+    assert len(judge_query(right, trials=6, seed=3, retries="none")) == 6
+
+def test_one_of_the_wrong_ones_fails_the_test(judge_query):
+    judge_query(wrong, trials=20)
+"""
+
+
+def test_queries_are_judged_in_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_queries.py").write_text(QUERIES)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_queries.py"]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert "1 failed, 1 passed" in result.stdout, result.stdout + result.stderr
+    assert "exactly-once-output: invalid" in result.stdout
+    assert "kill worker of echo[0]" in result.stdout

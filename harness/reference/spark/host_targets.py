@@ -8,7 +8,7 @@ from pathlib import Path
 
 from barrier_tck.faults.targets import Direction, Impairment, LinkTarget, TargetGone
 from barrier_tck.harness.cluster.host import Host
-from barrier_tck.harness.reference.spark.signalled_process import Lose, SignalledProcess
+from barrier_tck.harness.cluster.signalled_process import Lose, SignalledProcess
 
 
 class LostHost:

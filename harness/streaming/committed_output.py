@@ -1,0 +1,56 @@
+"""Structured Streaming's own promise: the committed output is what the same function gives as a batch."""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class CommittedOutput:
+    """Judges what the judge's batch found (``OutputComparison``).
+
+    A run that did not end is judged only for rows that are too many: those that are missing may still come.
+    """
+
+    name = "committed-output"
+    clauses = ("SNK-1",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the output of one trial."""
+        comparison = context.history.output_query
+        if comparison is None:
+            return self._finding(Verdict.UNKNOWN, "the output was not compared with a batch")
+        found = comparison.counts
+        if found is None:
+            return self._finding(Verdict.UNKNOWN, f"the output cannot be judged: {comparison.problem}")
+        counts = {
+            "expected": found.expected,
+            "committed": found.committed,
+            "lost": found.lost,
+            "duplicated": found.duplicated,
+            "unexpected": found.unexpected,
+            "copies_excused": sum(sum(sides.values()) for sides in comparison.checks.values()),
+        }
+        wrong = [name for name in ("lost", "duplicated", "unexpected") if counts[name]]
+        if context.history.end is not End.FINISHED:
+            wrong = [name for name in wrong if name == "duplicated"]
+            if not wrong:
+                return self._finding(Verdict.UNKNOWN, "the query did not consume its input", counts)
+        if not wrong:
+            summary = f"all {found.expected} rows of the batch are in the output, and nothing else"
+            if counts["copies_excused"]:
+                summary += f"; {counts['copies_excused']} copies are of micro-batches that ran again"
+            return self._finding(Verdict.VALID, summary, counts)
+        parts = ", ".join(f"{counts[name]} {name}" for name in wrong)
+        summary = f"{parts}; {found.committed} rows committed, and the batch gives {found.expected}"
+        return self._finding(Verdict.INVALID, summary, counts, comparison.examples[:10])
+
+    def _finding(
+        self,
+        verdict: Verdict,
+        summary: str,
+        counts: dict[str, int] | None = None,
+        examples: tuple[str, ...] = (),
+    ) -> Finding:
+        return Finding(self.name, self.clauses, verdict, summary, counts or {}, examples)

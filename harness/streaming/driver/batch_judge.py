@@ -1,0 +1,224 @@
+"""Judges committed output: the same function, run as a batch, in a process with its own Spark that no fault touches.
+
+The judge must not be part of what it judges. Run as a module (``python -m
+barrier_tck.harness.streaming.driver.batch_judge``) with the number of its end of the connection to the harness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Row, Window
+from pyspark.sql import functions as sf
+
+from barrier_tck.harness.cluster.driver.peer import Peer
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.record.history import OutputComparison, OutputCounts
+from barrier_tck.harness.streaming.driver.serving import job_at, serve
+from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryDefinition, QueryPlace
+from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_EXAMPLES = 5
+_EXPECTED, _COMMITTED, _BATCHES = "barrier_tck_expected", "barrier_tck_committed", "barrier_tck_batches"
+_RANK, _TIMES = "barrier_tck_rank", "barrier_tck_times"
+"""Columns that no query has."""
+
+
+class BatchJudge:
+    """Implements ``JudgeDoors``."""
+
+    def __init__(self, peer: Peer) -> None:
+        """Take the connection to the harness, which it only answers."""
+        self._peer = peer
+        self._stack = contextlib.ExitStack()
+        self._spark: SparkSession | None = None
+
+    def open_session(self, conf: Mapping[str, str]) -> None:
+        """Start Spark."""
+        if self._spark is None:
+            self._spark = self._stack.enter_context(
+                spark_session(None, "barrier-tck-judge", dict(conf), quick_start=True)
+            )
+
+    def judge(self, order: JudgeOrder) -> OutputComparison:
+        """Compare output and batch."""
+        assert self._spark is not None, "the session is opened first"
+        return judged(self._spark, job_at(order.job), order.place, order.run_again)
+
+    def close(self) -> None:
+        """End Spark."""
+        self._stack.close()
+
+
+def judged(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, run_again: Sequence[int]
+) -> OutputComparison:
+    """Return how the committed output of a job differs from the same function as a batch.
+
+    ``run_again`` names the micro-batches whose rows an at-least-once sink may hold more than once.
+    """
+    expected = job.query(spark.read.parquet(place.input))
+    if job.final_by is not None:
+        watermark = sf.timestamp_millis(sf.lit(last_watermark_ms(Path(place.checkpoint))))
+        expected = expected.where(sf.col(job.final_by) <= watermark)
+    committed = _committed(spark, job, place, expected)
+    missing = [name for name in expected.columns if name not in committed.columns]
+    if missing:
+        return OutputComparison(None, problem=f"the output that was read has no column {', '.join(missing)}")
+    told = BATCH_ID in committed.columns and BATCH_ID not in expected.columns
+    if job.latest_by and not told:
+        return OutputComparison(None, problem=f"latest_by needs a column {BATCH_ID} in the output")
+    committed = committed.select(
+        *(_named(field.name).cast(field.dataType).alias(field.name) for field in expected.schema),
+        (sf.col(BATCH_ID).cast("long") if told else sf.lit(None).cast("long")).alias(_BATCHES),
+    )
+    excused = list(run_again) if job.delivery == "at_least_once" else []
+    repeated = _Changelog(0, ())
+    if job.latest_by:
+        repeated = _written_twice(committed, excused)
+        newest = Window.partitionBy(*map(_named, job.latest_by)).orderBy(sf.col(_BATCHES).desc())
+        ranked = committed.withColumn(_RANK, sf.rank().over(newest))
+        committed = ranked.where(sf.col(_RANK) == 1).drop(_RANK).dropDuplicates()
+    elif job.output_mode == "complete" and told:
+        newest_batch = committed.agg(sf.max(_BATCHES)).collect()[0][0]
+        committed = committed.where(sf.col(_BATCHES) == sf.lit(newest_batch).cast("long"))
+    return _compared(expected, committed, excused, told, repeated)
+
+
+@dataclass(frozen=True)
+class _Changelog:
+    """Updates that were written more often than once."""
+
+    repeated: int
+    """How many rows too many there are."""
+    examples: tuple[str, ...]
+
+
+def last_watermark_ms(checkpoint: Path) -> int:
+    """Return the watermark of the last micro-batch that was committed, in milliseconds since 1970; 0 without any."""
+    commits = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit()]
+    if not commits:
+        return 0
+    # Line by line: the version, the batch's metadata, and the offsets of each source.
+    lines = (checkpoint / "offsets" / str(max(commits))).read_text().splitlines()
+    return int(json.loads(lines[1])["batchWatermarkMs"])
+
+
+def _committed(
+    spark: SparkSession, job: QueryDefinition, place: QueryPlace, expected: DataFrame
+) -> DataFrame:
+    if job.read is not None:
+        return job.read(spark, place)
+    if not any(Path(place.output).rglob("part-*")):
+        return spark.createDataFrame([], expected.schema)
+    return spark.read.format(job.sink if isinstance(job.sink, str) else "parquet").load(place.output)
+
+
+def _written_twice(committed: DataFrame, excused: Sequence[int]) -> _Changelog:
+    """Return the updates of a changelog that one micro-batch wrote more than once."""
+    counted = committed.groupBy(*map(_named, committed.columns)).agg(sf.count(sf.lit(1)).alias(_TIMES))
+    found = counted.where((sf.col(_TIMES) > 1) & ~sf.col(_BATCHES).isin(list(excused)))
+    repeated = found.agg(sf.sum(sf.col(_TIMES) - 1)).collect()[0][0] or 0
+    shown = [_told_row(row) for row in found.limit(_EXAMPLES).collect()] if repeated else []
+    return _Changelog(
+        repeated, tuple(f"an update is in the changelog more than once: {row}" for row in shown)
+    )
+
+
+def _compared(
+    expected: DataFrame, committed: DataFrame, excused: Sequence[int], told: bool, repeated: _Changelog
+) -> OutputComparison:
+    """Compare two multisets of rows: both ways, in one pass."""
+    names = [_named(name) for name in expected.columns]
+    both = expected.select(
+        *names,
+        sf.lit(1).alias(_EXPECTED),
+        sf.lit(0).alias(_COMMITTED),
+        sf.lit(None).cast("long").alias(_BATCHES),
+    ).unionAll(
+        committed.select(*names, sf.lit(0).alias(_EXPECTED), sf.lit(1).alias(_COMMITTED), sf.col(_BATCHES))
+    )
+    tally = both.groupBy(*names).agg(
+        sf.sum(_EXPECTED).alias(_EXPECTED),
+        sf.sum(_COMMITTED).alias(_COMMITTED),
+        sf.sort_array(sf.collect_list(_BATCHES)).alias(_BATCHES),
+    )
+    tally = tally.cache()
+    wanted, found = sf.col(_EXPECTED), sf.col(_COMMITTED)
+    more = sf.greatest(found - wanted, sf.lit(0))
+    if not excused:
+        allowed = sf.lit(False)
+    elif told:
+        allowed = sf.arrays_overlap(
+            sf.col(_BATCHES), sf.array(*(sf.lit(batch).cast("long") for batch in excused))
+        )
+    else:
+        allowed = sf.lit(True)
+    copies = sf.when((wanted > 0) & ~allowed, more).otherwise(0)
+    excused_copies = sf.when((wanted > 0) & allowed, more).otherwise(0)
+    lost = sf.greatest(wanted - found, sf.lit(0))
+    strange = sf.when(wanted == 0, found).otherwise(0)
+    sums = tally.agg(*(sf.sum(value) for value in (wanted, found, lost, copies, strange, excused_copies)))
+    numbers = [int(value or 0) for value in sums.collect()[0]]
+    wrong = tally.where((lost > 0) | (copies > 0) | (strange > 0)).limit(_EXAMPLES).collect()
+    counts = OutputCounts(
+        expected=numbers[0],
+        committed=numbers[1],
+        lost=numbers[2],
+        duplicated=numbers[3] + repeated.repeated,
+        unexpected=numbers[4],
+        wrong_key=0,
+        wrong_count=0,
+        wrong_sum=0,
+    )
+    tally.unpersist()
+    checks = {"copies of rows of micro-batches that ran again": {"output": numbers[5]}} if numbers[5] else {}
+    examples = [line for row in wrong for line in _told_group(row)]
+    return OutputComparison(counts, (*examples, *repeated.examples), checks=checks)
+
+
+def _told_group(row: Row) -> list[str]:
+    """Return a line that says what is wrong with a row, and a line for each copy that was committed."""
+    wanted, found = row[_EXPECTED], row[_COMMITTED]
+    batches = list(row[_BATCHES])
+    shown = _told_row(row)
+    if not found:
+        return [f"lost: the batch gives {shown}, and it was not committed"]
+    what = (
+        "unexpected: the batch gives no"
+        if not wanted
+        else f"{found} times, and the batch gives it {wanted} times:"
+    )
+    if wanted > found:
+        what = f"lost: committed {found} times, and the batch gives it {wanted} times:"
+    copies = [f"  {shown} of micro-batch {batch}" for batch in batches] or [f"  {shown}"] * found
+    return [f"{what} {shown}", *copies[:_EXAMPLES]]
+
+
+def _told_row(row: Row) -> str:
+    ours = (_EXPECTED, _COMMITTED, _BATCHES, _TIMES)
+    return ", ".join(f"{name}={value}" for name, value in row.asDict().items() if name not in ours)
+
+
+def _named(name: str) -> Column:
+    quoted = name.replace("`", "``")
+    return sf.col(f"`{quoted}`")
+
+
+def main() -> None:
+    """Serve the judge."""
+    serve("judge", JudgeDoors, BatchJudge)
+
+
+if __name__ == "__main__":
+    from barrier_tck.harness.streaming.driver import batch_judge
+
+    batch_judge.main()

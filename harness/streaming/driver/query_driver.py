@@ -1,0 +1,125 @@
+"""The driver of a query, in a process of its own.
+
+Run as a module (``python -m barrier_tck.harness.streaming.driver.query_driver``) with the number of its end of the
+connection to the harness. It judges nothing and injects nothing: it does what ``QueryDoors`` says and tells what
+``QueryReports`` says. Only the harness kills it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
+from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.cluster.spark_session import session_later
+from barrier_tck.harness.streaming.driver.serving import job_at, serve
+from barrier_tck.harness.streaming.driver.task_points import TaskPoints, observe_partitions
+from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
+from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class QueryDriver:
+    """Implements ``QueryDoors``."""
+
+    def __init__(self, peer: Peer) -> None:
+        """Take the connection to the harness."""
+        self._reports = peer.remote("reports", QueryReports)  # type: ignore[type-abstract]
+        self._stack = contextlib.ExitStack()
+        self._open: Callable[[], SparkSession] | None = None
+        self._spark: SparkSession | None = None
+        self._query: StreamingQuery | None = None
+
+    def warm_up(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
+        """Start the JVM."""
+        if self._open is None:
+            self._open = self._stack.enter_context(session_later(place, "barrier-tck", dict(conf)))
+
+    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
+        """Open the session."""
+        self.warm_up(place, conf)
+        assert self._open is not None
+        self._spark = self._open()
+
+    def start_query(self, order: QueryOrder) -> None:
+        """Start the query."""
+        if self._spark is None:
+            raise UsageProblem("no session was opened")
+        job = job_at(order.job)
+        if job.start is not None:
+            query = job.start(self._spark, order.place)
+        else:
+            query = _started(self._spark, job, order, self._reports)
+        self._query = query
+        threading.Thread(target=self._await_end, args=(query,), name="awaits the end", daemon=True).start()
+
+    def stop_query(self) -> None:
+        """Stop the query."""
+        query, self._query = self._query, None
+        if query is not None and query.isActive:
+            query.stop()
+
+    def close(self) -> None:
+        """End the session, and with it the query."""
+        self._stack.close()
+
+    def _await_end(self, query: StreamingQuery) -> None:
+        problem = ""
+        try:
+            query.awaitTermination()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the harness is told
+            problem = f"{type(error).__name__}: {error}"
+        with contextlib.suppress(PeerGone):
+            self._reports.query_over(problem)
+
+
+def _started(
+    spark: SparkSession, job: QueryDefinition, order: QueryOrder, reports: QueryReports
+) -> StreamingQuery:
+    place = order.place
+    points = TaskPoints(order.rendezvous)
+    schema = spark.read.parquet(place.input).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(place.input)
+    writer: DataStreamWriter = (
+        points.observed(job.query(stream))
+        .writeStream.outputMode(job.output_mode)
+        .option("checkpointLocation", place.checkpoint)
+        .trigger(availableNow=True)
+    )
+    if isinstance(job.sink, str):
+        return writer.format(job.sink).option("path", place.output).start()
+    observe_partitions(points)
+    return writer.foreachBatch(partial(_write, job.sink, place, reports)).start()
+
+
+def _write(
+    sink: Callable[[DataFrame, int, QueryPlace], None],
+    place: QueryPlace,
+    reports: QueryReports,
+    batch: DataFrame,
+    batch_id: int,
+) -> None:
+    reports.sink_called(batch_id)
+    sink(batch, batch_id, place)
+    reports.sink_returned(batch_id)
+
+
+def main() -> None:
+    """Serve the driver."""
+    serve("driver", QueryDoors, QueryDriver)
+
+
+if __name__ == "__main__":
+    # Not as part of ``__main__``: what executors are sent must name modules that they can import.
+    from barrier_tck.harness.streaming.driver import query_driver
+
+    query_driver.main()

@@ -1,0 +1,122 @@
+"""A query under test as data: what the harness, the driver and the judge must know of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from barrier_tck.harness.support.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+OutputMode = Literal["append", "update", "complete"]
+"""Spark's output modes."""
+Delivery = Literal["exactly_once", "at_least_once"]
+"""What a sink promises."""
+FILE_SINKS = ("parquet", "orc")
+"""Spark's own file sinks that can be named."""
+BATCH_ID = "batch_id"
+"""The column in which a sink may keep the number of the micro-batch that wrote a row."""
+
+
+@dataclass(frozen=True)
+class QueryPlace:
+    """The directories of one trial. Restarts of a query find them as they were left."""
+
+    input: str
+    """The input: Parquet files, of which each is one micro-batch."""
+    output: str
+    """Belongs to the sink; it does not exist at first."""
+    checkpoint: str
+    """The query's checkpoint directory; it does not exist at first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryDefinition:
+    """The query, its input, its sink, and what both promise.
+
+    Spark's promise is the oracle: the committed output of the query, whatever dies meanwhile, is what the same function
+    gives as a batch over the same input. Both are compared as multisets of rows. Sums of floating-point numbers depend
+    on their order, so use integers or decimals.
+
+    Raises:
+        UsageProblem: two of the fields contradict each other.
+    """
+
+    query: Callable[[DataFrame], DataFrame]
+    """The query. The same function is given the stream and, by the oracle, the whole input as a batch."""
+    sink: str | Callable[[DataFrame, int, QueryPlace], None] = "parquet"
+    """``parquet`` or ``orc`` for Spark's own file sink, or a ``foreachBatch`` function that is also given the trial's
+    directories."""
+    read: Callable[[SparkSession, QueryPlace], DataFrame] | None = None
+    """Reads what the sink has committed; None: the Parquet (or ORC) files in ``place.output``. A column ``batch_id``
+    that the query does not have tells which micro-batch wrote a row."""
+    input: str | Path = "keyed-totals"
+    """The name of a workload, whose rows get a column ``at`` with a timestamp that grows by a second with each row; or
+    a directory of Parquet files, of which a trial reads the first ones by name."""
+    output_mode: OutputMode = "append"
+    latest_by: tuple[str, ...] = ()
+    """Mode ``update``, with a sink that keeps every update: the columns that identify a row. Of the rows with the same
+    values there, those of the highest ``batch_id`` count; and no update may be there twice."""
+    final_by: str | None = None
+    """Mode ``append`` with a watermark: the column of the output, for instance ``window.end``, that must be at or
+    before the watermark when a row is written. Rows beyond the last watermark are not expected. The input must not
+    have rows that are late, because a batch does not drop them."""
+    delivery: Delivery = "exactly_once"
+    """``at_least_once``: nothing may be lost, and rows may be there more often only if their micro-batch, or a task of
+    it, was run again."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    """Settings of Spark for the session, for instance the provider of state stores."""
+    start: Callable[[SparkSession, QueryPlace], StreamingQuery] | None = None
+    """Starts the query instead of the harness, for those who do not use ``sink``; it must end when the input is
+    consumed (``trigger(availableNow=True)``). Then no fault can be aimed at points of sink and tasks."""
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        for problem in _problems(self):
+            raise UsageProblem(f"this StreamingJob contradicts itself: {problem}")
+
+    @property
+    def address(self) -> str:
+        """Return ``module:name``, by which other processes import the job.
+
+        Raises:
+            UsageProblem: no module has a name for it.
+        """
+        for module in _modules(self):
+            for name, value in vars(sys.modules[module]).items():
+                if value is self:
+                    return f"{module}:{name}"
+        raise UsageProblem(
+            "a StreamingJob must be bound to a name of an importable module, because the driver imports it again: "
+            "write `job = StreamingJob(...)` at the top level of a file, and not in __main__"
+        )
+
+
+def _modules(job: QueryDefinition) -> Iterator[str]:
+    """Yield the modules that may name a job, those of its functions first."""
+    functions: tuple[Any, ...] = (job.query, job.sink, job.read, job.start)
+    likely = [getattr(function, "__module__", "") for function in functions]
+    for module in dict.fromkeys([*likely, *sorted(sys.modules)]):
+        if module != "__main__" and getattr(sys.modules.get(module), "__dict__", None) is not None:
+            yield module
+
+
+def _problems(job: QueryDefinition) -> Iterator[str]:
+    if job.output_mode not in get_args(OutputMode):
+        yield f"output_mode is {job.output_mode!r}, and not one of {', '.join(get_args(OutputMode))}"
+    if job.delivery not in get_args(Delivery):
+        yield f"delivery is {job.delivery!r}, and not one of {', '.join(get_args(Delivery))}"
+    if isinstance(job.sink, str):
+        if job.sink not in FILE_SINKS:
+            yield f"sink is {job.sink!r}; name one of {', '.join(FILE_SINKS)}, or give a function"
+        elif job.output_mode != "append" and job.start is None:
+            yield f"a file sink only appends, and output_mode is {job.output_mode!r}"
+    if job.latest_by and job.output_mode != "update":
+        yield "latest_by is for output_mode 'update'"
+    if job.final_by is not None and job.output_mode != "append":
+        yield "final_by is for output_mode 'append'"

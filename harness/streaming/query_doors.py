@@ -1,0 +1,84 @@
+"""What the harness and its processes say to each other: the driver of a query, the judge, and tasks at points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.streaming.query_definition import QueryPlace
+
+
+@dataclass(frozen=True)
+class QueryOrder:
+    """A query to be started, or started again."""
+
+    job: str
+    """The ``module:name`` of the job."""
+    place: QueryPlace
+    rendezvous: str
+    """The directory in which tasks meet the harness."""
+
+
+class QueryDoors(Protocol):
+    """What a driver can be asked to do."""
+
+    def warm_up(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
+        """Start the JVM with these settings, if it does not run yet."""
+
+    def open_session(self, place: SessionPlace, conf: Mapping[str, str]) -> None:
+        """Open the session, if it is not open yet."""
+
+    def start_query(self, order: QueryOrder) -> None:
+        """Start the query, from its checkpoint directory if there is something in it; it is awaited on a thread."""
+
+    def stop_query(self) -> None:
+        """Stop what runs."""
+
+
+class QueryReports(Protocol):
+    """What a driver reports. It stands still until the report has been taken."""
+
+    def sink_called(self, batch: int) -> None:
+        """A micro-batch has begun: its offsets are logged, and the sink is about to be called."""
+
+    def sink_returned(self, batch: int) -> None:
+        """The sink has written a micro-batch, which is not committed yet."""
+
+    def query_over(self, problem: str) -> None:
+        """The query has ended: all input is consumed, or ``problem`` says what went wrong."""
+
+
+class TaskReports(Protocol):
+    """What a task of a micro-batch reports. It stands still until the report has been taken."""
+
+    def task_began(self, worker: int, batch: int, retry: int) -> None:
+        """A task begins in a Python worker, given by its pid; ``retry`` is 0 the first time."""
+
+    def rows_passed(self, worker: int, batch: int) -> None:
+        """Some rows of a task have been passed on, maybe not all."""
+
+    def all_rows_passed(self, worker: int, batch: int) -> None:
+        """All rows of a task have been passed on or written, and the task has not ended."""
+
+
+@dataclass(frozen=True)
+class JudgeOrder:
+    """Output to be judged."""
+
+    job: str
+    place: QueryPlace
+    run_again: tuple[int, ...]
+    """The micro-batches that, or of which a task, ran more than once."""
+
+
+class JudgeDoors(Protocol):
+    """What the judge can be asked to do."""
+
+    def open_session(self, conf: Mapping[str, str]) -> None:
+        """Start its own Spark, in local mode."""
+
+    def judge(self, order: JudgeOrder) -> OutputComparison:
+        """Compare the committed output with the same function as a batch."""

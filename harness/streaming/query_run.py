@@ -1,0 +1,286 @@
+"""One trial's query, from the first start to its end: started again after each failure, from its checkpoint directory.
+
+Whoever runs a query supervises it like this: a driver that is gone is replaced, and a query that failed is started
+again. Only what fails again and again, without a driver being killed, is given up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.cluster.cluster import Cluster
+from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
+from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
+from barrier_tck.harness.record.history import End, Recorded
+from barrier_tck.harness.record.operations import (
+    AttemptEnded,
+    AttemptRunning,
+    AttemptStarted,
+    Committed,
+    JobCut,
+    JobFailed,
+    JobFinished,
+    Operation,
+)
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.records import AttemptRecord
+from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports
+from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
+from barrier_tck.harness.support.errors import OperatingError
+from barrier_tck.harness.system.system_under_test import NemesisHooks
+
+DRIVER_MODULE = "barrier_tck.harness.streaming.driver.query_driver"
+_LOOK_AGAIN_S = 0.2
+_FAILURES_MAX = 3
+"""So many failures in a row, and one more for each planned fault, are answered with another start."""
+
+
+class QueryDrivers:
+    """The drivers of one cluster: one is kept from trial to trial, and one in reserve if a kill is expected."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Take the cluster; nothing is started before the first use."""
+        self._cluster = cluster
+        self._present: DriverProcess | None = None
+        self._spare: DriverProcess | None = None
+        self._conf: Mapping[str, str] = {}
+        self._numbers = itertools.count(1)
+        self.reports: QueryReports | None = None
+        """Whom drivers report to, from now on."""
+
+    def use(self, conf: Mapping[str, str]) -> None:
+        """Let the sessions of all drivers have these settings; drivers with others are ended."""
+        if dict(conf) != dict(self._conf):
+            self.close()
+            self._conf = dict(conf)
+
+    def present(self) -> DriverProcess:
+        """Return a driver with an open session; start one if there is none, or the last one is gone.
+
+        Raises OperatingError if no session can be opened.
+        """
+        if self._present is not None and self._present.peer.gone:
+            self._present.close()
+            self._present = None
+        if self._present is None:
+            self._present, self._spare = self._spare or self._started(), None
+        doors_of(self._present).open_session(self._cluster.session_place(), self._conf)
+        return self._present
+
+    def keep_spare(self) -> None:
+        """Start the process that will take the place of the present one, up to its session: a kill is expected."""
+        if self._spare is None or self._spare.peer.gone:
+            self._spare = self._started()
+            threading.Thread(target=self._warm_up, args=(self._spare,), name="warms up", daemon=True).start()
+
+    def close(self) -> None:
+        """End what runs. Closing twice is harmless; drivers may be started again."""
+        processes = [process for process in (self._present, self._spare) if process is not None]
+        self._present = self._spare = None
+        for process in processes:
+            process.close()
+
+    def _warm_up(self, spare: DriverProcess) -> None:
+        with contextlib.suppress(OperatingError):  # then it starts its JVM later, when it is needed
+            doors_of(spare).warm_up(self._cluster.session_place(), self._conf)
+
+    def _started(self) -> DriverProcess:
+        log = self._cluster.directory / f"driver-process-{next(self._numbers)}.log"
+        offers: dict[str, tuple[type, object]] = {"reports": (QueryReports, _Latest(self))}
+        return DriverProcess(DRIVER_MODULE, log, self._cluster.driver_environment(), offers)
+
+
+class _Latest:
+    """Passes reports on to the trial that runs."""
+
+    def __init__(self, drivers: QueryDrivers) -> None:
+        self._drivers = drivers
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._drivers.reports, name)
+
+
+def doors_of(process: DriverProcess) -> QueryDoors:
+    """Return what a driver can be asked to do."""
+    return process.peer.remote("driver", QueryDoors)  # type: ignore[type-abstract]
+
+
+@dataclass(frozen=True)
+class _AttemptOver:
+    """How one start of the query ended."""
+
+    reason: Reason
+    detail: str = ""
+
+
+class QueryRun:
+    """Runs a query to its end; implements ``QueryReports`` and ``TaskReports``."""
+
+    def __init__(
+        self,
+        drivers: QueryDrivers,
+        order: QueryOrder,
+        cluster: Cluster,
+        nemesis: NemesisHooks,
+        faults: int,
+    ) -> None:
+        """Take what is to be run, and the number of planned faults."""
+        self._drivers = drivers
+        self._order = order
+        self._nemesis = nemesis
+        self._failures_max = _FAILURES_MAX + faults
+        self._targets = QueryTargets(cluster, self._driver_pid)
+        self._driver: DriverProcess | None = None
+        self._events: queue.SimpleQueue[_AttemptOver] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started_s = time.monotonic()
+        self._batches: dict[int, None] = {}
+        self._newest = -1
+        """The newest micro-batch that began: those before it are committed."""
+        self._attempt = 0
+        self._run_again: dict[int, None] = {}
+        self.operations: list[Recorded[Operation]] = []
+        self.attempts: list[AttemptRecord] = []
+
+    @property
+    def run_again(self) -> tuple[int, ...]:
+        """Return the micro-batches that, or of which a task, ran more than once."""
+        with self._lock:
+            return tuple(sorted(self._run_again))
+
+    def now_ms(self) -> float:
+        """Return the milliseconds since the trial's start."""
+        return (time.monotonic() - self._started_s) * 1_000.0
+
+    def run(self, bound_s: float) -> tuple[End, Reason, str]:
+        """Run the query; return how it ended, and why."""
+        self._nemesis.bind(self._targets, self.now_ms)
+        failures = 0
+        while True:
+            self._attempt += 1
+            over = self._run_attempt(bound_s)
+            match over.reason:
+                case Reason.FINISHED:
+                    self._committed_before(self._newest + 1)
+                    self._note(JobFinished())
+                    return End.FINISHED, over.reason, ""
+                case Reason.OUT_OF_TIME:
+                    self._note(JobCut(over.reason, over.detail))
+                    return End.STUCK, over.reason, over.detail
+                case Reason.SUBTASK_FAILED:
+                    failures += 1
+            if failures > self._failures_max:
+                detail = f"the query failed {failures} times, the last time with: {over.detail}"
+                self._note(JobFailed(Reason.RESTARTS_USED_UP, detail))
+                return End.FAILED, Reason.RESTARTS_USED_UP, detail
+
+    def stop(self) -> None:
+        """Stop the query, if it still runs."""
+        if self._driver is not None:
+            with contextlib.suppress(PeerGone):
+                doors_of(self._driver).stop_query()
+
+    def _run_attempt(self, bound_s: float) -> _AttemptOver:
+        self._events = events = queue.SimpleQueue[_AttemptOver]()
+        started_ms, running_ms = self.now_ms(), None
+        self._note(AttemptStarted(self._attempt))
+        lost = _AttemptOver(Reason.PROCESS_LOST, "the driver's process is gone")
+        try:
+            self._driver = driver = self._drivers.present()
+            driver.when_over(lambda: events.put(lost))
+            doors_of(driver).start_query(self._order)
+        except PeerGone:
+            over = lost
+        except RemoteError as error:
+            over = _AttemptOver(Reason.SUBTASK_FAILED, str(error))
+        else:
+            running_ms = self.now_ms()
+            self._note(AttemptRunning(self._attempt))
+            self._nemesis.first_attempt_ran()
+            over = self._wait(events, bound_s)
+        if over is lost:
+            self._driver = None
+        self._note(AttemptEnded(self._attempt, over.reason, over.detail))
+        end = {Reason.FINISHED: "finished", Reason.OUT_OF_TIME: "stopped"}.get(over.reason, "failed")
+        self.attempts.append(
+            AttemptRecord(self._attempt, started_ms, running_ms, self.now_ms(), end, over.detail)
+        )
+        return over
+
+    def _wait(self, events: queue.SimpleQueue[_AttemptOver], bound_s: float) -> _AttemptOver:
+        """Wait for the end of this start or of the trial; meanwhile timed faults strike."""
+        while True:
+            due_ms = self._nemesis.next_time_ms()
+            wait_s = _LOOK_AGAIN_S if due_ms is None else (due_ms - self.now_ms()) / 1_000.0
+            with contextlib.suppress(queue.Empty):
+                return events.get(timeout=min(_LOOK_AGAIN_S, max(0.001, wait_s)))
+            if self.now_ms() >= bound_s * 1_000.0:
+                return _AttemptOver(Reason.OUT_OF_TIME, f"no end within {bound_s:g} s")
+            if due_ms is not None and self.now_ms() >= due_ms:
+                self._nemesis.time_reached(self.now_ms())
+
+    # --- QueryReports ---------------------------------------------------------------------------------------
+
+    def sink_called(self, batch: int) -> None:
+        """Stand at the beginning of a micro-batch."""
+        with self._lock:
+            if batch in self._batches:
+                self._run_again[batch] = None
+            self._batches[batch] = None
+        self._committed_before(batch)
+        self._nemesis.point_reached(ProtocolPoint.CHECKPOINT_TRIGGERED, None, self._attempt)
+
+    def sink_returned(self, batch: int) -> None:
+        """Stand between the sink's write and the commit."""
+        self._nemesis.point_reached(ProtocolPoint.ALL_ACKNOWLEDGED, None, self._attempt)
+
+    def query_over(self, problem: str) -> None:
+        """Take the end of this start."""
+        reason = Reason.SUBTASK_FAILED if problem else Reason.FINISHED
+        self._events.put(_AttemptOver(reason, problem))
+
+    # --- TaskReports ----------------------------------------------------------------------------------------
+
+    def task_began(self, worker: int, batch: int, retry: int) -> None:
+        """Stand at the beginning of a task."""
+        self._committed_before(batch)
+        if retry:
+            with self._lock:
+                self._run_again[batch] = None
+        self._stand(ProtocolPoint.BARRIER_RECEIVED, worker)
+
+    def rows_passed(self, worker: int, batch: int) -> None:
+        """Stand in the middle of a task."""
+        self._stand(ProtocolPoint.RECORDS_PROCESSED, worker)
+
+    def all_rows_passed(self, worker: int, batch: int) -> None:
+        """Stand at the end of a task, or after its write."""
+        self._stand(ProtocolPoint.SNAPSHOT_TAKEN, worker)
+
+    def _stand(self, point: ProtocolPoint, worker: int) -> None:
+        with self._targets.standing_in(worker):
+            self._nemesis.point_reached(point, TASKS, self._attempt)
+
+    def _committed_before(self, batch: int) -> None:
+        """Note that a micro-batch begins: Spark begins one when those before it are committed."""
+        with self._lock:
+            committed = range(max(0, self._newest), batch) if batch > self._newest else ()
+            self._newest = max(self._newest, batch)
+        for earlier in committed:
+            self._note(Committed(TASKS, earlier, self._attempt))
+
+    def _driver_pid(self) -> int | None:
+        driver = self._driver
+        return driver.pid if driver is not None and not driver.peer.gone else None
+
+    def _note(self, operation: Operation) -> None:
+        with self._lock:
+            number = len(self.operations)
+            self.operations.append(Recorded(number, self.now_ms(), "coordinator", operation))

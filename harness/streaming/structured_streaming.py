@@ -1,0 +1,283 @@
+"""A user's query on Structured Streaming, as a system under test on a real cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.cluster.cluster import Cluster
+from barrier_tck.harness.cluster.cluster_choice import cluster_of
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig, LocalClusterConfig
+from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
+from barrier_tck.harness.cluster.driver.peer import RemoteError
+from barrier_tck.harness.cluster.rendezvous import Rendezvous
+from barrier_tck.harness.draw.profile import Profile
+from barrier_tck.harness.oracle.checker import Checker
+from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.record.history import History, OutputComparison
+from barrier_tck.harness.streaming.committed_output import CommittedOutput
+from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
+from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder, QueryOrder, TaskReports
+from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
+from barrier_tck.harness.streaming.query_targets import TASKS
+from barrier_tck.harness.support.errors import OperatingError, UsageProblem
+from barrier_tck.harness.support.strict_input import nearest
+from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
+from barrier_tck.harness.system.system_under_test import Capability, NemesisHooks, TrialOutcome
+from barrier_tck.harness.workloads.workload import split_files
+from barrier_tck.harness.workloads.workload_names import filled, workload_named
+
+JUDGE_MODULE = "barrier_tck.harness.streaming.driver.batch_judge"
+WORKERS, CORES_PER_WORKER = 2, 1
+_EXECUTORS_TIMEOUT_S = 60.0
+_FIRST_AT = datetime(2024, 1, 1, tzinfo=UTC)
+RETRIES = ("stock", "none")
+"""Settings of a trial: Spark tries a failed task again as it is shipped, or every failure ends the query."""
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
+POINTS = (
+    ProtocolPoint.CHECKPOINT_TRIGGERED,
+    ProtocolPoint.ALL_ACKNOWLEDGED,
+    ProtocolPoint.BARRIER_RECEIVED,
+    ProtocolPoint.RECORDS_PROCESSED,
+    ProtocolPoint.SNAPSHOT_TAKEN,
+)
+"""Where a query stands still: before the sink is called and after it returned (the driver); at the beginning, in the
+middle and at the end of a task."""
+
+PROFILE = Profile(
+    name="structured-streaming",
+    description="A few micro-batches; driver, executors and Python workers are killed at points of sink and tasks.",
+    batches=(2, 4),
+    batch_records=(2, 12),
+    keys=(1, 5),
+    start_offset=(0, 0),
+    tiny_inputs_per_mille=0,
+    records_per_second=(None,),
+    faults=(1, 2),
+    kinds=(("coordinator", 3), ("executor", 2), ("worker", 1)),
+    # The moment after the sink's write is the one that most sinks get wrong.
+    points=(*POINTS, ProtocolPoint.ALL_ACKNOWLEDGED),
+    restore_per_mille=0,
+    timed_per_mille=80,
+    timed_ms=(0, 1_500),
+    wall_s=300,
+    progress_ms=120_000,
+)
+
+
+class StructuredStreaming:
+    """Runs one ``StreamingJob``. The cluster, a driver and the judge are kept from trial to trial."""
+
+    name = "structured-streaming"
+    world = "spark"
+    uses = ("limits.wall_s",)
+    output_judge = CommittedOutput.name
+
+    def __init__(self, job: QueryDefinition) -> None:
+        """Take the job; this starts nothing."""
+        self._job = job
+        self._config: ClusterConfig = LocalClusterConfig(
+            workers=WORKERS, cores_per_worker=CORES_PER_WORKER, executor_memory_mb=512, quick_start=True
+        )
+        self._stack = contextlib.ExitStack()
+        self._cluster: Cluster | None = None
+        self._drivers: QueryDrivers | None = None
+        self._judge: DriverProcess | None = None
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what can be killed; a query that its user starts shows no Python worker."""
+        killed = {Capability.EXECUTOR_KILL, Capability.COORDINATOR_CRASH}
+        return frozenset(killed if self._job.start is not None else killed | {Capability.WORKER_KILL})
+
+    @property
+    def profiles(self) -> Sequence[Profile]:
+        """Return the ranges of trials of this job."""
+        named = (self._job.input,) if isinstance(self._job.input, str) else PROFILE.workloads
+        if not self._files:
+            return (replace(PROFILE, workloads=named),)
+        batches = min(2, len(self._files)), min(4, len(self._files))
+        return (replace(PROFILE, workloads=named, batches=batches, batch_records=(1, 1), keys=(1, 1)),)
+
+    def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
+        """Return the checker of the output."""
+        return (CommittedOutput(),)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Accept ``retries``."""
+        for key, value in settings.items():
+            if key != "retries":
+                raise ValueError(f"there is no setting {key!r}{nearest(key, ['retries'])}")
+            if value not in RETRIES:
+                raise ValueError(f"retries is {value!r}, and not one of {', '.join(RETRIES)}")
+
+    def use_cluster(self, config: ClusterConfig) -> None:
+        """Use another cluster, from the first trial on."""
+        self._config = config
+
+    def job(self, plan: TrialPlan) -> JobView:
+        """Return the tasks as one subtask, and the driver as the coordinator; each passes its points in each batch."""
+        batches = self._batches(plan)
+        roles = (Role.SOURCE, Role.STATEFUL, Role.SINK)
+        if self._job.start is not None:
+            return JobView((SubtaskView(TASKS, roles),))
+        of_sink = {ProtocolPoint.CHECKPOINT_TRIGGERED: batches, ProtocolPoint.ALL_ACKNOWLEDGED: batches}
+        of_tasks = {point: batches for point in POINTS if point not in of_sink}
+        return JobView(
+            (SubtaskView(TASKS, roles, of_tasks),),
+            coordinator_passes={} if isinstance(self._job.sink, str) else of_sink,
+            repeats=POINTS,
+        )
+
+    def prepare(self) -> None:
+        """Start the cluster, a driver and the judge; raises EnvironmentProblem if this machine cannot run them."""
+        drivers, _ = self._started({})
+        drivers.present()
+
+    def close(self) -> None:
+        """Stop everything. Closing twice is harmless."""
+        self._cluster = self._drivers = self._judge = None
+        self._stack.close()
+
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs that every process has written so far into a directory."""
+        for number, log in enumerate(self._cluster.log_files() if self._cluster is not None else ()):
+            target = directory / f"{number:02d}-{log.name}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, target)
+
+    def run(self, plan: TrialPlan, nemesis: NemesisHooks, directory: Path) -> TrialOutcome:
+        """Run one trial on the cluster, and judge its output."""
+        plan = filled(plan)
+        drivers, judge = self._started(plan.system)
+        assert self._cluster is not None
+        drivers.present()
+        self._cluster.wait_for_executors(self._config.workers, _EXECUTORS_TIMEOUT_S)
+        if any(planned.fault.ends is Ends.COORDINATOR for planned in plan.faults):
+            drivers.keep_spare()
+        with _scratch(self._cluster.directory) as scratch:
+            place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
+            self._write_input(plan, Path(place.input))
+            order = QueryOrder(self._job.address, place, str(scratch / "points"))
+            run = QueryRun(drivers, order, self._cluster, nemesis, len(plan.faults))
+            drivers.reports = run
+            with Rendezvous(Path(order.rendezvous), TaskReports, run):
+                try:
+                    end, reason, detail = run.run(plan.limits.wall_s)
+                finally:
+                    nemesis.heal_all()
+                    run.stop()
+            duration_ms = run.now_ms()
+            comparison = self._judged(judge, JudgeOrder(order.job, place, run.run_again))
+        history = History(
+            operations=tuple(run.operations),
+            end=end,
+            reason=reason,
+            detail=detail,
+            output=None,
+            output_query=comparison,
+        )
+        return TrialOutcome(history, (TASKS,), duration_ms, tuple(run.attempts))
+
+    def _started(self, settings: Mapping[str, Any]) -> tuple[QueryDrivers, DriverProcess]:
+        """Return what starts drivers with the settings of a trial, and the judge; the first call starts the cluster."""
+        if self._drivers is None or self._judge is None:
+            with contextlib.ExitStack() as started:  # all of it, or nothing
+                cluster = started.enter_context(cluster_of(self._config))
+                drivers = started.enter_context(contextlib.closing(QueryDrivers(cluster)))
+                judge = DriverProcess(
+                    JUDGE_MODULE, cluster.directory / "judge.log", cluster.driver_environment(), {}
+                )
+                started.enter_context(contextlib.closing(judge))
+                # Its Spark starts while the first trial runs; what is asked of it meanwhile waits.
+                warm = threading.Thread(
+                    target=self._open_judge, args=(judge,), name="opens the judge", daemon=True
+                )
+                warm.start()
+                self._stack.enter_context(started.pop_all())
+            self._cluster, self._drivers, self._judge = cluster, drivers, judge
+        self._drivers.use(self._conf(settings))
+        return self._drivers, self._judge
+
+    def _conf(self, settings: Mapping[str, Any]) -> dict[str, str]:
+        retries = {"spark.task.maxFailures": "1"} if settings.get("retries") == "none" else {}
+        return {_SHUFFLE_PARTITIONS: str(self._config.workers), **self._job.conf, **retries}
+
+    def _open_judge(self, process: DriverProcess) -> None:
+        with contextlib.suppress(OperatingError):  # the first judgement tells what is wrong
+            _doors_of_judge(process).open_session(dict(self._job.conf))
+
+    def _judged(self, process: DriverProcess, order: JudgeOrder) -> OutputComparison:
+        judge = _doors_of_judge(process)
+        try:
+            judge.open_session(dict(self._job.conf))
+            return judge.judge(order)
+        except RemoteError as error:
+            return OutputComparison(None, problem=str(error))
+
+    def _batches(self, plan: TrialPlan) -> int:
+        return min(plan.workload.batches, len(self._files)) if self._files else plan.workload.batches
+
+    @cached_property
+    def _files(self) -> tuple[Path, ...]:
+        directory = self._job.input
+        if isinstance(directory, str):
+            found = workload_named(directory).input_directory
+            return split_files(found) if found is not None else ()
+        return split_files(directory)
+
+    def _write_input(self, plan: TrialPlan, directory: Path) -> None:
+        """Write one file for each micro-batch; Spark reads them in the order of their times."""
+        directory.mkdir()
+        if self._files:
+            tables = [pq.read_table(file) for file in self._files[: self._batches(plan)]]
+        else:
+            tables = _tables(plan, self._batches(plan))
+        for number, table in enumerate(tables):
+            file = directory / f"{number:05d}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (_FIRST_AT.timestamp() + number,) * 2)
+
+
+def _doors_of_judge(process: DriverProcess) -> JudgeDoors:
+    return process.peer.remote("judge", JudgeDoors)  # type: ignore[type-abstract]
+
+
+def _tables(plan: TrialPlan, number: int) -> list[pa.Table]:
+    """Return the rows of a generated workload, with a timestamp each, in about equal parts."""
+    workload = workload_named(plan.workload.name)
+    schemas = workload.schemas(plan.job)
+    if len(schemas) != 1:
+        raise UsageProblem(f"the workload {workload.name!r} has {len(schemas)} inputs, and a query reads one")
+    rows = [row for split in workload.splits(plan) for row in split.input]
+    table = pa.Table.from_pylist(rows, schema=next(iter(schemas.values())))
+    times = [_FIRST_AT + timedelta(seconds=second) for second in range(len(rows))]
+    table = table.append_column("at", pa.array(times, type=pa.timestamp("us", tz="UTC")))
+    cuts = [len(rows) * part // number for part in range(number + 1)]
+    return [table.slice(start, end - start) for start, end in itertools.pairwise(cuts)]
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """Yield a directory for one trial's files, below the cluster's; it is removed at exit."""
+    directory = Path(tempfile.mkdtemp(prefix="trial-", dir=parent))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

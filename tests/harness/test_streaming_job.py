@@ -1,0 +1,228 @@
+"""A user's streaming job without Spark: its definition, what it shows of itself, and what is drawn for it."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
+from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
+from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.cli.main import run as run_command
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts
+from barrier_tck.harness.record.operations import Committed
+from barrier_tck.harness.record.reasons import Reason
+from barrier_tck.harness.record.verdict import Verdict
+from barrier_tck.harness.streaming.committed_output import CommittedOutput
+from barrier_tck.harness.streaming.query_definition import QueryPlace
+from barrier_tck.harness.streaming.query_run import QueryRun
+from barrier_tck.harness.streaming.query_targets import TASKS
+from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
+from barrier_tck.harness.system.system_names import open_system, reference_of
+from barrier_tck.harness.trial.plan_check import check_plan
+from barrier_tck.harness.trial.trial_run import checkers_of
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "my_streaming_job"
+
+
+def same(frame: Any) -> Any:
+    return frame
+
+
+def written(batch: Any, batch_id: int, place: QueryPlace) -> None:
+    raise AssertionError("no Spark runs here")
+
+
+job = StreamingJob(query=same, sink=written)
+to_files = StreamingJob(query=same)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"output_mode": "upsert"}, "output_mode is 'upsert'"),
+        ({"delivery": "maybe"}, "delivery is 'maybe'"),
+        ({"sink": "csv"}, "sink is 'csv'; name one of parquet, orc"),
+        ({"sink": "parquet", "output_mode": "complete"}, "a file sink only appends"),
+        ({"latest_by": ("key",)}, "latest_by is for output_mode 'update'"),
+        (
+            {"output_mode": "update", "sink": written, "final_by": "at"},
+            "final_by is for output_mode 'append'",
+        ),
+    ],
+)
+def test_a_job_that_contradicts_itself_is_refused(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageProblem, match=told):
+        StreamingJob(query=same, **fields)
+
+
+def test_a_job_is_found_again_by_the_name_of_its_module() -> None:
+    assert job.address == f"{__name__}:job"
+    with pytest.raises(UsageProblem, match="must be bound to a name"):
+        _ = StreamingJob(query=same, sink=written).address
+
+
+def test_a_job_is_opened_by_its_name_and_opened_again_by_the_same_name() -> None:
+    for name in (f"{__name__}:job", "structured-streaming"):
+        system = open_system(name)
+        assert isinstance(system, StructuredStreaming)
+        assert reference_of(system) == name
+
+
+def test_a_view_has_the_points_that_the_sink_and_its_tasks_pass() -> None:
+    plan = TrialPlan(workload=WorkloadPlan(batches=3))
+    view = StructuredStreaming(job).job(plan)
+    assert set(view.shows) == set(POINTS)
+    assert view.times(ProtocolPoint.ALL_ACKNOWLEDGED, None) == 3
+    assert view.times(ProtocolPoint.SNAPSHOT_TAKEN, TASKS) == 3
+    # Spark's own sinks call nothing of ours in the driver.
+    assert StructuredStreaming(to_files).job(plan).coordinator_passes == {}
+
+
+def test_a_directory_gives_no_more_batches_than_it_has_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"id": [1]}), tmp_path / f"{name}.parquet")
+    system = StructuredStreaming(StreamingJob(query=same, sink=written, input=tmp_path))
+    assert system.job(TrialPlan()).times(ProtocolPoint.ALL_ACKNOWLEDGED, None) == 2
+    assert system.profiles[0].batches == (2, 2)
+
+
+def test_the_output_is_judged_by_the_batch_and_by_no_model_of_the_workload() -> None:
+    names = [checker.name for checker in checkers_of(TrialPlan(), StructuredStreaming(job))]
+    assert names == ["progress", "faults-fired", "committed-output"]
+
+
+def test_settings_are_checked() -> None:
+    system = StructuredStreaming(job)
+    system.check_settings({"retries": "none"})
+    with pytest.raises(ValueError, match="retries is 'few'"):
+        system.check_settings({"retries": "few"})
+    with pytest.raises(ValueError, match="did you mean"):
+        system.check_settings({"retrys": "none"})
+
+
+def test_twenty_drawn_trials_kill_the_driver_after_the_sinks_write() -> None:
+    """That is what a naive append cannot survive, so 20 trials catch it, whatever the seed."""
+    system = StructuredStreaming(job)
+    for seed in range(10):
+        configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), seed=seed, trials=20)
+        plans = list(islice(campaign_plans(configuration, system), 20))
+        for plan in plans:
+            check_plan(plan, system)
+        assert any(
+            isinstance(one.fault, CrashCoordinator)
+            and isinstance(one.trigger, After)
+            and one.trigger.point is ProtocolPoint.ALL_ACKNOWLEDGED
+            for plan in plans
+            for one in plan.faults
+        )
+
+
+def test_code_in_the_chapter_is_code_of_the_examples() -> None:
+    files = [path.read_text() for path in sorted((EXAMPLES / "my_streaming_job").glob("*.py"))]
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "guide" / "streaming-job.md").read_text(), re.DOTALL
+    )
+    assert len(blocks) == 2
+    for block in blocks:
+        assert any(block in file for file in files), block
+    assert max(len(file.splitlines()) for file in files) <= 25
+
+
+def judged(comparison: OutputComparison | None, end: End = End.FINISHED) -> tuple[Verdict, str]:
+    history = History((), end, Reason.FINISHED, "", None, output_query=comparison)
+    finding = CommittedOutput().check(TrialContext(TrialPlan(), history))
+    return finding.verdict, finding.summary
+
+
+RIGHT = OutputCounts(5, 5, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("wrong", ["lost", "duplicated", "unexpected"])
+def test_any_difference_is_invalid(wrong: str) -> None:
+    counts = msgspec.structs.replace(RIGHT, **{wrong: 2})
+    verdict, summary = judged(OutputComparison(counts, ("an example",)))
+    assert verdict is Verdict.INVALID
+    assert f"2 {wrong}" in summary
+
+
+def test_copies_that_are_excused_are_told() -> None:
+    excused = {"copies of rows of micro-batches that ran again": {"output": 3}}
+    assert judged(OutputComparison(RIGHT)) == (
+        Verdict.VALID,
+        "all 5 rows of the batch are in the output, and nothing else",
+    )
+    verdict, summary = judged(OutputComparison(RIGHT, checks=excused))
+    assert verdict is Verdict.VALID
+    assert "3 copies" in summary
+
+
+def test_what_cannot_be_compared_is_unknown() -> None:
+    assert judged(None)[0] is Verdict.UNKNOWN
+    assert judged(OutputComparison(None, problem="no such column"))[0] is Verdict.UNKNOWN
+
+
+def test_a_query_that_did_not_end_may_lack_rows_but_may_not_repeat_them() -> None:
+    lost, repeated = (msgspec.structs.replace(RIGHT, **{name: 1}) for name in ("lost", "duplicated"))
+    assert judged(OutputComparison(lost), End.STUCK)[0] is Verdict.UNKNOWN
+    assert judged(OutputComparison(repeated), End.STUCK)[0] is Verdict.INVALID
+
+
+class NoNemesis:
+    """Takes reports and strikes nobody."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[ProtocolPoint, str | None]] = []
+
+    def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
+        self.points.append((point, subtask))
+
+
+def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
+    nemesis: Any = NoNemesis()
+    nothing: Any = None
+    run = QueryRun(nothing, nothing, nothing, nemesis, 0)
+    run.sink_called(0)
+    run.task_began(worker=7, batch=0, retry=0)
+    run.sink_returned(0)
+    run.sink_called(1)
+    assert list(run.run_again) == []
+    run.task_began(worker=7, batch=1, retry=1)
+    run.sink_called(2)
+    run.sink_called(2)
+    assert run.run_again == (1, 2)
+    committed = [
+        line.operation.checkpoint for line in run.operations if isinstance(line.operation, Committed)
+    ]
+    assert committed == [0, 1]
+    assert nemesis.points[:3] == [
+        (ProtocolPoint.CHECKPOINT_TRIGGERED, None),
+        (ProtocolPoint.BARRIER_RECEIVED, TASKS),
+        (ProtocolPoint.ALL_ACKNOWLEDGED, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--query", f"{__name__}:same"], "which is no StreamingJob, but function"),
+        (["--query", "my_job"], "name your job as package.module:job"),
+        (["--query", f"{__name__}:job", "--system", "reference-spark"], "keep one of the two"),
+    ],
+)
+def test_a_query_that_is_none_is_a_mistake_of_the_user(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["campaign", *options]) == 3
+    assert told in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,243 @@
+"""Streaming jobs with Spark; grain: the judge over files that tests write, then the examples under real kills."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from barrier_tck.faults.fault import Fault
+from barrier_tck.harness import (
+    After,
+    CrashCoordinator,
+    KillExecutor,
+    LimitsPlan,
+    ProtocolPoint,
+    QueryPlace,
+    ScheduledFault,
+    StreamingJob,
+    TrialPlan,
+    TrialRecord,
+    Verdict,
+    WorkloadPlan,
+    run_trial,
+)
+from barrier_tck.harness.cluster.spark_session import spark_session
+from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.streaming.driver.batch_judge import judged
+from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "my_streaming_job"
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with spark_session(None, "judge-tests", quick_start=True) as session:
+        yield session
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> QueryPlace:
+    return QueryPlace(*(str(tmp_path / name) for name in ("input", "output", "checkpoint")))
+
+
+def same(frame: DataFrame) -> DataFrame:
+    return frame
+
+
+def nothing(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
+    """Stand for a sink."""
+
+
+APPENDS = StreamingJob(query=same, sink=nothing)
+COUNTS = StreamingJob(
+    query=lambda frame: frame.groupBy("key").count(), sink=nothing, output_mode="update", latest_by=("key",)
+)
+
+
+def compared(
+    spark: SparkSession,
+    job: StreamingJob,
+    place: QueryPlace,
+    given: list[dict[str, Any]],
+    committed: list[dict[str, Any]],
+    run_again: tuple[int, ...] = (),
+) -> OutputComparison:
+    spark.createDataFrame(given).write.parquet(place.input)
+    if committed:
+        spark.createDataFrame(committed).write.parquet(place.output)
+    return judged(spark, job, place, run_again)
+
+
+def wrong(comparison: OutputComparison) -> tuple[int, int, int]:
+    assert comparison.counts is not None, comparison.problem
+    return comparison.counts.lost, comparison.counts.duplicated, comparison.counts.unexpected
+
+
+ROWS = [{"key": "a", "n": 1}, {"key": "a", "n": 1}, {"key": "b", "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("committed", "expected"),
+    [
+        (ROWS, (0, 0, 0)),
+        (ROWS[1:], (1, 0, 0)),
+        ([*ROWS, ROWS[0]], (0, 1, 0)),
+        ([*ROWS, {"key": "c", "n": 1}], (0, 0, 1)),
+        ([], (3, 0, 0)),
+    ],
+    ids=["equal", "lost", "duplicated", "unexpected", "nothing"],
+)
+def test_multisets_are_compared_both_ways(
+    spark: SparkSession,
+    place: QueryPlace,
+    committed: list[dict[str, Any]],
+    expected: tuple[int, int, int],
+) -> None:
+    assert wrong(compared(spark, APPENDS, place, ROWS, committed)) == expected
+
+
+def test_a_row_that_came_twice_is_shown_twice_with_its_micro_batches(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    rows = [{"key": "a", "batch_id": 3}, {"key": "a", "batch_id": 3}]
+    found = compared(spark, APPENDS, place, [{"key": "a"}], rows)
+    assert found.examples == (
+        "2 times, and the batch gives it 1 times: key=a",
+        "  key=a of micro-batch 3",
+        "  key=a of micro-batch 3",
+    )
+
+
+def test_at_least_once_excuses_copies_of_what_ran_again_and_nothing_else(
+    spark: SparkSession, place: QueryPlace
+) -> None:
+    job = replace(APPENDS, delivery="at_least_once")
+    rows = [{"key": "a", "batch_id": 1}, {"key": "b", "batch_id": 2}]
+    doubled = [*rows, *rows]
+    found = compared(spark, job, place, [{"key": "a"}, {"key": "b"}, {"key": "c"}], doubled, run_again=(1,))
+    assert wrong(found) == (1, 1, 0)
+    assert found.checks == {"copies of rows of micro-batches that ran again": {"output": 1}}
+
+
+def test_a_changelog_is_reduced_to_its_latest_rows(spark: SparkSession, place: QueryPlace) -> None:
+    given = [{"key": "a"}, {"key": "a"}]
+    log = [{"key": "a", "count": 1, "batch_id": 0}, {"key": "a", "count": 2, "batch_id": 1}]
+    assert wrong(compared(spark, COUNTS, place, given, log)) == (0, 0, 0)
+
+
+def test_an_update_that_was_written_twice_is_told(spark: SparkSession, place: QueryPlace) -> None:
+    given = [{"key": "a"}, {"key": "a"}]
+    log = [
+        {"key": "a", "count": 1, "batch_id": 0},
+        {"key": "a", "count": 1, "batch_id": 0},
+        {"key": "a", "count": 2, "batch_id": 1},
+    ]
+    found = compared(spark, COUNTS, place, given, log)
+    assert wrong(found) == (0, 1, 0)
+    assert "more than once" in found.examples[0]
+
+
+def test_of_a_complete_output_the_last_micro_batch_counts(spark: SparkSession, place: QueryPlace) -> None:
+    job = replace(COUNTS, output_mode="complete", latest_by=())
+    log = [{"key": "a", "count": 1, "batch_id": 0}, {"key": "a", "count": 2, "batch_id": 1}]
+    assert wrong(compared(spark, job, place, [{"key": "a"}, {"key": "a"}], log)) == (0, 0, 0)
+
+
+def test_rows_beyond_the_watermark_are_not_expected_yet(spark: SparkSession, place: QueryPlace) -> None:
+    job = StreamingJob(
+        query=lambda frame: frame.selectExpr("timestamp_seconds(second) AS at"), sink=nothing, final_by="at"
+    )
+    for name, watermark_ms in (("0", 5_000), ("1", 9_000), ("2", 50_000)):
+        offsets = Path(place.checkpoint, "offsets", name)
+        offsets.parent.mkdir(parents=True, exist_ok=True)
+        offsets.write_text("v1\n" + json.dumps({"batchWatermarkMs": watermark_ms}) + "\n{}")
+    for name in ("0", "1"):  # the third micro-batch was not committed
+        Path(place.checkpoint, "commits").mkdir(exist_ok=True)
+        Path(place.checkpoint, "commits", name).write_text("v1\n{}")
+    given = [{"second": second} for second in (1, 9, 10, 60)]
+    spark.createDataFrame(given).write.parquet(place.input)
+    job.query(spark.createDataFrame([{"second": 1}, {"second": 10}])).write.parquet(place.output)
+    # 9 is final and missing; 10 is not final, and is there.
+    assert wrong(judged(spark, job, place, ())) == (1, 0, 1)
+
+
+def test_an_output_without_the_columns_cannot_be_compared(spark: SparkSession, place: QueryPlace) -> None:
+    found = compared(spark, APPENDS, place, [{"key": "a"}], [{"other": "a"}])
+    assert found.counts is None
+    assert found.problem == "the output that was read has no column key"
+
+
+# --- the examples -------------------------------------------------------------------------------------------
+
+AFTER_THE_WRITE = After(ProtocolPoint.ALL_ACKNOWLEDGED, None, nth=2)
+AFTER_THE_TASKS_WRITE = After(ProtocolPoint.SNAPSHOT_TAKEN, "tasks", nth=2)
+DRIVER, EXECUTOR = CrashCoordinator(), KillExecutor("tasks")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[StructuredStreaming]:
+    """One cluster for all examples: between two trials a test puts another job on it."""
+    sys.path.insert(0, str(EXAMPLES))
+    system = StructuredStreaming(example("idempotent"))
+    try:
+        yield system
+    finally:
+        system.close()
+        sys.path.remove(str(EXAMPLES))
+
+
+def example(name: str) -> StreamingJob:
+    found = importlib.import_module(f"my_streaming_job.{name}").job
+    assert isinstance(found, StreamingJob)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "trigger", "retries", "verdict"),
+    [
+        ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
+        ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
+        ("at_least_once", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
+        ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
+        ("naive", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.VALID),
+        ("idempotent", EXECUTOR, AFTER_THE_TASKS_WRITE, "none", Verdict.VALID),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_examples_keep_their_promise_or_do_not(
+    cluster: StructuredStreaming,
+    tmp_path: Path,
+    name: str,
+    fault: Fault,
+    trigger: After,
+    retries: str,
+    verdict: Verdict,
+) -> None:
+    cluster._job = example(name)
+    plan = TrialPlan(
+        workload=WorkloadPlan(batches=3, batch_records=4),
+        faults=(ScheduledFault(fault, trigger),),
+        system={"retries": retries},
+        limits=LimitsPlan(wall_s=300),
+    )
+    record = run_trial(plan, cluster, tmp_path)
+    assert finding(record, "faults-fired").verdict is Verdict.VALID
+    assert record.verdict is verdict, finding(record, "committed-output")
+    if name == "at_least_once":
+        assert finding(record, "committed-output").counts["copies_excused"] == 8
+    if retries == "none":  # the query ended, and was started again
+        assert len(record.attempts) > 1
+
+
+def finding(record: TrialRecord, checker: str) -> Any:
+    return next(found for found in record.findings if found.checker == checker)
