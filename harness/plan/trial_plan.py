@@ -33,6 +33,9 @@ CheckpointProtocol = Literal["barriers", "chandy_lamport"]
 CompressionName = Literal["none", "zstd"]
 """How snapshots of keyed state are compressed (SNP-6)."""
 
+StorageName = Literal["files", "object_store"]
+"""Where checkpoints are kept: on a file system, or in a model of an object store on the world's disk (STA-2)."""
+
 WhenUnreadable = Literal["fail", "older"]
 """What to do when no copy of the latest checkpoint can be read."""
 
@@ -114,6 +117,8 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Whether a checkpoint refers to files of earlier ones for what has not changed, if the backend can (SNP-5)."""
     compression: CompressionName = "none"
     """How each key group of a snapshot is compressed; RocksDB leaves its files as they are (SNP-6)."""
+    storage: StorageName = "files"
+    """Where checkpoints are kept; an object store has no rename, and lists late (STA-2)."""
 
     protocol: CheckpointProtocol = "barriers"
     initiators: tuple[tuple[str, ...], ...] = ()

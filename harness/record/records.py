@@ -290,6 +290,7 @@ def _setup_of(plan: TrialPlan) -> str:
     parts += ["incremental"] if plan.checkpoints.incremental else []
     compression = plan.checkpoints.compression
     parts += [f"{compression} snapshots"] if compression != default.checkpoints.compression else []
+    parts += ["object store"] if plan.checkpoints.storage != default.checkpoints.storage else []
     parts += ["local recovery"] if plan.local_recovery else []
     return ", ".join(parts)
 

@@ -76,9 +76,9 @@ class CheckpointStorage(Protocol):
     - Metadata may be there although state files of it are gone, if the checkpoint was being deleted.
       ``storage.restore`` finds that out and does not start from it.
 
-    Ids are reserved before anything is written for them. Every method raises StorageError if the storage fails. Nothing
-    is ever deleted because it could not be read. ``barrier-tck certify-storage`` checks all of this, as the clauses
-    STO-1 to STO-7.
+    Each id is reserved before anything is written for it. Every method raises StorageError if the storage fails.
+    Nothing is ever deleted because it could not be read. ``barrier-tck certify-storage`` checks all of this, as the
+    clauses STO-1 to STO-7.
     """
 
     outlives_its_process: bool
@@ -168,8 +168,8 @@ class JobCounters:
     """Directory of the savepoint that the job was started from."""
     started_above: int = 0
     """Checkpoints up to this one are older than that start."""
-    lowest: int = 1
-    """No checkpoint below this one is kept; only storage that cannot trust listings raises it."""
+    announced: tuple[int, ...] = ()
+    """Checkpoints that were reserved and may be kept; only storage that cannot trust listings writes this."""
 
 
 class MediumCheckpointStorage:

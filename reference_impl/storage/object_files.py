@@ -7,8 +7,8 @@ What makes it sound:
 - Metadata is put on the condition that its key is free. Of two coordinators that publish the same id, one is refused.
 - Counters are put on the condition that nobody else has put them since they were read. A coordinator that was replaced
   cannot lower them.
-- Which checkpoints are complete is found by asking for the metadata of every id that may be in use, since listings may
-  be late.
+- Which checkpoints are complete is found by asking for the metadata of every id that was reserved and may be kept,
+  since listings may be late. The counters hold these ids.
 - An upload whose process died leaves parts that no reader sees, but that fill the store. It is listed as a file, and
   deleting the directory of its checkpoint aborts it.
 """
@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import JobCounters, MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.whole_files import remove_after
@@ -225,14 +225,15 @@ class ObjectCheckpointStorage(MediumCheckpointStorage):
         super().__init__(self._object_files, job, root)
         self._gone: dict[CheckpointId, None] = {}
         """Checkpoints of which nothing is kept and nothing will be."""
+        self._announcing = 0
+        """The id that was reserved last."""
         self._goes_on = False
         """Whether this instance has reserved anything, so that its own checkpoints may be on their way."""
 
     def completed(self) -> tuple[CheckpointId, ...]:
-        """Return the ids of all published checkpoints: those in use that have metadata, whatever is listed."""
-        counters = self._load_counters()
-        in_use = map(CheckpointId, range(counters.lowest, counters.checkpoint + 1))
-        asked = sorted(dict.fromkeys([*super().completed(), *in_use]))
+        """Return the ids of all published checkpoints: those announced that have metadata, whatever is listed."""
+        announced = map(CheckpointId, self._load_counters().announced)
+        asked = sorted(dict.fromkeys([*super().completed(), *announced]))
         found = tuple(each for each in asked if self._files.exists(self._metadata_path(each)))
         if not self._goes_on:
             # Ids are used once: what an earlier coordinator has not published by now, nobody will.
@@ -247,14 +248,18 @@ class ObjectCheckpointStorage(MediumCheckpointStorage):
             self._object_files.abort_uploads(self._shared_directory(checkpoint))
         self._gone[checkpoint] = None
 
-    def _count(self, wanted: JobCounters) -> None:
-        """Make counters durable; what is gone at the lower end is no longer asked for from then on."""
+    def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
+        """Make durable that ids and attempts up to these are used, and that this id may be kept from now on."""
         self._goes_on = True
-        lowest = CheckpointId(wanted.lowest)
-        while lowest in self._gone:
-            lowest = CheckpointId(lowest + 1)
+        self._announcing = checkpoint
+        super().reserve(checkpoint, attempt)
+
+    def _count(self, wanted: JobCounters) -> None:
+        """Make counters durable, with the ids that have to be asked for: not those of which nothing is kept."""
+        announced = dict.fromkeys((*wanted.announced, self._announcing))
+        kept = tuple(each for each in announced if each and CheckpointId(each) not in self._gone)
         try:
-            super()._count(replace(wanted, lowest=lowest))
+            super()._count(replace(wanted, announced=kept))
         except StorageError:
             # They may have been put or not; whoever goes on has to read them.
             self._reserved = None

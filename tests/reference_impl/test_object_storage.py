@@ -71,12 +71,23 @@ def test_what_is_gone_at_the_lower_end_is_not_asked_for_for_ever() -> None:
     # A coordinator that starts later learns which ids came to nothing, and does not lose its own.
     later = of(store)
     assert later.completed() == (39,)
+    store.lists_late = True
+    later.reserve(CheckpointId(40), AttemptNumber(2))
     later.reserve(CheckpointId(41), AttemptNumber(2))
     later.discard_checkpoint(CheckpointId(39))
     later.reserve(CheckpointId(42), AttemptNumber(2))
     later.publish(completed_checkpoint(40))
     later.publish(completed_checkpoint(42))
     assert of(store).completed() == (40, 42)
+
+
+def test_ids_that_an_earlier_job_has_used_cost_nothing() -> None:
+    store = ModelStore(lists_late=True)
+    of(store).reserve(CheckpointId(2**53), AttemptNumber(1))
+    complete(of(store), 2**53 + 1)
+    before = store.requests
+    assert of(store).completed() == (2**53 + 1,)
+    assert store.requests - before < 10
 
 
 @pytest.mark.parametrize("afterwards", [False, True])

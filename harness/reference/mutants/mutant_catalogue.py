@@ -47,6 +47,7 @@ from barrier_tck.harness.reference.mutants.mutant import (
     pause,
     spark,
 )
+from barrier_tck.harness.reference.object_store_model import ModelObjectStorage
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reference_impl.runtime.components import Components
@@ -442,6 +443,12 @@ def components_of(plan: TrialPlan) -> Components:
         raise UsageProblem(
             f"mutant {plan.mutant!r} is not known; known mutants: {', '.join((*MUTANTS, *FLOW_BUGS))}"
         )
+    if plan.checkpoints.storage == "object_store":
+        if components.checkpoint_storage is not Components().checkpoint_storage:
+            raise UsageProblem(
+                f"mutant {plan.mutant!r} is a broken storage on files; leave checkpoints.storage at 'files'"
+            )
+        components = replace(components, checkpoint_storage=ModelObjectStorage)
     if plan.state_backend == _OWN_BACKEND:
         return components
     if components.state_backend is not Components().state_backend:
