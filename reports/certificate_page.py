@@ -1,4 +1,4 @@
-"""The certificate of a state backend, or of a checkpoint storage, as one self-contained page; its texts are escaped."""
+"""The certificate of whatever was certified, as one self-contained page; all its texts are escaped."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _facts(certificate: Certificate) -> tuple[tuple[str, tuple[tuple[str, str], 
     about = (
         ("target", certificate.target),
         (certificate.kind, certificate.backend or "could not be made"),
-        ("capabilities declared", ", ".join(certificate.capabilities) or "none"),
+        ("capabilities", ", ".join(certificate.capabilities) or "none"),
         ("level asked for", certificate.asked_level),
         ("level reached", certificate.level or "none"),
         ("suite version", certificate.suite_version),

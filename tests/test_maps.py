@@ -28,6 +28,7 @@ from barrier_tck.harness.campaign.configuration import (
     read_configuration,
 )
 from barrier_tck.harness.certify.planted import BACKEND_MUTANTS
+from barrier_tck.harness.certify.spark_stores.planted_stores import PLANTED_STORES
 from barrier_tck.harness.certify.storage_planted import STORAGE_MUTANTS
 from barrier_tck.harness.cli.bench_command import BENCHMARKS
 from barrier_tck.harness.cli.main import run
@@ -248,6 +249,7 @@ def test_counts_in_the_readme_are_those_of_the_code() -> None:
         "planted bugs of the runtime": len(MUTANTS),
         "planted bugs that make no result wrong": len(FLOW_BUGS),
         "planted bugs of state backends": len(BACKEND_MUTANTS),
+        "planted bugs of Spark's state stores": len(PLANTED_STORES),
         "planted bugs of checkpoint storages": len(STORAGE_MUTANTS),
     }
 

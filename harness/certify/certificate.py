@@ -92,7 +92,11 @@ class Certificate(msgspec.Struct, frozen=True):
     log: str = ""
     """The end of what the candidate printed."""
     kind: str = "state backend"
-    """What was certified; or ``checkpoint storage``."""
+    """What was certified; or ``checkpoint storage``, or ``state store of Spark``."""
+    arguments: str = ""
+    """What a command line says besides the target, to find the same candidate; begins with a space."""
+    asks: dict[str, str] = {}
+    """What those clauses ask that are not in the project's list of clauses."""
 
 
 def replay_line(outcome: PropertyOutcome, target: str, directory: str = "") -> str:

@@ -30,6 +30,15 @@ def give_out(certificate: Certificate, path: Path, console: Console, as_json: bo
     return _EXIT_CODES[certificate.verdict]
 
 
+def give_out_replay(name: str, violation: str | None, recorded: str, console: Console, as_json: bool) -> int:
+    """Print what playing a saved failure of a property gave, and return the exit code."""
+    said = "nothing is violated any more" if violation is None else f"✗ {violation}"
+    console.print(printable(said), markup=False)
+    verdict = "failed" if violation is not None else "passed"
+    emit(as_json, {"verdict": verdict, "property": name, "violation": violation, "recorded": recorded})
+    return 1 if violation is not None else 0
+
+
 def short(path: Path) -> Path:
     """Return a path below the current directory as people would type it."""
     here = Path.cwd()
@@ -63,7 +72,8 @@ def _summary(certificate: Certificate, path: Path) -> dict[str, Any]:
                 "reason": outcome.reason,
                 "sequence": list(outcome.sequence),
                 "replay": str(path / outcome.replay) if outcome.replay else None,
-                "replay_line": replay_line(outcome, certificate.target, f"{path}/") or None,
+                "replay_line": replay_line(outcome, certificate.target + certificate.arguments, f"{path}/")
+                or None,
             }
             for outcome in outcomes
             if outcome.status == "failed"

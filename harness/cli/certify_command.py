@@ -1,4 +1,4 @@
-"""``barrier-tck certify``: certify a state backend and write its certificate."""
+"""``barrier-tck certify``: certify a state backend, or a state store of Spark's, and write its certificate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import msgspec
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.certificate_output import give_out, print_outcome, short
+from barrier_tck.harness.cli.certificate_output import give_out, give_out_replay, print_outcome, short
+from barrier_tck.harness.cli.certify_on_spark import (
+    certified_on_spark,
+    names_in,
+    replay_on_spark,
+    spark_store,
+)
 from barrier_tck.harness.cli.options import DEFAULT_OUT, JsonOption, OutOption
-from barrier_tck.harness.cli.printing import console_for, emit, printable
+from barrier_tck.harness.cli.printing import console_for, printable
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 from barrier_tck.harness.support.outside import is_target, shown
 
@@ -26,7 +32,9 @@ def certify(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="MODULE:NAME", help="Class or function that makes the backend; or heap, or rocksdb."
+            metavar="MODULE:NAME|spark:CLASS",
+            help="Class or function that makes the backend; or heap, or rocksdb. With spark:, a StateStoreProvider of "
+            "Spark's; or spark:rocksdb, spark:rocksdb-changelog, spark:hdfs.",
         ),
     ] = None,
     level: Annotated[
@@ -47,7 +55,8 @@ def certify(
             "--require",
             metavar="NAME,...",
             help="Capabilities that the backend must declare: asynchronous-snapshots, concurrent-snapshots, "
-            "ordered-scan, local-files, deterministic-files. Default: none.",
+            "ordered-scan, local-files, deterministic-files; or that a state store of Spark's must have: prefix-scan, "
+            "range-scan, column-families, multiple-values. Default: none.",
         ),
     ] = "",
     spark: Annotated[
@@ -69,6 +78,20 @@ def certify(
         float,
         typer.Option("--call-timeout", metavar="SECONDS", help="Time that one call to the backend may take."),
     ] = 20.0,
+    jars: Annotated[
+        str,
+        typer.Option(
+            "--jars", metavar="JAR,...", help="Jars or directories with the class that spark:CLASS names."
+        ),
+    ] = "",
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf",
+            metavar="KEY=VALUE",
+            help="Setting of Spark for spark:CLASS; may be given several times.",
+        ),
+    ] = None,
     replay_file: Annotated[
         Path | None,
         typer.Option(
@@ -79,16 +102,18 @@ def certify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Certify a state backend, clause by clause, up to a level.
+    """Certify a state backend, or a state store of Spark's, clause by clause, up to a level.
 
-    The backend runs in a process of its own. Exit code 0 if the level was reached, 1 if a property failed, 2 if
-    nothing can be said, 3 if the target cannot be imported, is not a backend or lacks a required capability, or if
-    the level chaos is asked for and Spark cannot run.
+    The backend runs in a process of its own, a state store in a JVM of its own. Exit code 0 if the level was reached,
+    1 if a property failed, 2 if nothing can be said, 3 if the target cannot be imported, is not a backend or lacks a
+    required capability, or if Java is needed and cannot run Spark.
 
     \b
     Examples:
       barrier-tck certify heap
       barrier-tck certify rocksdb --level chaos
+      barrier-tck certify spark:rocksdb
+      barrier-tck certify spark:com.example.YourProvider --jars your.jar
       barrier-tck certify your_package.your_module:YourBackend --require ordered-scan
       barrier-tck certify heap --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
@@ -96,18 +121,25 @@ def certify(
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
 
     console = console_for(as_json)
+    store = spark_store(target, jars, conf or ())
+    if replay_file is not None and store is not None:
+        replay_on_spark(replay_file, store, call_timeout, console, as_json)
     if replay_file is not None:
         _replay(replay_file, target, console, as_json)
     if target is None:
         raise UsageProblem("name a backend as MODULE:NAME, for instance: barrier-tck certify heap")
-    require_target(target)
-    require_level(level)
+    if store is None:
+        require_target(target)
+        require_level(level)
     if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
         raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
     path = short(new_run_path(out, "certify", datetime.now()))
     make_output_directory(path)
     console.print(f"certifying {target} up to {level}, seed {seed}, in {path}", markup=False)
-    certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
+    if store is None:
+        certificate = _certified(target, level, seed, path, require, spark, strength, call_timeout, console)
+    else:
+        certificate = certified_on_spark(store, level, seed, path, require, strength, call_timeout, console)
     raise typer.Exit(give_out(certificate, path, console, as_json))
 
 
@@ -134,7 +166,7 @@ def _certified(
             seed,
             directory=path,
             limits=Limits(call_s=call_timeout_s),
-            require=tuple(name.strip() for name in require.split(",") if name.strip()),
+            require=names_in(require),
             spark=spark,
             progress=lambda outcome: print_outcome(console, outcome, target, path),
         )
@@ -163,14 +195,4 @@ def _replay(file: Path, target: str | None, console: Console, as_json: bool) -> 
         target,
         tell=lambda number, step: console.print(printable(f"    {number}. {words(step)}"), markup=False),
     )
-    said = "nothing is violated any more" if violation is None else f"✗ {violation}"
-    console.print(printable(said), markup=False)
-    verdict = "failed" if violation is not None else "passed"
-    value = {
-        "verdict": verdict,
-        "property": failure.property,
-        "violation": violation,
-        "recorded": failure.violation,
-    }
-    emit(as_json, value)
-    raise typer.Exit(1 if violation is not None else 0)
+    raise typer.Exit(give_out_replay(failure.property, violation, failure.violation, console, as_json))

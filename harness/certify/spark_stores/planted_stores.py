@@ -1,0 +1,256 @@
+"""Planted bugs of Spark's state stores, in Java: compiled when they are needed, and run like a third party's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from barrier_tck.harness.certify.certificate import PropertyOutcome, Strength
+from barrier_tck.harness.certify.spark_stores.promises import (
+    ABORTS,
+    DAMAGE,
+    FAMILIES,
+    KILLS,
+    MAINTENANCE,
+    READS,
+    SCANS,
+    VALUES,
+    VERSIONS,
+)
+from barrier_tck.harness.certify.spark_stores.store_hunting import check_store
+from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
+from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES
+from barrier_tck.harness.certify.spark_stores.store_targets import (
+    CHANGELOG,
+    PREFIX,
+    StoreTarget,
+    store_target,
+)
+from barrier_tck.harness.cluster.installation import spark_home
+from barrier_tck.harness.cluster.java import find_java
+from barrier_tck.harness.support.errors import InternalError
+
+SOURCES = Path(__file__).parent / "planted_java"
+"""The Java sources."""
+NO_COMPILER = "there is no javac, which compiles the planted bugs; install a JDK to measure the strength"
+_CLASS = "barriertck.PlantedStores$"
+_COMPILES_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedStore:
+    """One planted bug."""
+
+    id: str
+    class_name: str
+    """The name of its class among the sources."""
+    promise: str
+    source: str
+    description: str
+    property: str
+    """The property that must catch it."""
+    settings: tuple[str, ...] = ()
+
+    def target(self, classes: Path) -> StoreTarget:
+        """Return the target, for compiled classes below a directory."""
+        return store_target(f"{PREFIX}{_CLASS}{self.class_name}", (str(classes),), self.settings)
+
+
+_OURS = "of our own"
+_WITH_CHANGELOG = (f"{CHANGELOG}=true",)
+
+PLANTED_STORES: tuple[PlantedStore, ...] = (
+    PlantedStore(
+        "SS-01",
+        "LosesTheLastPut",
+        VERSIONS,
+        _OURS,
+        "The last put before a commit is buffered and not written.",
+        "versions-are-exact",
+    ),
+    PlantedStore(
+        "SS-02",
+        "KeepsTheRowsOfTheCaller",
+        READS,
+        _OURS,
+        "Rows are buffered without a copy, and the caller uses them again.",
+        "batches-read-their-writes",
+    ),
+    PlantedStore(
+        "SS-03",
+        "AbortKeepsWrites",
+        ABORTS,
+        _OURS,
+        "What an aborted batch wrote is still in a buffer when the next batch begins.",
+        "aborted-writes-vanish",
+    ),
+    PlantedStore(
+        "BE-01",
+        "SharesItsTable",
+        ABORTS,
+        "FLINK-9269, FLINK-8699, bytewax f21f0f40",
+        "A batch writes to the table of the version on which it is based, not to a copy.",
+        "aborted-writes-vanish",
+    ),
+    PlantedStore(
+        "BE-06",
+        "IgnoresAFailedRename",
+        VERSIONS,
+        "SPARK-18342, risingwave #17730",
+        "A file was not renamed into place, which is told by a result that nobody reads.",
+        "versions-are-exact",
+    ),
+    PlantedStore(
+        "SS-04",
+        "LoadsTheNextVersion",
+        VERSIONS,
+        _OURS,
+        "Asked for version n, the provider loads n + 1 if it is there.",
+        "versions-are-exact",
+    ),
+    PlantedStore(
+        "SS-05",
+        "RemovesOutsideTheChangelog",
+        VERSIONS,
+        _OURS,
+        "A removal is made in the store, but not written to the changelog.",
+        "versions-are-exact",
+        _WITH_CHANGELOG,
+    ),
+    PlantedStore(
+        "SS-06",
+        "PrefixScanMissesARow",
+        SCANS,
+        _OURS,
+        "A prefix scan begins behind its first key.",
+        "prefix-scans-are-complete",
+    ),
+    PlantedStore(
+        "SS-07",
+        "RangeScanMissesItsStart",
+        SCANS,
+        _OURS,
+        "A range scan does not give the key with which it begins.",
+        "range-scans-are-ordered",
+    ),
+    PlantedStore(
+        "BE-09",
+        "ReadsTheDefaultFamily",
+        FAMILIES,
+        "FLINK-7700, FLINK-8679, FLINK-9804",
+        "A read in a column family falls through to the default family.",
+        "families-stay-apart",
+    ),
+    PlantedStore(
+        "SS-08",
+        "MergeOverwrites",
+        VALUES,
+        _OURS,
+        "A merge overwrites the values that are there.",
+        "merged-values-are-kept",
+    ),
+    PlantedStore(
+        "IN-03",
+        "AbortDeletesSharedFiles",
+        VERSIONS,
+        "FLINK-24611",
+        "An aborted batch deletes files that committed versions share with it.",
+        "versions-are-exact",
+    ),
+    PlantedStore(
+        "SS-09",
+        "DeletesARetainedVersion",
+        MAINTENANCE,
+        _OURS,
+        "Maintenance takes one version too many for old.",
+        "maintenance-keeps-what-is-retained",
+    ),
+    PlantedStore(
+        "IN-09",
+        "UploadsALateSnapshot",
+        MAINTENANCE,
+        "SPARK-55892",
+        "A snapshot is uploaded late, and refers to files that another executor's maintenance has deleted.",
+        "a-late-snapshot-is-whole",
+        _WITH_CHANGELOG,
+    ),
+    PlantedStore(
+        "SS-10",
+        "PublishesInTwoParts",
+        KILLS,
+        _OURS,
+        "A version is published with half of its writes, and again with all of them.",
+        "killed-anywhere",
+    ),
+    PlantedStore(
+        "SS-11",
+        "ServesAnOlderVersion",
+        DAMAGE,
+        _OURS,
+        "If a version cannot be loaded, the one before is served instead.",
+        "damaged-files-are-refused",
+    ),
+)
+"""Every planted bug."""
+
+
+def java_compiler() -> Path | None:
+    """Return the javac beside the Java that Spark uses, or that on PATH; None if there is none."""
+    beside = find_java().executable.resolve().with_name("javac")
+    if os.access(beside, os.X_OK):
+        return beside
+    found = shutil.which("javac")
+    return Path(found) if found else None
+
+
+def compile_planted(compiler: Path, classes: Path) -> None:
+    """Compile the sources into a directory; raises InternalError with what the compiler said."""
+    sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
+    jars = str(spark_home() / "jars" / "*")
+    done = subprocess.run(
+        [str(compiler), "-nowarn", "-encoding", "UTF-8", "-d", str(classes), "-cp", jars, *sources],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_COMPILES_S,
+        check=False,
+    )
+    if done.returncode:
+        raise InternalError(f"the planted bugs cannot be compiled: {done.stderr[-2_000:]}")
+
+
+def hunt_planted_store(
+    planted: PlantedStore, processes: StoreProcesses, classes: Path, seed: int
+) -> PropertyOutcome:
+    """Run the property that must catch a bug; the JVM must have ``classes`` on its class path."""
+    one = next(entry for entry in STORE_PROPERTIES if entry.name == planted.property)
+    processes.target = planted.target(classes)
+    return check_store(one, processes, seed, shrink_s=0.0)[0]
+
+
+def measure_store_strength(seed: int, call_s: float = 20.0) -> Strength:
+    """Run all planted bugs, one after the other in one JVM; the score goes on the certificate."""
+    compiler = java_compiler()
+    if compiler is None:
+        return Strength(measured=False, note=NO_COMPILER)
+    with tempfile.TemporaryDirectory(prefix="barrier-tck-planted-") as directory:
+        classes = Path(directory)
+        compile_planted(compiler, classes)
+        processes = StoreProcesses(PLANTED_STORES[0].target(classes), call_s, 600.0)
+        try:
+            caught = {
+                planted.id: hunt_planted_store(planted, processes, classes, seed).status == "failed"
+                for planted in PLANTED_STORES
+            }
+        finally:
+            processes.close()
+    return Strength(
+        measured=True,
+        caught=tuple(name for name, was in caught.items() if was),
+        missed=tuple(name for name, was in caught.items() if not was),
+    )

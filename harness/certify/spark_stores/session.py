@@ -1,0 +1,494 @@
+"""Plays steps on executors and on the model, and compares what both give."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from barrier_tck.harness.certify.spark_stores import promises
+from barrier_tck.harness.certify.spark_stores import store_steps as steps
+from barrier_tck.harness.certify.spark_stores.damaged_files import damaged, storage_files
+from barrier_tck.harness.certify.spark_stores.executor import Pair, StoreExecutor
+from barrier_tck.harness.certify.spark_stores.java_process import Died, Raised
+from barrier_tck.harness.certify.spark_stores.layouts import (
+    DEFAULT,
+    MANY,
+    PREFIXED,
+    RANGED,
+    Family,
+    Key,
+    StoreLayout,
+)
+from barrier_tck.harness.certify.spark_stores.session_settings import RETAINED, SETTINGS
+from barrier_tck.harness.certify.spark_stores.store_model import Content, OpenBatch, VersionedStore, Write
+from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
+from barrier_tck.harness.certify.store_models import Violation
+
+_LAST_WRITES: tuple[Write, ...] = tuple(("put", DEFAULT, (number, "last"), "x") for number in range(4))
+"""What a batch writes last before it is killed in its commit."""
+_Writing = steps.PutRow | steps.MergeRow | steps.RemoveRow | steps.RemoveSome | steps.DropFamily
+
+
+@dataclass(slots=True)
+class _Open:
+    """An executor, and the batch that it has open."""
+
+    executor: StoreExecutor
+    batch: OpenBatch | None = None
+
+
+@dataclass(slots=True)
+class StoreSession:
+    """One example: a checkpoint directory, up to two executors at a time, and the model.
+
+    ``apply`` and ``close`` raise Violation as soon as something differs from the model.
+    """
+
+    processes: StoreProcesses
+    layout: StoreLayout
+    checkpoints: Path
+    played: list[steps.AnyStep] = field(default_factory=list)
+    shown: Counter[str] = field(default_factory=Counter)
+    """Promise -> how many comparisons showed it."""
+    calls: int = 0
+    model: VersionedStore = field(init=False)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _maintained: bool = False
+    """Whether maintenance changed a file in storage."""
+    _killed: bool = False
+    _took_s: dict[str, float] = field(default_factory=lambda: {"commit": 0.05, "maintenance": 0.05})
+    """How long the last commit and the last maintenance took; kills are aimed with it, on slow machines too."""
+
+    def __post_init__(self) -> None:
+        """Start at version 0."""
+        self.model = VersionedStore(tuple(family.name for family in self.layout.families), RETAINED)
+
+    def apply(self, step: steps.AnyStep) -> None:
+        """Play one step."""
+        self.played.append(step)
+        with self._violations():
+            self._play(step)
+
+    def close(self) -> None:
+        """Compare every retained version on a fresh executor, and unload all providers."""
+        with self._violations():
+            for version in self.model.retained_versions():
+                self._compare_version(steps.FRESH, version)
+            for number in sorted(self._open):
+                self._unload(number)
+
+    def abandon(self) -> None:
+        """Unload what can be unloaded, after a violation."""
+        for number in sorted(self._open):
+            with contextlib.suppress(Raised, Died):  # the violation was told already
+                self._unload(number)
+        self._open.clear()
+
+    @contextlib.contextmanager
+    def _violations(self) -> Iterator[None]:
+        """What is raised where nothing may be raised is a violation."""
+        try:
+            yield
+        except Raised as error:
+            raise Violation(f"raised: {error}", self._suspect()) from error
+        except Died as error:
+            raise Violation(str(error), self._suspect(), fatal=True, hung=error.hung) from error
+
+    def _suspect(self) -> str:
+        """Return the promise that is broken if a version is wrong and nothing says why."""
+        if self._killed:
+            return promises.KILLS
+        return promises.MAINTENANCE if self._maintained else promises.VERSIONS
+
+    def _play(self, step: steps.AnyStep) -> None:
+        self.calls += 1
+        match step:
+            case steps.OpenVersion(executor=number, back=back):
+                self._begin(number, max(0, self.model.newest - back))
+            case (
+                steps.PutRow()
+                | steps.MergeRow()
+                | steps.RemoveRow()
+                | steps.RemoveSome()
+                | steps.DropFamily()
+            ):
+                self._write(step)
+            case steps.ReadRow(executor=number, family=family, key=key):
+                self._read(number, self._family(family), key)
+            case steps.ScanFamily():
+                self._scan(step)
+            case steps.CommitBatch(executor=number):
+                self._commit(number)
+            case steps.AbortBatch(executor=number):
+                self._abort(number)
+            case steps.RerunBatch(executor=number):
+                self._rerun(number)
+            case steps.MaintainStore(executor=number):
+                self._maintain(number)
+            case steps.ReloadProvider(executor=number):
+                self._unload(number)
+            case steps.CompareVersion(executor=number, back=back):
+                self._compare_version(number, max(0, self.model.newest - back))
+            case steps.KillJvm():
+                self._kill(step)
+            case steps.DamageFile():
+                self._damage(step)
+
+    # --- stores ---------------------------------------------------------------------------------------------
+
+    def _executor(self, number: int) -> _Open:
+        if number not in self._open:
+            self._open[number] = _Open(self.processes.executor(self.layout, self.checkpoints, SETTINGS))
+        return self._open[number]
+
+    def _begin(self, number: int, version: int) -> OpenBatch | None:
+        """Open a version. One that is no longer retained may be refused; then there is no batch."""
+        self._abort(number)
+        one = self._executor(number)
+        batch = self.model.begin(version)
+        try:
+            one.executor.begin(version, to_write=not batch.read_only)
+        except Raised:
+            if self.model.is_retained(version):
+                raise
+            return None
+        one.batch = batch
+        return batch
+
+    def _to_write(self, number: int) -> tuple[StoreExecutor, OpenBatch]:
+        """Return the open store of an executor; the newest version is opened if there is none that can be written."""
+        one = self._executor(number)
+        if one.batch is None or one.batch.read_only:
+            self._begin(number, self.model.newest)
+        assert one.batch is not None
+        return one.executor, one.batch
+
+    def _to_read(self, number: int) -> tuple[StoreExecutor, OpenBatch]:
+        one = self._executor(number)
+        return (one.executor, one.batch) if one.batch is not None else self._to_write(number)
+
+    def _unload(self, number: int) -> None:
+        self._abort(number)
+        if number in self._open:
+            self._open.pop(number).executor.close()
+
+    def _family(self, number: int) -> Family:
+        return self.layout.families[number % len(self.layout.families)]
+
+    # --- writes ---------------------------------------------------------------------------------------------
+
+    def _write(
+        self, step: steps.PutRow | steps.MergeRow | steps.RemoveRow | steps.RemoveSome | steps.DropFamily
+    ) -> None:
+        executor, batch = self._to_write(step.executor)
+        family = self._family(step.family)
+        if isinstance(step, steps.MergeRow):
+            family = next((one for one in self.layout.families if one.kind == MANY), family)
+        if family.name in batch.dropped():
+            return
+        match step:
+            case steps.MergeRow(key=key, value=value) if family.kind == MANY:
+                write: Write = ("merge", family.name, key, value)
+            case steps.PutRow(key=key, value=value) | steps.MergeRow(key=key, value=value):
+                write = ("put", family.name, key, value)
+            case steps.RemoveRow(key=key):
+                write = ("remove", family.name, key, "")
+            case steps.RemoveSome(number=number):
+                there = sorted(batch.content[family.name])
+                if not there:
+                    return
+                write = ("remove", family.name, there[number % len(there)], "")
+            case _:
+                if family is self.layout.families[0]:
+                    return
+                write = ("drop", family.name, (0, ""), "")
+        self._make(executor, write)
+        batch.write(*write)
+
+    def _make(self, executor: StoreExecutor, write: Write) -> None:
+        what, name, key, value = write
+        family = next(one for one in self.layout.families if one.name == name)
+        if what == "put":
+            executor.put(family, key, value)
+        elif what == "merge":
+            executor.merge(family, key, value)
+        elif what == "remove":
+            executor.remove(family, key)
+        else:
+            executor.drop(family)
+
+    # --- commits --------------------------------------------------------------------------------------------
+
+    def _commit(self, number: int) -> None:
+        executor, batch = self._to_write(number)
+        if batch.base != self.model.newest:
+            self._abort(number)
+            return
+        self._open[number].batch = None
+        with self._timed("commit"):
+            version = executor.commit()
+        self._committed(version, batch.base + 1)
+        self.model.commit(batch)
+
+    @contextlib.contextmanager
+    def _timed(self, call: str) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._took_s[call] = time.monotonic() - began
+
+    def _committed(self, version: int, expected: int) -> None:
+        if version != expected:
+            raise Violation(f"commit() on version {expected - 1} gave version {version}", promises.VERSIONS)
+        self.shown[promises.VERSIONS] += 1
+
+    def _abort(self, number: int) -> None:
+        one = self._open.get(number)
+        if one is None or one.batch is None:
+            return
+        batch, one.batch = one.batch, None
+        self.model.give_up(batch)
+        one.executor.abort()
+
+    def _rerun(self, number: int) -> None:
+        if self.model.newest:
+            self._run_again(number, self.model.newest, self.model.writes(self.model.newest))
+
+    def _run_again(self, number: int, version: int, writes: list[Write]) -> None:
+        """Commit a version with these writes, on top of the version before."""
+        self._abort(number)
+        executor = self._executor(number).executor
+        executor.begin(version - 1)
+        for write in writes:
+            self._make(executor, write)
+        self._committed(executor.commit(), version)
+
+    def _maintain(self, number: int) -> None:
+        executor = self._executor(number).executor
+        before = storage_files(self.checkpoints)
+        with self._timed("maintenance"):
+            executor.maintain()
+        self._maintained = self._maintained or storage_files(self.checkpoints) != before
+
+    # --- reads ----------------------------------------------------------------------------------------------
+
+    def _read(self, number: int, family: Family, key: Key) -> None:
+        executor, batch = self._to_read(number)
+        if family.name not in batch.dropped():
+            self._compare_key(executor, family, key, batch.content, promises.READS)
+
+    def _compare_key(
+        self, executor: StoreExecutor, family: Family, key: Key, content: Content, promise: str
+    ) -> None:
+        wanted = content[family.name].get(key, ())
+        if family.kind == MANY:
+            found: tuple[str, ...] = executor.values(family, key)
+            promise = promises.VALUES if promise in (promises.READS, promises.VERSIONS) else promise
+        else:
+            value = executor.get(family, key)
+            found = () if value is None else (value,)
+        if found != wanted:
+            others = [content[other.name].get(key) for other in self.layout.families if other is not family]
+            if found and found in others:
+                promise = promises.FAMILIES
+            raise Violation(
+                f"{family.name}: key {steps.brief(key)} has {_values(found)}, expected {_values(wanted)}",
+                self._blamed(promise, {(family.name, key, value) for value in found if value not in wanted}),
+            )
+        self.shown[promise] += 1
+
+    def _blamed(self, promise: str, unexpected: set[tuple[str, Key, str]]) -> str:
+        """Return the promise that is broken: aborts, if what an aborted batch wrote is there."""
+        return promises.ABORTS if unexpected & self.model.given_up else promise
+
+    def _scan(self, step: steps.ScanFamily) -> None:
+        executor, batch = self._to_read(step.executor)
+        family = self._family(step.family)
+        if family.name in batch.dropped() or family.kind == MANY:
+            return
+        self._compare_family(executor, family, batch.content, promises.READS)
+        entries = batch.content[family.name]
+        if family.kind == PREFIXED:
+            for first in sorted({step.first, *(key[0] for key in entries)}):
+                found = executor.scan(family, first)
+                wanted = {key: values for key, values in entries.items() if key[0] == first}
+                self._compare_pairs(f"a scan of {family.name} by {first}", found, wanted, promises.SCANS)
+        elif family.kind == RANGED:
+            start, end = sorted((step.first, step.last))
+            # Of two keys with the same number, the one with the empty text comes first.
+            found = executor.range(family, (start, ""), (end, ""))
+            wanted = {key: values for key, values in entries.items() if start <= key[0] < end}
+            what = f"a scan of {family.name} from {start} to {end}"
+            self._compare_pairs(what, found, wanted, promises.SCANS)
+            self._compare_order(what, found)
+
+    def _compare_family(
+        self, executor: StoreExecutor, family: Family, content: Content, promise: str
+    ) -> None:
+        found = executor.iterate(family)
+        self._compare_pairs(f"iterator({family.name})", found, content[family.name], promise)
+        if family.kind == RANGED:
+            self._compare_order(f"iterator({family.name})", found)
+
+    def _compare_pairs(
+        self, what: str, found: list[Pair], wanted: dict[Key, tuple[str, ...]], promise: str
+    ) -> None:
+        expected = Counter((key, values[0]) for key, values in wanted.items())
+        given = Counter(found)
+        if given != expected:
+            missing, surplus = list((expected - given).elements()), list((given - expected).elements())
+            said = [f"misses {steps.brief(missing[:3])}"] if missing else []
+            if surplus:
+                said.append(f"has {steps.brief(surplus[:3])} too much")
+            name = what.removeprefix("iterator(").removesuffix(")")
+            unexpected = {(name, key, value) for key, value in surplus}
+            raise Violation(
+                f"{what} {' and '.join(said)}",
+                self._blamed(promise, unexpected),
+            )
+        self.shown[promise] += bool(wanted) or promise != promises.SCANS
+
+    def _compare_order(self, what: str, found: list[Pair]) -> None:
+        order = [key[0] for key, _ in found]
+        if order != sorted(order):
+            raise Violation(f"{what} gives the keys in the order {order}", promises.SCANS)
+        self.shown[promises.SCANS] += len(order) > 1
+
+    def _compare_version(self, number: int, version: int) -> bool:
+        """Compare everything in a version; return False if it was refused, as one that is not retained may be."""
+        if self._begin(number, version) is None:
+            return False
+        one = self._open[number]
+        promise = self._suspect()
+        try:
+            self._compare_content(one.executor, self.model.content(version), promise)
+        except Violation as violation:
+            where = "a fresh executor" if number == steps.FRESH else f"executor {number}"
+            raise Violation(f"version {version} on {where}: {violation}", violation.clause) from violation
+        self.shown[promises.VERSIONS] += promise != promises.VERSIONS
+        self.shown[promises.ABORTS] += bool(self.model.given_up)
+        self._abort(number)
+        if number == steps.FRESH:
+            self._unload(number)
+        return True
+
+    def _compare_content(self, executor: StoreExecutor, content: Content, promise: str) -> None:
+        for family in self.layout.families:
+            entries = content[family.name]
+            if family.kind == MANY:
+                written = {key for _, _, key, _ in self._all_writes(family)}
+                for key in sorted(written | set(entries)):
+                    self._compare_key(executor, family, key, content, promise)
+            else:
+                self._compare_family(executor, family, content, promise)
+                # The keys of other families too: most of them are not here.
+                for key in sorted({key for others in content.values() for key in others}):
+                    self._compare_key(executor, family, key, content, promise)
+            self.shown[promises.FAMILIES] += len(self.layout.families) > 1 and bool(entries)
+
+    def _all_writes(self, family: Family) -> Iterator[Write]:
+        for version in range(self.model.newest + 1):
+            yield from (write for write in self.model.writes(version) if write[1] == family.name)
+
+    # --- faults ---------------------------------------------------------------------------------------------
+
+    def _kill(self, step: steps.KillJvm) -> None:
+        doubtful: OpenBatch | None = None
+        if step.moment == "commit":
+            executor, batch = self._to_write(step.executor)
+            if batch.base != self.model.newest:
+                self._abort(step.executor)
+                executor, batch = self._to_write(step.executor)
+            for write in _LAST_WRITES:
+                # With nothing written, half a version would be as good as a whole one.
+                self._make(executor, write)
+                batch.write(*write)
+            self._open[step.executor].batch = None
+            doubtful = batch
+        elif step.moment == "maintenance":
+            executor = self._executor(step.executor).executor
+        if step.moment == "now":
+            self.processes.kill()
+        else:
+            timer = self.processes.kill_after(self._took_s[step.moment] * step.permille / 1000)
+            try:
+                if doubtful is None:
+                    executor.maintain()
+                else:
+                    self._committed(executor.commit(), doubtful.base + 1)
+                    self.model.commit(doubtful)
+                    doubtful = None
+            except Died as error:
+                if error.hung:
+                    raise
+            finally:
+                timer.join()
+                self.processes.kill()
+        for one in self._open.values():
+            if one.batch is not None:
+                self.model.give_up(one.batch)
+        self._open.clear()
+        self._killed = True
+        self._after_kill(step, doubtful)
+
+    def _after_kill(self, step: steps.KillJvm, doubtful: OpenBatch | None) -> None:
+        for version in self.model.retained_versions():
+            self._compare_version(steps.FRESH, version)
+        if doubtful is None:
+            return
+        version = doubtful.base + 1
+        executor = self._executor(steps.FRESH).executor
+        with contextlib.suppress(Raised):  # the version is absent
+            executor.begin(version, to_write=False)
+            self._compare_doubtful(executor, doubtful)
+        self._unload(steps.FRESH)
+        self._run_again(step.executor, version, doubtful.writes)
+        self.model.commit(doubtful)
+        self._compare_version(steps.FRESH, version)
+
+    def _compare_doubtful(self, executor: StoreExecutor, doubtful: OpenBatch) -> None:
+        try:
+            self._compare_content(executor, doubtful.content, promises.KILLS)
+        except Violation as violation:
+            message = f"version {doubtful.base + 1}, killed while it was committed: {violation}"
+            raise Violation(message, promises.KILLS) from violation
+        finally:
+            executor.abort()
+
+    def _damage(self, step: steps.DamageFile) -> None:
+        for number in sorted(self._open):
+            self._abort(number)
+        files = storage_files(self.checkpoints)
+        if not files:
+            return
+        chosen = sorted(files)[step.file % len(files)]
+        with damaged(self.checkpoints / chosen, step.how, step.permille):
+            for version in self.model.retained_versions():
+                self._load_damaged(chosen, step.how, version)
+        for version in self.model.retained_versions():
+            self._compare_version(steps.FRESH, version)
+
+    def _load_damaged(self, file: str, how: str, version: int) -> None:
+        """A version is refused, when it is opened or read, or it is right."""
+        try:
+            self._begin(steps.FRESH, version)
+            self._compare_content(
+                self._open[steps.FRESH].executor, self.model.content(version), promises.DAMAGE
+            )
+        except Raised:
+            pass
+        except Violation as violation:
+            raise Violation(
+                f"{how} of {file}: version {version}: {violation}", promises.DAMAGE
+            ) from violation
+        self.shown[promises.DAMAGE] += 1
+        with contextlib.suppress(Raised):  # a store that could not be opened cannot be closed either
+            self._unload(steps.FRESH)
+        self._open.pop(steps.FRESH, None)
+
+
+def _values(values: tuple[str, ...]) -> str:
+    return " and ".join(map(steps.brief, values)) or "no value"

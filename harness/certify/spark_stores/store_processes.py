@@ -1,0 +1,95 @@
+"""The JVM in which executors run: started when it is needed, used by many examples, killed and replaced."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from barrier_tck.harness.certify.spark_stores.executor import StoreExecutor
+from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
+from barrier_tck.harness.certify.spark_stores.layouts import StoreLayout
+from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
+from barrier_tck.harness.certify.store_models import Violation
+
+_PATIENCE = 3.0
+"""A call into a JVM may take this many times as long: it may have to load and compile its code first."""
+
+
+class StoreProcesses:
+    """A JVM at a time, and a temporary directory for checkpoints and local files."""
+
+    def __init__(self, target: StoreTarget, call_s: float, total_s: float) -> None:
+        """Start nothing yet. A call may take three times ``call_s`` seconds, and all together ``total_s``."""
+        self.target = target
+        self.started = 0
+        self.log = ""
+        self._call_s = call_s * _PATIENCE
+        self._deadline = time.monotonic() + total_s
+        self._directory = Path(tempfile.mkdtemp(prefix="barrier-tck-stores-"))
+        self._process: JavaProcess | None = None
+        self._examples = 0
+
+    @property
+    def remaining_s(self) -> float:
+        """Return how much of the total time is left, in seconds."""
+        return self._deadline - time.monotonic()
+
+    def executor(self, layout: StoreLayout, checkpoints: Path, settings: dict[str, str]) -> StoreExecutor:
+        """Return a new executor in the present JVM."""
+        return StoreExecutor(self._running(), self.target, layout, checkpoints, settings)
+
+    def is_provider(self, class_name: str) -> bool:
+        """Tell whether a class is a provider; raises Raised if it cannot be loaded."""
+        process = self._running()
+        with process.calls():
+            classes = process.jvm.java.lang.Class
+            interface = classes.forName("org.apache.spark.sql.execution.streaming.state.StateStoreProvider")
+            return bool(interface.isAssignableFrom(classes.forName(class_name)))
+
+    def new_checkpoints(self) -> Path:
+        """Return an empty checkpoint directory; the one before is removed."""
+        shutil.rmtree(self._directory / f"checkpoints-{self._examples}", ignore_errors=True)
+        self._examples += 1
+        made = self._directory / f"checkpoints-{self._examples}"
+        made.mkdir()
+        return made
+
+    def kill(self) -> None:
+        """Kill the JVM with SIGKILL; raises Violation if it had ended by itself."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        code = process.kill()
+        self.log = process.log()
+        shutil.rmtree(process.directory, ignore_errors=True)
+        if code != -signal.SIGKILL:
+            raise Violation(f"the JVM had ended with exit code {code} before it was killed", fatal=True)
+
+    def kill_after(self, delay_s: float) -> threading.Timer:
+        """Kill the JVM with SIGKILL after a delay; ``kill`` then says whether this is how it ended."""
+        return self._running().kill_after(delay_s)
+
+    def replace(self) -> None:
+        """End the JVM, whatever state it is in; the next executor gets a new one."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            self.log = process.log()
+            shutil.rmtree(process.directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the JVM and remove all files."""
+        self.replace()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _running(self) -> JavaProcess:
+        if self._process is None:
+            self.started += 1
+            self._process = JavaProcess(
+                self._directory / f"jvm-{self.started}", self.target.jars, self._call_s
+            )
+        return self._process

@@ -1,0 +1,256 @@
+"""The properties that a state store of Spark's must have: each with its promises, and how its steps are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from barrier_tck.harness.certify.spark_stores import promises
+from barrier_tck.harness.certify.spark_stores import store_steps as steps
+from barrier_tck.harness.certify.spark_stores.damaged_files import HOW
+from barrier_tck.harness.certify.spark_stores.layouts import (
+    COLUMN_FAMILIES,
+    LAYOUTS,
+    MANY,
+    MULTIPLE_VALUES,
+    PLAIN,
+    PREFIX_SCAN,
+    PREFIXED,
+    RANGE_SCAN,
+    RANGED,
+    StoreLayout,
+)
+
+_NUMBERS = st.sampled_from([0, 1, -1, 256, -(2**40), 2**62])
+_COMMON = st.sampled_from([(0, "a"), (0, "b"), (-1, "a")])
+"""Keys that come again and again: to be removed, merged, and written in several families."""
+_KEYS = st.one_of(
+    _COMMON,
+    st.tuples(_NUMBERS, st.sampled_from(["", "a", "b", "a\x00", "ä", "k" * 300])),
+)
+_VALUES = st.sampled_from(["", "x", "y", "z\x00", "größe", "v" * 5_000])
+_EXECUTORS = st.sampled_from([0, 0, 0, 1])
+_ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
+_FAMILIES = st.integers(0, 2)
+_BACK = st.integers(0, 1)
+
+_MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
+    "put": st.builds(steps.PutRow, _EXECUTORS, _FAMILIES, _KEYS, _VALUES),
+    "merge": st.builds(steps.MergeRow, _EXECUTORS, _FAMILIES, st.one_of(_COMMON, _COMMON, _KEYS), _VALUES),
+    "remove": st.one_of(
+        st.builds(steps.RemoveRow, _EXECUTORS, _FAMILIES, _KEYS),
+        st.builds(steps.RemoveSome, _EXECUTORS, _FAMILIES, st.integers(0, 5)),
+    ),
+    "drop": st.builds(steps.DropFamily, _EXECUTORS, _FAMILIES),
+    "read": st.builds(steps.ReadRow, _EXECUTORS, _FAMILIES, _KEYS),
+    "scan": st.builds(steps.ScanFamily, _EXECUTORS, _FAMILIES, _NUMBERS, _NUMBERS),
+    "begin": st.builds(steps.OpenVersion, _EXECUTORS, st.integers(0, 3)),
+    "commit": st.builds(steps.CommitBatch, _EXECUTORS),
+    "abort": st.builds(steps.AbortBatch, _EXECUTORS),
+    "rerun": st.builds(steps.RerunBatch, _EXECUTORS),
+    "maintain": st.builds(steps.MaintainStore, _EXECUTORS),
+    "reopen": st.builds(steps.ReloadProvider, _EXECUTORS),
+    "check": st.builds(steps.CompareVersion, _ANYWHERE, _BACK),
+    "kill": st.builds(
+        steps.KillJvm,
+        _EXECUTORS,
+        st.sampled_from(["commit", "commit", "maintenance", "now"]),
+        st.integers(0, 1_100),
+    ),
+    "damage": st.builds(
+        steps.DamageFile, st.sampled_from(HOW), st.integers(0, 11), st.sampled_from([0, 300, 700, 990])
+    ),
+}
+"""Name of a move -> its steps."""
+_PARTS = 2
+"""A sequence with a fault has this many parts, and a fault after each."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProperty:
+    """One property: played with drawn steps, or with a listed sequence."""
+
+    name: str
+    level: str
+    promises: tuple[str, ...]
+    text: str
+    layout: StoreLayout = LAYOUTS[PLAIN]
+    moves: tuple[str, ...] = ()
+    """Moves from which steps are drawn; one that is named twice is drawn twice as often."""
+    fault: str = ""
+    """The move of which one step follows each part of the sequence."""
+    examples: int = 12
+    steps_max: int = 24
+    listed: steps.Steps = ()
+    """Steps to play once, instead of drawn ones."""
+    capability: str = ""
+    """Only a provider that has this must have the property."""
+    needs: tuple[str, ...] = ()
+    """Kinds of steps that were played at least once, or nothing was shown."""
+
+    def sequences(self) -> st.SearchStrategy[list[steps.AnyStep]]:
+        """Return the strategy that draws sequences."""
+        size = self.steps_max // _PARTS if self.fault else self.steps_max
+        part = st.lists(
+            st.sampled_from(self.moves).flatmap(_MOVES.__getitem__), min_size=size // 3, max_size=size
+        )
+        if not self.fault:
+            return part
+        return st.lists(st.tuples(part, _MOVES[self.fault]), min_size=_PARTS, max_size=_PARTS).map(
+            lambda parts: [step for some, fault in parts for step in (*some, fault)]
+        )
+
+
+def _property(
+    name: str, level: str, promised: str, text: str, moves: str = "", **rest: object
+) -> StoreProperty:
+    return StoreProperty(name, level, tuple(promised.split()), text, moves=tuple(moves.split()), **rest)  # type: ignore[arg-type]
+
+
+def _late_snapshot() -> steps.Steps:
+    """Executor 0 is slow to upload a snapshot; meanwhile executor 1 goes on, uploads its own, and deletes.
+
+    The files of the slow snapshot were uploaded long before, for an older one that is no longer retained.
+    """
+    played: list[steps.AnyStep] = []
+    for number in range(6):
+        played += [steps.PutRow(0, 0, (number, "a"), "x"), steps.CommitBatch(0), steps.MaintainStore(0)]
+    for number in range(3):
+        played += [steps.PutRow(0, 0, (number, "b"), "y"), steps.CommitBatch(0)]
+    for number in range(3):
+        # Executor 1 takes over, with maintenance after each version; executor 0 still has its snapshot.
+        played += [steps.PutRow(1, 0, (number, "c"), "z"), steps.CommitBatch(1), steps.MaintainStore(1)]
+        if number == 0:
+            played += [
+                steps.MaintainStore(0),
+                steps.CompareVersion(steps.FRESH, 0),
+                steps.CompareVersion(steps.FRESH, 1),
+            ]
+    return (
+        *played,
+        steps.MaintainStore(0),
+        steps.MaintainStore(1),
+        steps.CompareVersion(steps.FRESH, 0),
+        steps.CompareVersion(steps.FRESH, 1),
+    )
+
+
+STORE_PROPERTIES: tuple[StoreProperty, ...] = (
+    _property(
+        "batches-read-their-writes",
+        "contract",
+        promises.READS,
+        "Reads in a batch see its own writes and removals, on top of the version that it was opened at.",
+        "put put put remove read scan commit begin",
+        needs=("put", "remove-one", "read", "scan", "commit"),
+    ),
+    _property(
+        "versions-are-exact",
+        "contract",
+        promises.VERSIONS,
+        "Every retained version holds what was committed, on the executor that committed it and on others.",
+        "put put put remove remove commit commit check begin reopen",
+        examples=20,
+        needs=("put", "remove-one", "commit", "check"),
+    ),
+    _property(
+        "aborted-writes-vanish",
+        "contract",
+        promises.ABORTS,
+        "What an aborted batch wrote or removed never shows, neither here nor there, before maintenance or after.",
+        "put put remove abort abort commit check scan maintain reopen",
+        examples=16,
+        needs=("put", "abort", "commit"),
+    ),
+    _property(
+        "any-executor-goes-on",
+        "contract",
+        promises.VERSIONS,
+        "Batches move between executors, and the newest one is run again on another, as after a lost executor.",
+        "put put remove commit commit rerun check reopen",
+        examples=16,
+        needs=("commit", "rerun"),
+    ),
+    _property(
+        "maintenance-keeps-what-is-retained",
+        "contract",
+        promises.MAINTENANCE,
+        "Snapshots are uploaded and files deleted, by either executor, early or late; retained versions stay loadable.",
+        "put put remove commit commit commit maintain maintain check rerun",
+        examples=20,
+        steps_max=50,
+        needs=("commit", "maintain"),
+    ),
+    _property(
+        "a-late-snapshot-is-whole",
+        "contract",
+        promises.MAINTENANCE,
+        "A snapshot that is uploaded late, after another executor's maintenance, refers to no missing file (IN-09).",
+        listed=_late_snapshot(),
+        needs=("maintain", "check"),
+    ),
+    _property(
+        "prefix-scans-are-complete",
+        "contract",
+        promises.SCANS,
+        "A prefix scan gives the keys with the prefix and no others, in a new version and in a restored one.",
+        "put put put remove scan scan commit check reopen",
+        layout=LAYOUTS[PREFIXED],
+        capability=PREFIX_SCAN,
+        needs=("put", "scan", "commit"),
+    ),
+    _property(
+        "range-scans-are-ordered",
+        "contract",
+        promises.SCANS,
+        "Keys come in the order of their first column, negative numbers first; a range has its start and not its end.",
+        "put put put remove scan scan commit check reopen",
+        layout=LAYOUTS[RANGED],
+        capability=RANGE_SCAN,
+        needs=("put", "scan", "commit"),
+    ),
+    _property(
+        "families-stay-apart",
+        "contract",
+        promises.FAMILIES,
+        "The same key in several column families is several entries; a removed family is empty when it comes back.",
+        "put put put remove drop read scan commit commit check maintain reopen",
+        layout=LAYOUTS["families"],
+        capability=COLUMN_FAMILIES,
+        examples=16,
+        needs=("put", "drop", "commit"),
+    ),
+    _property(
+        "merged-values-are-kept",
+        "contract",
+        promises.VALUES,
+        "All merged values of a key are given in their order, in this version and later ones.",
+        "merge merge merge put remove read commit commit check maintain reopen",
+        layout=LAYOUTS[MANY],
+        capability=MULTIPLE_VALUES,
+        needs=("merge", "read", "commit"),
+    ),
+    _property(
+        "killed-anywhere",
+        "crash",
+        promises.KILLS,
+        "After SIGKILL between calls, inside commit or inside maintenance, committed versions are intact and the batch "
+        "can be run again.",
+        "put put put remove commit commit maintain",
+        fault="kill",
+        examples=8,
+        needs=("kill", "commit"),
+    ),
+    _property(
+        "damaged-files-are-refused",
+        "crash",
+        promises.DAMAGE,
+        "With a file missing, empty, cut off or unreadable, a version is refused or right; never a third thing.",
+        "put put put remove commit commit commit maintain",
+        fault="damage",
+        examples=16,
+        needs=("damage", "commit"),
+    ),
+)
+"""The properties of the levels contract and crash."""

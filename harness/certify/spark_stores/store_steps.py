@@ -1,0 +1,198 @@
+"""The steps that are played on a state store, as data: they can be saved, made smaller, and played again.
+
+Any sequence of steps makes sense. A step that needs an open store opens the newest version first, numbers are taken
+modulo what there is, and a step for which there is nothing to do does nothing. So any part of a failing sequence can be
+left out, and what is left is still a sequence.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from barrier_tck.harness.certify.spark_stores.layouts import Key
+
+_TEXT_MAX = 20
+FRESH = 2
+"""The number of an executor that is started for one step and ends with it; the others are 0 and 1."""
+
+
+class OpenVersion(msgspec.Struct, frozen=True, tag="begin"):
+    """Open a store on an executor, ``back`` versions before the newest; an older one is opened to be read."""
+
+    executor: int
+    back: int = 0
+
+
+class PutRow(msgspec.Struct, frozen=True, tag="put"):
+    """Write a value."""
+
+    executor: int
+    family: int
+    key: Key
+    value: str
+
+
+class MergeRow(msgspec.Struct, frozen=True, tag="merge"):
+    """Add a value to those of a key, in the family with several values for a key; without one, write it."""
+
+    executor: int
+    family: int
+    key: Key
+    value: str
+
+
+class RemoveRow(msgspec.Struct, frozen=True, tag="remove"):
+    """Remove a key."""
+
+    executor: int
+    family: int
+    key: Key
+
+
+class RemoveSome(msgspec.Struct, frozen=True, tag="remove-one"):
+    """Remove a key that is there: ``number`` is its place among them, in order."""
+
+    executor: int
+    family: int
+    number: int
+
+
+class DropFamily(msgspec.Struct, frozen=True, tag="drop"):
+    """Remove a family that is not the default one; it is created again, empty, when a store is opened next."""
+
+    executor: int
+    family: int
+
+
+class ReadRow(msgspec.Struct, frozen=True, tag="read"):
+    """Read one key, in every form."""
+
+    executor: int
+    family: int
+    key: Key
+
+
+class ScanFamily(msgspec.Struct, frozen=True, tag="scan"):
+    """Read the whole family; where it has scans, also by each prefix, or between ``first`` and ``last``."""
+
+    executor: int
+    family: int
+    first: int
+    last: int
+
+
+class CommitBatch(msgspec.Struct, frozen=True, tag="commit"):
+    """Commit what an executor has open; if another one was faster, it is aborted, as Spark does with such a task."""
+
+    executor: int
+
+
+class AbortBatch(msgspec.Struct, frozen=True, tag="abort"):
+    """Abort what an executor has open."""
+
+    executor: int
+
+
+class RerunBatch(msgspec.Struct, frozen=True, tag="rerun"):
+    """Run the newest batch again on an executor, with the same writes: its version is committed a second time."""
+
+    executor: int
+
+
+class MaintainStore(msgspec.Struct, frozen=True, tag="maintain"):
+    """Let an executor do its maintenance."""
+
+    executor: int
+
+
+class ReloadProvider(msgspec.Struct, frozen=True, tag="reopen"):
+    """Unload the provider of an executor; the next one starts with an empty local directory."""
+
+    executor: int
+
+
+class CompareVersion(msgspec.Struct, frozen=True, tag="check"):
+    """Compare everything in a version, ``back`` before the newest, on an executor or on a fresh one."""
+
+    executor: int
+    back: int = 0
+
+
+class KillJvm(msgspec.Struct, frozen=True, tag="kill"):
+    """Kill the JVM of all executors with SIGKILL: now, or while one executor commits or does maintenance."""
+
+    executor: int
+    moment: str
+    """``now``, ``commit`` or ``maintenance``."""
+    permille: int = 0
+    """When the signal is sent after the call's begin, as a share of the time that the last such call took."""
+
+
+class DamageFile(msgspec.Struct, frozen=True, tag="damage"):
+    """Damage one file in storage, load every retained version on fresh executors, and undo the damage."""
+
+    how: str
+    """``remove``, ``empty``, ``cut``, or ``unreadable``."""
+    file: int
+    """Its number among the files that are there, in the order of their names."""
+    permille: int = 500
+    """How much of a file is left if it is cut."""
+
+
+AnyStep = (
+    OpenVersion
+    | PutRow
+    | MergeRow
+    | RemoveRow
+    | RemoveSome
+    | DropFamily
+    | ReadRow
+    | ScanFamily
+    | CommitBatch
+    | AbortBatch
+    | RerunBatch
+    | MaintainStore
+    | ReloadProvider
+    | CompareVersion
+    | KillJvm
+    | DamageFile
+)
+Steps = tuple[AnyStep, ...]
+
+
+def words(step: AnyStep) -> str:
+    """Return a step as a line for people."""
+    match step:
+        case DamageFile(how=how, file=file, permille=permille):
+            cut = f" to {permille / 10:g} %" if how == "cut" else ""
+            return f"storage: {how} file {file}{cut}, load every retained version, undo"
+        case KillJvm(moment="now"):
+            return "kill the JVM"
+        case KillJvm():
+            return (
+                f"{_who(step.executor)}: {step.moment}, and kill the JVM after {step.permille / 10:g} % of it"
+            )
+        case OpenVersion(back=back) | CompareVersion(back=back):
+            which = "the newest version" if not back else f"the version {back} before the newest"
+            return (
+                f"{_who(step.executor)}: {'compare' if isinstance(step, CompareVersion) else 'open'} {which}"
+            )
+        case _:
+            rest = [getattr(step, name) for name in step.__struct_fields__ if name != "executor"]
+            name = str(type(step).__struct_config__.tag)
+            return f"{_who(step.executor)}: {name}({', '.join(map(brief, rest))})"
+
+
+def brief(value: object) -> str:
+    """Return a value as Python writes it, with long texts cut."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(brief, value))})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(brief, value))}]"
+    if isinstance(value, str) and len(value) > _TEXT_MAX:
+        return f"{value[:3]!r}... ({len(value)} characters)"
+    return repr(value)
+
+
+def _who(executor: int) -> str:
+    return "a fresh executor" if executor == FRESH else f"executor {executor}"

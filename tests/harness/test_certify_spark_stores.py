@@ -1,0 +1,328 @@
+"""Certification of Spark's state stores: rows, steps and damage without Java; stores and planted bugs in a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from barrier_tck.harness.certify.certificate import achieved
+from barrier_tck.harness.certify.spark_stores import promises
+from barrier_tck.harness.certify.spark_stores import store_steps as steps
+from barrier_tck.harness.certify.spark_stores.damaged_files import HOW, damaged, storage_files
+from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
+from barrier_tck.harness.certify.spark_stores.layouts import CAPABILITIES, LAYOUTS, PLAIN
+from barrier_tck.harness.certify.spark_stores.planted_stores import (
+    NO_COMPILER,
+    PLANTED_STORES,
+    SOURCES,
+    PlantedStore,
+    compile_planted,
+    hunt_planted_store,
+    java_compiler,
+)
+from barrier_tck.harness.certify.spark_stores.session import StoreSession
+from barrier_tck.harness.certify.spark_stores.store_hunting import StoreFailure, check_store, play
+from barrier_tck.harness.certify.spark_stores.store_model import VersionedStore
+from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
+from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES
+from barrier_tck.harness.certify.spark_stores.store_suite import (
+    certify_store,
+    read_store_failure,
+    replay_on_store,
+    require_store_level,
+)
+from barrier_tck.harness.certify.spark_stores.store_targets import CHANGELOG, store_target
+from barrier_tck.harness.certify.spark_stores.unsafe_rows import row_bytes, row_columns
+from barrier_tck.harness.certify.store_models import Violation
+from barrier_tck.harness.certify.suite import DEFAULT_SEED
+from barrier_tck.harness.cli.main import run
+from barrier_tck.harness.support.errors import UsageProblem
+from barrier_tck.reports.certificate_page import render_certificate
+from tests.test_docs import rows
+from tests.test_tidy import ROOT
+
+PAGE = (ROOT / "docs" / "guide" / "certify-spark-stores.md").read_text()
+KEY = (0, "a")
+OTHER = (1, "b")
+CAUGHT_AT_ONCE = ("LosesTheLastPut", "PrefixScanMissesARow", "UploadsALateSnapshot", "ServesAnOlderVersion")
+"""Planted bugs that are hunted each time; the others are hunted with the long tests."""
+
+# --- rows, steps, the model, damage -------------------------------------------------------------------------
+
+
+def test_a_row_has_the_bytes_that_spark_gives_it() -> None:
+    packed = bytes(8) + b"\x04\x00\x00\x00\x10\x00\x00\x00" + b"val0" + bytes(4)
+    assert row_bytes("val0") == packed
+    assert row_columns(packed, "s") == ("val0",)
+
+
+@pytest.mark.parametrize("columns", [(0, ""), (-(2**63), "ä" * 9), (2**63 - 1, "a\x00")])
+def test_a_row_gives_its_columns_back(columns: tuple[int, str]) -> None:
+    assert row_columns(row_bytes(*columns), "ls") == columns
+    assert len(row_bytes(*columns)) % 8 == 0
+
+
+def test_a_row_that_is_cut_is_refused_and_a_null_is_none() -> None:
+    packed = row_bytes(5, "text")
+    with pytest.raises(ValueError, match="too few"):
+        row_columns(packed[:16], "ls")
+    with pytest.raises(ValueError, match="ends at byte"):
+        row_columns(packed[:24], "ls")
+    assert row_columns(b"\x01" + packed[1:], "ls") == (None, "text")
+
+
+def test_every_step_is_saved_and_told() -> None:
+    for one in STORE_PROPERTIES:
+        for step in one.listed:
+            assert msgspec.json.decode(msgspec.json.encode(step), type=steps.AnyStep) == step
+    told = steps.words(steps.PutRow(0, 1, (3, "k" * 300), "x"))
+    assert told == "executor 0: put(1, (3, 'kkk'... (300 characters)), 'x')"
+    assert steps.words(steps.CompareVersion(steps.FRESH, 1)) == (
+        "a fresh executor: compare the version 1 before the newest"
+    )
+
+
+def test_the_model_keeps_versions_apart_and_remembers_what_was_given_up() -> None:
+    model = VersionedStore(("default",), retained=2)
+    for number in range(3):
+        batch = model.begin(model.newest)
+        batch.write("put", "default", (number, ""), "x")
+        model.commit(batch)
+    assert [len(model.content(version)["default"]) for version in range(4)] == [0, 1, 2, 3]
+    assert model.retained_versions() == [3, 2]
+    aborted = model.begin(3)
+    aborted.write("put", "default", KEY, "never")
+    model.give_up(aborted)
+    assert model.given_up == {("default", KEY, "never")} and model.newest == 3
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_damaged_file_is_damaged_and_then_whole_again(tmp_path: Path, how: str) -> None:
+    file, checksum = tmp_path / "1.delta", tmp_path / ".1.delta.crc"
+    file.write_bytes(b"0123456789")
+    checksum.write_bytes(b"crc")
+    with damaged(file, how, 300):
+        assert not checksum.exists()
+        assert storage_files(tmp_path) == {"empty": {"1.delta": 0}, "cut": {"1.delta": 3}}.get(how, {})
+        if how == "unreadable":
+            with pytest.raises(IsADirectoryError):
+                file.read_bytes()
+    assert file.read_bytes() == b"0123456789" and checksum.read_bytes() == b"crc"
+    assert storage_files(tmp_path) == {"1.delta": 10}
+
+
+# --- names and mistakes -------------------------------------------------------------------------------------
+
+
+def test_a_target_says_what_a_command_line_needs_to_find_it_again(tmp_path: Path) -> None:
+    assert store_target("spark:rocksdb-changelog").arguments == ""
+    assert dict(store_target("spark:rocksdb-changelog").settings) == {CHANGELOG: "true"}
+    brought = store_target("spark:com.example.Store", [str(tmp_path)], ["spark.a.b=c=d"])
+    assert brought.arguments == f" --jars {tmp_path} --conf spark.a.b=c=d"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["spark:rocks"], "did you mean 'rocksdb'"),
+        (["spark:com.example.1Store"], "the full name of a Java class"),
+        (["spark:hdfs", "--level", "chaos"], "has contract and crash"),
+        (["spark:hdfs", "--jars", "nowhere.jar"], "is not there"),
+        (["spark:hdfs", "--conf", "a"], "give spark.KEY=VALUE"),
+        (["heap", "--jars", "some.jar"], "are for spark:CLASS"),
+        (["spark:hdfs", "--require", "range-scans"], "did you mean 'range-scan'"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["certify", *arguments, "--out", str(tmp_path)]) == 3
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "failure.json"
+    file.write_text('{"target": "spark:hdfs"}')
+    with pytest.raises(UsageProblem, match="not a replay file"):
+        read_store_failure(file)
+    file.write_bytes(msgspec.json.encode(StoreFailure("spark:hdfs", "x", "nowhere", "", ())))
+    with pytest.raises(UsageProblem, match="layout 'nowhere'"):
+        read_store_failure(file)
+    with pytest.raises(UsageProblem, match="did you mean 'contract'"):
+        require_store_level("contrast")
+
+
+# --- what is listed -----------------------------------------------------------------------------------------
+
+
+def test_every_promise_is_shown_by_a_property_and_broken_by_a_planted_bug() -> None:
+    shown = {promise for one in STORE_PROPERTIES for promise in one.promises}
+    assert shown == set(promises.PROMISES)
+    assert {planted.promise for planted in PLANTED_STORES} == set(promises.PROMISES)
+    assert {one.capability for one in STORE_PROPERTIES if one.capability} == set(CAPABILITIES)
+
+
+def test_every_planted_bug_has_a_class_of_its_own_and_a_row_in_the_guide() -> None:
+    source = (SOURCES / "PlantedStores.java").read_text()
+    classes = [
+        line.split()[4] for line in source.splitlines() if line.startswith("  public static final class")
+    ]
+    assert sorted(classes) == sorted(planted.class_name for planted in PLANTED_STORES)
+    listed = rows(PAGE, r"(SS|BE|IN)-\d+")
+    assert listed == [
+        [planted.id, planted.description, planted.source, planted.promise, planted.property]
+        for planted in PLANTED_STORES
+    ]
+
+
+def test_the_guide_lists_every_property_and_promise() -> None:
+    told = {row[0]: row[1] for row in rows(PAGE, r"[a-z-]+")}
+    assert {one.name for one in STORE_PROPERTIES} <= set(told)
+    assert {promise: told[promise] for promise in promises.PROMISES} == promises.PROMISES
+
+
+# --- in a JVM -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_a_jvm_that_is_killed_is_seen_to_be_killed_and_leaves_nothing(tmp_path: Path) -> None:
+    process = JavaProcess(tmp_path / "jvm", (), 20.0)
+    assert process.jvm.java.lang.Math.max(2, 3) == 3
+    assert process.kill() == -signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
+
+
+@pytest.fixture(scope="module")
+def hdfs() -> Iterator[StoreProcesses]:
+    processes = StoreProcesses(store_target("spark:hdfs"), 20.0, 600.0)
+    yield processes
+    processes.close()
+
+
+@pytest.mark.spark
+def test_a_session_goes_through_commits_aborts_maintenance_damage_and_a_kill(hdfs: StoreProcesses) -> None:
+    session = StoreSession(hdfs, LAYOUTS[PLAIN], hdfs.new_checkpoints())
+    batch = (steps.PutRow(0, 0, KEY, "x"), steps.CommitBatch(0), steps.MaintainStore(0))
+    played = (
+        *(batch * 4),
+        *(steps.PutRow(1, 0, KEY, "never"), steps.AbortBatch(1), steps.RerunBatch(1)),
+        *(steps.RemoveSome(1, 0, 3), steps.PutRow(1, 0, OTHER, "y"), steps.ScanFamily(1, 0, 0, 1)),
+        *(steps.ReadRow(1, 0, KEY), steps.CommitBatch(1), steps.CompareVersion(steps.FRESH, 1)),
+        *(steps.DamageFile("empty", 0), steps.KillJvm(0, "now"), steps.CommitBatch(0)),
+    )
+    play(session, played)
+    assert session.model.newest == 6
+    assert session.model.content(6) == {"default": {OTHER: ("y",)}}
+    every = {
+        promises.READS,
+        promises.VERSIONS,
+        promises.ABORTS,
+        promises.MAINTENANCE,
+        promises.DAMAGE,
+        promises.KILLS,
+    }
+    assert every <= set(+session.shown)
+
+
+@pytest.mark.spark
+def test_a_file_that_stays_away_is_a_violation_with_its_version(hdfs: StoreProcesses) -> None:
+    session = StoreSession(hdfs, LAYOUTS[PLAIN], hdfs.new_checkpoints())
+    play(session, (steps.PutRow(0, 0, KEY, "x"), steps.CommitBatch(0)))
+    (file,) = storage_files(session.checkpoints)
+    (session.checkpoints / file).unlink()
+    with pytest.raises(Violation, match=r"1\.delta") as found:
+        session.apply(steps.CompareVersion(steps.FRESH, 0))
+    assert found.value.clause == promises.VERSIONS
+    session.abandon()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("class_name", ["java.lang.String", "com.example.Nothing"])
+def test_a_class_that_is_no_provider_is_refused(class_name: str) -> None:
+    with pytest.raises(UsageProblem, match=class_name):
+        certify_store(store_target(f"spark:{class_name}"))
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = java_compiler()
+    if compiler is None:
+        pytest.skip(NO_COMPILER)
+    directory = tmp_path_factory.mktemp("planted")
+    compile_planted(compiler, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def planted_jvm(classes: Path) -> Iterator[StoreProcesses]:
+    processes = StoreProcesses(PLANTED_STORES[0].target(classes), 20.0, 900.0)
+    yield processes
+    processes.close()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "planted",
+    [
+        pytest.param(planted, marks=() if planted.class_name in CAUGHT_AT_ONCE else pytest.mark.long)
+        for planted in PLANTED_STORES
+    ],
+    ids=lambda planted: planted.class_name,
+)
+def test_a_planted_bug_is_caught_by_the_name_of_its_promise(
+    planted: PlantedStore, planted_jvm: StoreProcesses, classes: Path
+) -> None:
+    outcome = hunt_planted_store(planted, planted_jvm, classes, DEFAULT_SEED)
+    assert (outcome.status, outcome.violated) == ("failed", planted.promise), outcome.reason
+
+
+@pytest.mark.spark
+def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
+    planted_jvm: StoreProcesses, classes: Path
+) -> None:
+    planted = next(one for one in PLANTED_STORES if one.class_name == "LosesTheLastPut")
+    planted_jvm.target = planted.target(classes)
+    one = next(one for one in STORE_PROPERTIES if one.name == planted.property)
+    outcome, failure = check_store(one, planted_jvm, DEFAULT_SEED, shrink_s=20.0)
+    assert failure is not None and len(failure.steps) <= 4, outcome.sequence
+    assert replay_on_store(failure, planted.target(classes)) is not None
+    assert replay_on_store(failure, store_target("spark:hdfs")) is None
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rocksdb", "rocksdb-changelog", "hdfs"])
+def test_a_store_of_sparks_own_is_certified(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = run(["certify", f"spark:{name}", "--no-strength", "--json", "--out", str(tmp_path)])
+    summary = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert (code, summary["verdict"], summary["failed"]) == (0, "certified", [])
+    skipped = {each for each, status in summary["properties"].items() if status == "skipped"}
+    lacking = {"range-scans-are-ordered", "families-stay-apart", "merged-values-are-kept"}
+    assert skipped == (lacking if name == "hdfs" else set())
+    assert "state store of Spark" in Path(summary["page"]).read_text()
+
+
+@pytest.mark.spark
+def test_a_small_certificate_says_what_the_store_does_not_have() -> None:
+    certificate = certify_store(store_target("spark:hdfs"), "contract", scale=0.3)
+    assert certificate.capabilities == ("prefix-scan",)
+    by_name = {outcome.name: outcome for outcome in certificate.outcomes}
+    assert by_name["range-scans-are-ordered"].status == "skipped"
+    assert "not supported" in by_name["range-scans-are-ordered"].reason
+    assert not [one.reason for one in certificate.outcomes if one.status == "failed"]
+    assert by_name["killed-anywhere"].reason == "the level crash was not asked for"
+    assert achieved(certificate.outcomes) in ("contract", None)
+    page = render_certificate(certificate)
+    assert promises.PROMISES[promises.MAINTENANCE].split(",")[0] in page
+    with pytest.raises(UsageProblem, match="lacks range-scan"):
+        certify_store(store_target("spark:hdfs"), require=("range-scan",))
