@@ -20,7 +20,7 @@ from barrier_tck.harness.campaign.mix import FaultsSection, MixSection
 from barrier_tck.harness.cluster.cluster_config import ClusterConfig, ClusterKind, config_for_trials
 from barrier_tck.harness.draw.brought_profiles import chosen_profile
 from barrier_tck.harness.draw.profile import Profile
-from barrier_tck.harness.plan.trial_plan import SavepointPlan, TrialPlan
+from barrier_tck.harness.plan.trial_plan import RescalePlan, SavepointPlan, TrialPlan
 from barrier_tck.harness.support.bounds import Bounded
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.json_values import problem_of_json
@@ -83,6 +83,8 @@ class AimedTrial(Bounded, frozen=True, forbid_unknown_fields=True):
     on_unreadable: Literal["", "fail", "older"] = ""
     """Empty: the campaign's."""
     savepoints: tuple[SavepointPlan, ...] | None = None
+    """None: the campaign's."""
+    rescales: tuple[RescalePlan, ...] | None = None
     """None: the campaign's."""
     system: Section = msgspec.field(default_factory=dict)
     """Settings of the system that differ from the campaign's."""
@@ -158,6 +160,8 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
     """
     savepoints: tuple[SavepointPlan, ...] | None = None
     """Savepoints that every trial asks for (COO-5). None: listed trials ask for none, drawn ones as profiles say."""
+    rescales: tuple[RescalePlan, ...] | None = None
+    """How parallel the job is after each stop with a savepoint (RSC-2). None: as for savepoints."""
     workload: Section = msgspec.field(default_factory=dict)
     job: Section = msgspec.field(default_factory=dict)
     deployment: Section = msgspec.field(default_factory=dict)
@@ -216,6 +220,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
             local_recovery=changed.local_recovery if self.local_recovery is None else self.local_recovery,
             on_unreadable=self.on_unreadable or changed.on_unreadable,
             savepoints=changed.savepoints if self.savepoints is None else self.savepoints,
+            rescales=changed.rescales if self.rescales is None else self.rescales,
         )
 
     def aimed_plan(self, trial: AimedTrial, seed: int) -> TrialPlan:
@@ -231,6 +236,7 @@ class CampaignConfiguration(Bounded, frozen=True, forbid_unknown_fields=True):
             local_recovery=plan.local_recovery if trial.local_recovery is None else trial.local_recovery,
             on_unreadable=trial.on_unreadable or plan.on_unreadable,
             savepoints=plan.savepoints if trial.savepoints is None else trial.savepoints,
+            rescales=plan.rescales if trial.rescales is None else trial.rescales,
         )
 
 

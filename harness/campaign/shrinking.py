@@ -7,6 +7,7 @@ another subtask.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -71,6 +72,7 @@ def sort_key(plan: TrialPlan) -> SortKey:
     return (
         len(plan.faults),
         len(plan.savepoints),
+        sum(len(one.widths) for one in plan.rescales),
         sum(len(vertex.operators) for vertex in job.vertices),
         sum(vertex.parallelism for vertex in job.vertices),
         len(job.edges),
@@ -138,7 +140,15 @@ def _with_job(plan: TrialPlan, job: JobPlan) -> TrialPlan:
         if all(name in job.subtasks for name in group) and not job.unreached_by(group)
     )
     checkpoints = msgspec.structs.replace(plan.checkpoints, initiators=fitting)
-    return msgspec.structs.replace(plan, job=job, checkpoints=checkpoints)
+    names = [vertex.name for vertex in job.vertices]
+    rescales = tuple(
+        msgspec.structs.replace(one, widths={name: w for name, w in one.widths.items() if name in names})
+        for one in plan.rescales
+    )
+    try:
+        return msgspec.structs.replace(plan, job=job, checkpoints=checkpoints, rescales=rescales)
+    except ValueError:  # the smaller job cannot be rescaled so: it has a forward edge now, for instance
+        return msgspec.structs.replace(plan, job=job, checkpoints=checkpoints, rescales=())
 
 
 def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -161,6 +171,22 @@ def drop_savepoints(plan: TrialPlan) -> Iterator[TrialPlan]:
         calm += [msgspec.structs.replace(one, after_checkpoints=number) for number in earlier]
         for simpler in calm:
             yield msgspec.structs.replace(plan, savepoints=(*asked[:index], simpler, *asked[index + 1 :]))
+
+
+def drop_rescales(plan: TrialPlan) -> Iterator[TrialPlan]:
+    """Propose fewer rescales, then each one of fewer vertices, and to a smaller parallelism."""
+    asked = plan.rescales
+    for index, one in enumerate(asked):
+        yield msgspec.structs.replace(plan, rescales=asked[:index] + asked[index + 1 :])
+        for name, width in one.widths.items():
+            fewer = {other: kept for other, kept in one.widths.items() if other != name}
+            proposals = [fewer, *({**one.widths, name: less} for less in down_from(width, 1))]
+            for widths in proposals:
+                changed = msgspec.structs.replace(one, widths=widths)
+                with contextlib.suppress(ValueError):  # the ends of a forward edge must be equally wide
+                    yield msgspec.structs.replace(
+                        plan, rescales=(*asked[:index], changed, *asked[index + 1 :])
+                    )
 
 
 def reduce_parallelism(plan: TrialPlan) -> Iterator[TrialPlan]:
@@ -273,7 +299,7 @@ def _whatever_the_job(propose: Callable[[TrialPlan], Iterator[TrialPlan]]) -> Pr
 
 
 PASSES: tuple[Propose, ...] = (
-    *map(_whatever_the_job, (drop_faults, drop_savepoints, simplify_job)),
+    *map(_whatever_the_job, (drop_faults, drop_savepoints, drop_rescales, simplify_job)),
     *map(_whatever_the_job, (reduce_parallelism, reduce_records, calm_down)),
     simplify_faults,
     *map(_whatever_the_job, (smaller_with_other_seeds, smaller_settings, other_seeds)),

@@ -147,6 +147,8 @@ class Profile:
     """How much later."""
     stop_per_mille: int = 400
     """With how many savepoints in 1,000 the job is stopped, and another one is started from it."""
+    rescale_per_mille: int = 0
+    """After how many such stops in 1,000 the job goes on with other widths, if the system can do that (RSC-2)."""
     lose_unsynced_per_mille: int = 250
     """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
     unreadable_per_mille: int = 200

@@ -89,6 +89,6 @@ def _due(context: TrialContext) -> Iterator[tuple[Part, float, float]]:
                 continue
             yield from (
                 ((life.number, attempt.number, subtask), life.ended_ms, due_ms)
-                for subtask in context.subtasks
+                for subtask in context.subtasks_of(attempt.number)
                 if finished_ms.get((attempt.number, subtask), due_ms) >= due_ms
             )

@@ -98,7 +98,7 @@ class AtLeastOnceOutput:
 def _sinks_of(context: TrialContext) -> int:
     """Return the number of sinks: as the system says or, if it does not say, as in the plan."""
     if context.job is not None:
-        return len(context.job.in_role(Role.SINK))
+        return max(len(job.in_role(Role.SINK)) for job in (context.job, *context.later_jobs))
     return sum(vertex.parallelism for vertex in context.plan.job.sinks)
 
 

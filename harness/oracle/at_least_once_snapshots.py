@@ -84,7 +84,7 @@ class AtLeastOnceSnapshots(SnapshotFormula):
         restored = checkpoints.get(view.attempt) if view.attempt is not None else None
         if restored is None:
             return None
-        found = opened_checkpoint(context.history, restored)
+        found = opened_checkpoint(context, restored)
         if found is None:
             raise ValueError(f"checkpoint {restored} was restored by attempt {view.attempt} but never opened")
         return cut_of(found, self._input)

@@ -36,10 +36,11 @@ class CheckpointExpiry:
         repeatable = Capability.DETERMINISTIC_REPLAY.name in context.capabilities
         late_ms = ROUNDING_MS if repeatable else BUSY_MS
         early_ms = ROUNDING_MS if repeatable else TELLING_PART * timeout_ms
-        over_ms, everybody = end_of(context.history), len(context.subtasks)
+        over_ms = end_of(context.history)
         checkpoints = expired = outlasted = 0
         problems: list[str] = []
         for attempt in lives_of(context):
+            everybody = len(context.subtasks_of(attempt.number))
             for life in attempt.checkpoints:
                 checkpoints += 1
                 due_ms = life.triggered_ms + timeout_ms

@@ -46,7 +46,7 @@ class CheckpointLifeCycle:
         may_be_older = context.plan.on_unreadable == "older" and primaries_damaged(context)
         first = context.plan.checkpoints.first_id
         given_out = first - 1 if first > 1 else None
-        story = _Story(frozenset(context.subtasks), coordinator_crashes(context), may_be_older, given_out)
+        story = _Story(_subtasks(context), coordinator_crashes(context), may_be_older, given_out)
         for line in context.history.operations:
             story.follow(line)
         states = [checkpoint.state for checkpoint in story.checkpoints.values()]
@@ -67,6 +67,14 @@ class CheckpointLifeCycle:
             f"{counts['completed']} completed and {counts['aborted']} aborted checkpoints followed the rules"
         )
         return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
+
+
+def _subtasks(context: TrialContext) -> Callable[[int], frozenset[str]]:
+    """Return what tells the subtasks of an attempt: a job that goes on from a savepoint may have others."""
+    if not context.later_jobs:
+        everybody = frozenset(context.subtasks)
+        return lambda attempt: everybody
+    return lambda attempt: frozenset(context.subtasks_of(attempt))
 
 
 @dataclass(slots=True)
@@ -90,7 +98,7 @@ class _Story:
 
     def __init__(
         self,
-        subtasks: frozenset[str],
+        subtasks: Callable[[int], frozenset[str]],
         crashes: tuple[float, ...],
         may_be_older: bool = False,
         given_out: int | None = None,
@@ -270,7 +278,7 @@ class _Story:
 
     def _missing(self, checkpoint: _Checkpoint) -> list[str]:
         finished = self._finished.get(checkpoint.attempt, set())
-        return sorted(self._subtasks - checkpoint.acknowledged - finished)
+        return sorted(self._subtasks(checkpoint.attempt) - checkpoint.acknowledged - finished)
 
     def _crashed_between(self, start_ms: float, end_ms: float) -> bool:
         return any(start_ms <= crash <= end_ms for crash in self._crashes)

@@ -87,7 +87,7 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
     """Return the attempts of a trial in order, with the checkpoints that each of them triggered."""
     attempts: dict[int, AttemptLife] = {}
     checkpoints: dict[int, CheckpointLife] = {}
-    subtasks = frozenset(context.subtasks)
+    subtasks = frozenset(context.every_subtask)
     for line in context.history.operations:
         match line.operation:
             case AttemptStarted(attempt=number, restored_checkpoint=restored):

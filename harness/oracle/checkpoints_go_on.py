@@ -95,6 +95,10 @@ def _due_ms(
     for moment_ms, next_ms in pairwise([*moments, until_ms]):
         if len(before) - sum(end_ms <= moment_ms for end_ms in ends) >= at_once:
             continue
+        if any(
+            life.stops and not (life.ended_ms is not None and life.ended_ms <= moment_ms) for life in before
+        ):
+            continue  # the savepoint with which the job is to be stopped is taken alone
         pauses = [
             life.ended_ms for life in ordinary if life.ended_ms is not None and life.ended_ms <= moment_ms
         ]

@@ -61,7 +61,8 @@ class Dataflow:
         """Take the input, and whether every record must be there exactly once."""
         self._input = trial_input
         self._exact = exact
-        self.clauses: tuple[str, ...] = (*self._of_checkpoints, *self._of_output)
+        rescaled = ("RSC-2", "RSC-3") if trial_input.plan.rescales else ()
+        self.clauses: tuple[str, ...] = (*self._of_checkpoints, *self._of_output, *rescaled)
 
     @property
     def _of_checkpoints(self) -> tuple[str, ...]:
@@ -117,6 +118,10 @@ class Dataflow:
             summary = "neither a checkpoint nor the output could be read, so nothing can be said"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary, counts)
         spoken = self.clauses if opened.judged else self._of_output
+        if not any(
+            context.stops_before(line.operation.attempt) for line in context.history.of(AttemptStarted)
+        ):
+            spoken = tuple(clause for clause in spoken if not clause.startswith("RSC"))
         cuts = f"{counts['checkpoints']} checkpoints and the output"
         summary = f"{judge.compared} records of {cuts} are where they belong"
         return Finding(self.name, spoken, Verdict.VALID, summary, counts)
@@ -243,11 +248,13 @@ class _Judge:
         )
         if cut.at_sinks is not None:
             yield from self._strange_sinks(cut.at_sinks)
-        yield from placement_problems(self.context.job, view)
-        yield from in_flight_problems(self.context.plan, view)
-        if self._form is LINEAGE:
+        job = self.context.job_of(view.attempt)
+        yield from placement_problems(job, view)
+        yield from in_flight_problems(self.context.plan_of(view.attempt), view)
+        # The paths of records name subtasks, and after a rescale those of several jobs.
+        if self._form is LINEAGE and not self.context.later_jobs:
             once = not self._fell_back if self.exact else not any(self._restored.values())
-            yield from route_problems(self.context.plan.job, self.context.job, view, once)
+            yield from route_problems(self.context.plan.job, job, view, once)
 
     def _exactly(self, cut: _Cut, content: Content) -> dict[str, _Place]:
         """Return what must be in each place if every record counts once (ALN-2): what was sent and is not in flight."""
@@ -317,7 +324,7 @@ class _Judge:
         restored = self._restored.get(attempt) if attempt is not None else None
         if restored is None:
             return _Cut(dict.fromkeys(self._ends, 0), {}, {})
-        view = opened_checkpoint(self.context.history, restored)
+        view = opened_checkpoint(self.context, restored)
         return self._cut_of(view) if view and view.problem is None and self._is_whole(view) else None
 
     def _is_whole(self, view: SnapshotView) -> bool:
@@ -455,8 +462,8 @@ class _Judge:
     @cached_property
     def _vertices(self) -> Mapping[str, str]:
         """Sink subtask -> vertex, as the system says or else as in the plan."""
-        job, plan = self.context.job, self.context.plan.job
-        told = {} if job is None else {one.name: one.vertex for one in job.subtasks if one.vertex}
+        jobs, plan = (self.context.job, *self.context.later_jobs), self.context.plan.job
+        told = {one.name: one.vertex for job in jobs if job is not None for one in job.subtasks if one.vertex}
         return told or {subtask: vertex.name for vertex in plan.sinks for subtask in vertex.subtasks}
 
 

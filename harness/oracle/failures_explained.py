@@ -60,7 +60,7 @@ class FailuresExplained:
 
 
 def _told(life: CheckpointLife, context: TrialContext) -> str:
-    missing = [name for name in context.subtasks if name not in life.acknowledged]
+    missing = [name for name in context.subtasks_of(life.attempt) if name not in life.acknowledged]
     how = "expired" if life.failed is Reason.EXPIRED else "was declined or could not be written"
     after = " after the end of all input" if life.final else ""
     return (

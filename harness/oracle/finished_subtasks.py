@@ -8,6 +8,7 @@ finished too early shows in the checkpoints, and one that does something again s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -61,7 +62,7 @@ class FinishedSubtasks:
         """Judge the operations and the checkpoints of one trial."""
         history = context.history
         views = {view.checkpoint: view for view in history.checkpoints if view.problem is None}
-        attempts = _attempts(history, views)
+        attempts = _attempts(history, views, context)
         problems = [
             *self._too_early(history, views, context),
             *self._in_checkpoints(views, attempts, context),
@@ -87,12 +88,13 @@ class FinishedSubtasks:
         self, history: History, views: dict[int, SnapshotView], context: TrialContext
     ) -> Iterator[str]:
         """Yield the subtasks that said that they had finished when something of theirs could still be lost."""
-        sinks = context.job.in_role(Role.SINK) if context.job is not None else ()
+        jobs = [job for job in (context.job, *context.later_jobs) if job is not None]
+        sinks = [sink for job in jobs for sink in job.in_role(Role.SINK)]
         attempts: dict[int, _Attempt] = {}
         for line in history.operations:
             match line.operation:
                 case AttemptStarted():
-                    attempts[line.operation.attempt] = _started(line.operation, views)
+                    attempts[line.operation.attempt] = _started(line.operation, views, context)
                 case CheckpointCompleted(checkpoint=checkpoint, attempt=number):
                     if number in attempts:
                         attempts[number].completed.append(checkpoint)
@@ -112,8 +114,9 @@ class FinishedSubtasks:
         self, views: dict[int, SnapshotView], attempts: dict[int, _Attempt], context: TrialContext
     ) -> Iterator[str]:
         """Yield what is wrong with the subtasks that checkpoints count as finished."""
-        links = context.job.links if context.job is not None else ()
         for number, view in sorted(views.items()):
+            job = context.job_of(view.attempt)
+            links = job.links if job is not None else ()
             attempt = attempts.get(view.attempt or 0, _Attempt())
             found = [
                 *(f"{one}, which had never finished" for one in view.finished if one not in attempt.finished),
@@ -133,13 +136,12 @@ class FinishedSubtasks:
 
     def _unread(self, view: SnapshotView, context: TrialContext) -> Iterator[str]:
         """Yield the splits that are not at their end although all who read their vertex's input had finished."""
-        if not view.finished or self._input.workload.input_directory is not None or context.job is None:
+        job = context.job_of(view.attempt)
+        if not view.finished or self._input.workload.input_directory is not None or job is None:
             return
         positions = positions_of(view)
         unfinished = {
-            one.vertex
-            for one in context.job.subtasks
-            if Role.SOURCE in one.roles and one.name not in view.finished
+            one.vertex for one in job.subtasks if Role.SOURCE in one.roles and one.name not in view.finished
         }
         for split in self._input.splits:
             if split.vertex not in unfinished and positions.get(split.name, 0) < len(split.rows):
@@ -147,15 +149,31 @@ class FinishedSubtasks:
                 yield f"the readers of {split.name} had finished, which is at {at} of {len(split.rows)}"
 
 
-def _started(started: AttemptStarted, views: dict[int, SnapshotView]) -> _Attempt:
+def _started(started: AttemptStarted, views: dict[int, SnapshotView], context: TrialContext) -> _Attempt:
     view = views.get(started.restored_checkpoint or 0)
-    return _Attempt(before=frozenset(view.finished if view is not None else ()))
+    if view is None:
+        return _Attempt(before=frozenset())
+    before, now = context.job_of(view.attempt), context.job_of(started.attempt)
+    if before is None or now is None or before.names == now.names:
+        return _Attempt(before=frozenset(view.finished))
+    # Of a vertex that was rescaled, all subtasks have finished if all had.
+    left = {one.vertex for one in before.subtasks if one.name not in view.finished}
+    widths = [Counter(one.vertex for one in job.subtasks) for job in (before, now)]
+    same = [name for name in widths[1] if widths[0][name] == widths[1][name]]
+    return _Attempt(
+        before=frozenset(
+            one.name
+            for one in now.subtasks
+            if (one.name in view.finished if one.vertex in same else one.vertex not in left)
+        )
+    )
 
 
-def _attempts(history: History, views: dict[int, SnapshotView]) -> dict[int, _Attempt]:
+def _attempts(history: History, views: dict[int, SnapshotView], context: TrialContext) -> dict[int, _Attempt]:
     """Return what each attempt has shown at the end of the trial."""
     attempts = {
-        line.operation.attempt: _started(line.operation, views) for line in history.of(AttemptStarted)
+        line.operation.attempt: _started(line.operation, views, context)
+        for line in history.of(AttemptStarted)
     }
     for line in history.of(Finished):
         if line.operation.attempt in attempts:

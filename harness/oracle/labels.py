@@ -91,8 +91,8 @@ class Labels:
             found = [
                 *missing_parts(view, context),
                 *_problems_of(cut),
-                *placement_problems(context.job, view),
-                *in_flight_problems(context.plan, view),
+                *placement_problems(context.job_of(view.attempt), view),
+                *in_flight_problems(context.plan_of(view.attempt), view),
                 *going_back(earlier.get(view.attempt), view),
             ]
             problems += [f"checkpoint {view.checkpoint}: {problem}" for problem in found]

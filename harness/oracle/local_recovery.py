@@ -218,6 +218,9 @@ class LocalRecovery:
         view = next((v for v in context.history.checkpoints if v.checkpoint == checkpoint), None)
         if view is None or view.problem is not None:
             return  # the snapshot oracle reports it
+        if context.stops_before(attempt) != context.stops_before(view.attempt):
+            books.counts["rescaled"] += 1  # subtasks take files of several, and few have a copy at hand
+            return
         reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
@@ -245,7 +248,7 @@ class LocalRecovery:
                 books.broken("LOC-4", f"{who} {contradiction}")
         elif any(context.history.of(ReadsObserved)):
             books.unseen.append(f"the reads of {who} were not observed")
-        own = key_groups_of(restored.subtask, context.job)
+        own = key_groups_of(restored.subtask, context.job_of(restored.attempt))
         for file in restored.files:
             start, end = file.key_groups
             if own is not None and start < end and not own.start <= start <= end <= own.stop:

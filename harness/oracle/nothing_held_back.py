@@ -25,7 +25,7 @@ class NothingHeldBack:
         told = [
             line.operation
             for line in context.history.of(Acknowledged)
-            if line.operation.held_bytes is not None and line.operation.subtask in context.subtasks
+            if line.operation.held_bytes is not None and line.operation.subtask in context.every_subtask
         ]
         problems = [
             f"{one.subtask} of attempt {one.attempt} took its snapshot of checkpoint {one.checkpoint} while "

@@ -10,7 +10,7 @@ import msgspec
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import is_own_damage
 from barrier_tck.harness.oracle.prefix import Extent
-from barrier_tck.harness.record.history import History, SnapshotView
+from barrier_tck.harness.record.history import SnapshotView, StateView
 from barrier_tck.harness.record.operations import CheckpointCompleted
 from barrier_tck.harness.workloads.workload import split_name
 
@@ -36,7 +36,7 @@ def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
     opened = {view.checkpoint for view in context.history.checkpoints}
     judged: list[SnapshotView] = []
     harmed: list[SnapshotView] = []
-    for view, relied_on in _filled(context.history):
+    for view, relied_on in _filled(context):
         problems = [one.problem for one in (view, *relied_on) if one.problem is not None]
         (harmed if any(is_own_damage(problem, context) for problem in problems) else judged).append(view)
     return OpenedCheckpoints(
@@ -46,17 +46,30 @@ def opened_checkpoints(context: TrialContext) -> OpenedCheckpoints:
     )
 
 
-def opened_checkpoint(history: History, checkpoint: int) -> SnapshotView | None:
+def opened_checkpoint(context: TrialContext, checkpoint: int) -> SnapshotView | None:
     """Return one checkpoint with the state of the subtasks that had finished; None if it was never opened."""
-    return next((view for view, _ in _filled(history) if view.checkpoint == checkpoint), None)
+    return next((view for view, _ in _filled(context) if view.checkpoint == checkpoint), None)
 
 
-def _filled(history: History) -> Iterator[tuple[SnapshotView, list[SnapshotView]]]:
-    """Yield every checkpoint, by number, with the state of the subtasks that had finished, and where that came from."""
+def _filled(context: TrialContext) -> Iterator[tuple[SnapshotView, list[SnapshotView]]]:
+    """Yield every checkpoint, by number, with the state of the subtasks that had finished, and where that came from.
+
+    When a job is rescaled, subtasks of other key groups get their names; what they held at the end is kept apart.
+    """
     last_own: dict[str, SnapshotView] = {}
-    for view in sorted(history.checkpoints, key=lambda one: one.checkpoint):
+    kept_apart: tuple[StateView, ...] = ()
+    newest: SnapshotView | None = None
+    stops = 0
+    for view in sorted(context.history.checkpoints, key=lambda one: one.checkpoint):
+        if context.stops_before(view.attempt) != stops and newest is not None:
+            stops = context.stops_before(view.attempt)
+            gone = tuple(state for state in newest.state if state.subtask in newest.finished)
+            # Who has these names now owns other key groups.
+            kept_apart += tuple(msgspec.structs.replace(state, groups={}) for state in gone)
+            last_own = {}
         relied_on = [last_own[subtask] for subtask in view.finished if subtask in last_own]
-        yield _with_finished(view, last_own), relied_on
+        newest = _with_finished(view, last_own)
+        yield msgspec.structs.replace(newest, state=(*newest.state, *kept_apart)), relied_on
         last_own |= {subtask: view for subtask in view.subtasks if subtask not in view.finished}
 
 
@@ -75,7 +88,7 @@ def _with_finished(view: SnapshotView, last_own: Mapping[str, SnapshotView]) -> 
 def missing_parts(view: SnapshotView, context: TrialContext) -> Iterator[str]:
     """Yield the subtasks that have no part in a checkpoint (STA-3)."""
     parts = set(view.subtasks)
-    for subtask in context.subtasks:
+    for subtask in context.subtasks_of(view.attempt):
         if subtask not in parts:
             yield f"subtask {subtask} has no part in it"
 

@@ -133,7 +133,7 @@ class SnapshotFormula:
         """Yield the keys whose state does not match the positions; a job without state must hold none."""
         expected = self._input.prefix.up_to(positions) if self._input.spec.stateful else {}
         if view.in_flight:
-            yield from in_flight_problems(context.plan, view)
+            yield from in_flight_problems(context.plan_of(view.attempt), view)
             yield from self._strangers(view)
             expected = self._without(expected, view)
         yield from _differences(expected, state)

@@ -157,8 +157,9 @@ def _problems(stop: _Stop, story: _Told, context: TrialContext) -> Iterator[str]
     for behind in story.read_behind:
         if behind.checkpoint == stop.checkpoint:
             yield f"{behind.subtask} took records from a channel behind the terminal barrier"
-    if stop.stopped_at is not None and not stop.began_later and context.job is not None:
-        for sink in context.job.in_role(Role.SINK):
+    job = context.job_of(stop.attempt)
+    if stop.stopped_at is not None and not stop.began_later and job is not None:
+        for sink in job.in_role(Role.SINK):
             if sink not in stop.committed and sink not in stop.finished:
                 yield f"the job stopped before {sink} had committed"
     if stop.goes_on and stop.next_restored != stop.checkpoint:

@@ -8,16 +8,17 @@ its files; and for each file the size and the checksum that the metadata names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import damaged_files
 from barrier_tck.harness.oracle.examples import chosen
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import CheckpointTriggered
 from barrier_tck.harness.record.stored import StoredCheckpoint, StoredFile, StoredPart
 from barrier_tck.harness.record.verdict import Finding, Verdict
-from barrier_tck.harness.system.job_view import Role
+from barrier_tck.harness.system.job_view import JobView, Role
 from barrier_tck.harness.workloads.workload import split_name
 
 
@@ -69,20 +70,29 @@ class StoredCheckpoints:
         if stored.problem is not None:
             yield f"its metadata is {stored.problem.value}: {stored.detail}"
             return
-        yield from _parts(stored, context)
-        yield from self._positions(stored, view, context)
+        attempt = next(
+            (
+                line.operation.attempt
+                for line in context.history.of(CheckpointTriggered)
+                if line.operation.checkpoint == stored.checkpoint
+            ),
+            None,
+        )
+        job, subtasks = context.job_of(attempt), context.subtasks_of(attempt)
+        yield from _parts(stored, job, subtasks)
+        yield from self._positions(stored, view, job)
         for part in stored.parts:
-            if context.job is not None and part.subtask in context.job.in_role(Role.STATEFUL):
+            if job is not None and part.subtask in job.in_role(Role.STATEFUL):
                 yield from _pointers(part, view)
             for file in part.files:
                 if file.path not in damaged:
                     yield from _contents(file)
 
     def _positions(
-        self, stored: StoredCheckpoint, view: SnapshotView | None, context: TrialContext
+        self, stored: StoredCheckpoint, view: SnapshotView | None, job: JobView | None
     ) -> Iterator[str]:
         """Yield the splits that have no position, several positions, or one in a part that is not a source's."""
-        sources = context.job.in_role(Role.SOURCE) if context.job is not None else None
+        sources = job.in_role(Role.SOURCE) if job is not None else None
         shown = {split_name(split): position for split, position in view.positions.items()} if view else {}
         holders: dict[str, str] = {}
         for part in stored.parts:
@@ -102,18 +112,18 @@ class StoredCheckpoints:
         )
 
 
-def _parts(stored: StoredCheckpoint, context: TrialContext) -> Iterator[str]:
+def _parts(stored: StoredCheckpoint, job: JobView | None, subtasks: Sequence[str]) -> Iterator[str]:
     """Yield the subtasks that have no part or several parts, and the parts that belong to no subtask."""
     numbers = Counter([part.subtask for part in stored.parts])
-    for subtask in context.subtasks:
+    for subtask in subtasks:
         if numbers[subtask] != 1:
             yield f"it has {numbers[subtask]} parts of {subtask}, not one"
     for subtask in numbers:
-        if subtask not in context.subtasks:
+        if subtask not in subtasks:
             yield f"it has a part of {subtask}, which is not in the job"
-    if context.job is None:
+    if job is None:
         return
-    known = context.job.by_name
+    known = job.by_name
     present = Counter([known[subtask].vertex for subtask in numbers if subtask in known])
     for vertex, width in stored.widths.items():
         if present[vertex] != width:

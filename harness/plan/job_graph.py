@@ -8,7 +8,7 @@ the adapters) asks the functions below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any
@@ -133,6 +133,17 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     @cached_property
     def _content_hash(self) -> int:
         return hash((self.shape, tuple(self.widths.items()), self.vertices, self.edges))
+
+    def at_widths(self, widths: Mapping[str, int]) -> JobPlan:
+        """Return the job with another parallelism of some vertices; raises ValueError if that is no dataflow."""
+        unknown = [name for name in widths if name not in {vertex.name for vertex in self.vertices}]
+        if unknown:
+            raise ValueError(f"there is no vertex {unknown[0]!r} that could be rescaled")
+        wider = tuple(
+            msgspec.structs.replace(vertex, parallelism=widths.get(vertex.name, vertex.parallelism))
+            for vertex in self.vertices
+        )
+        return msgspec.structs.replace(self, vertices=wider)
 
     # --- what follows from the graph --------------------------------------------------------------------------
 

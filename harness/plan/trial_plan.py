@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from barrier_tck.faults.vocabulary import ScheduledFault
-from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.job_graph import JobPlan, Spread, Width
 from barrier_tck.harness.support.bounds import Bounded
 from barrier_tck.harness.support.json_values import problem_of_json
 
@@ -150,6 +150,18 @@ class SavepointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Whether the job is stopped with it. Then a second job is started from it, and both are judged as one."""
 
 
+class RescalePlan(Bounded, frozen=True, forbid_unknown_fields=True):
+    """How parallel the vertices are of the job that is started from a savepoint (RSC-2)."""
+
+    widths: dict[str, Width]
+    """Vertex -> parallelism; the others stay as they are. The receivers of a broadcast keep theirs: each record is
+    processed by all of them, so what becomes of it depends on how many there are."""
+
+    def __hash__(self) -> int:
+        """Hash by content: widths are a dictionary."""
+        return hash(tuple(self.widths.items()))
+
+
 class RestartPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Restart strategy (REC-3)."""
 
@@ -206,6 +218,9 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     deployment: DeploymentPlan = DeploymentPlan()
     checkpoints: CheckpointPlan = CheckpointPlan()
     savepoints: tuple[SavepointPlan, ...] = ()
+    rescales: tuple[RescalePlan, ...] = ()
+    """One for each stop with a savepoint, in the order in which the job is stopped: how parallel the next job is. A job
+    that is stopped more often stays as it is then."""
     restart: RestartPlan = RestartPlan()
     network: NetworkPlan = NetworkPlan()
     limits: LimitsPlan = LimitsPlan()
@@ -244,13 +259,24 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         problem = _problem_of_protocol(self.checkpoints, self.job)
         if problem is not None:
             raise ValueError(problem)
+        problem = _problem_of_rescales(self.rescales, self.job)
+        if problem is not None:
+            raise ValueError(problem)
         groups = self.deployment.max_parallelism
-        for vertex in self.job.vertices:
-            if vertex.parallelism > groups:
-                raise ValueError(
-                    f"the vertex {vertex.name!r} has parallelism {vertex.parallelism}, above "
-                    f"deployment.max_parallelism ({groups}) (RSC-2)"
-                )
+        for job in [self.after_stops(number).job for number in range(len(self.rescales) + 1)]:
+            for vertex in job.vertices:
+                if vertex.parallelism > groups:
+                    raise ValueError(
+                        f"the vertex {vertex.name!r} has parallelism {vertex.parallelism}, above "
+                        f"deployment.max_parallelism ({groups}) (RSC-2)"
+                    )
+
+    def after_stops(self, stops: int) -> TrialPlan:
+        """Return the plan with the job that runs after so many stops with a savepoint; its job must be filled in."""
+        if not self.job.vertices or not self.rescales or not stops:
+            return self
+        widths = {name: width for one in self.rescales[:stops] for name, width in one.widths.items()}
+        return msgspec.structs.replace(self, job=self.job.at_widths(widths), rescales=())
 
     @property
     def records_channels(self) -> bool:
@@ -264,6 +290,19 @@ class TrialPlan(Bounded, frozen=True, forbid_unknown_fields=True):
         """Hash by content: settings are a dictionary."""
         fields = [getattr(self, name) for name in self.__struct_fields__ if name != "system"]
         return hash((*fields, msgspec.json.encode(self.system, order="deterministic")))
+
+
+def _problem_of_rescales(rescales: tuple[RescalePlan, ...], job: JobPlan) -> str | None:
+    """Say what cannot be rescaled as a plan says; None if everything can."""
+    names = [vertex.name for vertex in job.vertices]
+    told = dict.fromkeys(edge.target for edge in job.edges if edge.by is Spread.BROADCAST)
+    for number, one in enumerate(rescales if names else (), start=1):
+        for name, width in one.widths.items():
+            if name not in names:
+                return f"rescales: there is no vertex {name!r} in the job"
+            if name in told and width != job.vertex(name).parallelism:
+                return f"rescales: stop {number} changes the vertex {name!r}, which receives a broadcast"
+    return None
 
 
 def _problem_of_protocol(checkpoints: CheckpointPlan, job: JobPlan) -> str | None:

@@ -264,6 +264,9 @@ class _ObservedInputBuffers:
         self.notes.restored_input(channel, fragments)
         self.inner.recover(channel, fragments, before_all)
 
+    def hold(self, held: bool) -> None:
+        self.inner.hold(held)
+
     def before_all(self, channel: int) -> int:
         return self.inner.before_all(channel)
 

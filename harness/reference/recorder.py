@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.history import Recorded, SnapshotView
@@ -20,6 +20,7 @@ from barrier_tck.harness.reference.planned_savepoints import PlannedSavepoint
 from barrier_tck.harness.reference.snapshot_views import CheckpointOpener
 from barrier_tck.harness.reference.translated_reasons import reason_of
 from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import (
@@ -78,6 +79,12 @@ class RunRecorder(JobObserver, ABC):
         self._measured: set[tuple[int, int, str]] = set()
         """Parts of checkpoints whose measurements are recorded."""
         self._checkpoints: list[CheckpointRecord] = []
+
+    def rescaled(self, graph: JobGraph) -> None:
+        """Learn that the job goes on with another parallelism."""
+        self._opener = replace(self._opener, graph=graph)
+        self._subtasks = frozenset(str(subtask) for subtask in graph.subtasks)
+        self._waits = frozenset(one.vertex for one in graph.subtasks if len(graph.inputs_of(one)) > 1)
 
     @abstractmethod
     def now_ms(self) -> float:

@@ -19,7 +19,7 @@ from barrier_tck.harness.system.system_under_test import SystemUnderTest
 PARTS = ("workload", "deployment", "checkpoints", "restart", "network", "limits")
 """Parts of a plan that have fields of their own."""
 
-_WHOLE = ("job", "savepoints", "state_backend", "local_recovery", "on_unreadable", "mutant")
+_WHOLE = ("job", "savepoints", "rescales", "state_backend", "local_recovery", "on_unreadable", "mutant")
 """Fields that are used as a whole or not at all."""
 
 _OURS = (

@@ -33,6 +33,7 @@ class Capability(StrEnum):
         "Barriers can overtake records, which become part of the checkpoint and can be read there (UNA-1)."
     )
     SAVEPOINTS = "A user can ask for a savepoint, stop the job with one, and start a job from one."
+    RESCALING = "A job that is started from a savepoint may have another parallelism of any vertex (RSC-2)."
     SNAPSHOT_INSPECTION = "A completed checkpoint can be opened and read."
     FIFO_CHANNELS = "Records that one of its processes sends to another arrive in order (BAR-2)."
     UNSYNCED_LOSS = "A dying host can lose what it wrote but did not sync."

@@ -183,6 +183,7 @@ def _context(
         faults=nemesis.records(),
         subtasks=outcome.subtasks,
         job=system.job(plan),
+        later_jobs=tuple(system.job(plan.after_stops(stops)) for stops in range(1, len(plan.rescales) + 1)),
         capabilities=_names(frozenset(system.capabilities)),
     )
 

@@ -136,6 +136,13 @@ class InputBuffers(Protocol):
         any channel (RSC-3).
         """
 
+    def hold(self, held: bool) -> None:
+        """Take in whatever arrives, whether or not there is room, since nothing is read while the input is held.
+
+        Behind a terminal barrier nobody reads, and what comes before the barriers of others must not wait for that: a
+        sender that waits for room could not read up to its own barriers on channels that are aligned.
+        """
+
     def before_all(self, channel: int) -> int:
         """Return how many unread batches of a channel come before everything on other channels."""
 

@@ -225,8 +225,7 @@ class SubtaskDriver:
 
     def on_timer(self, name: str) -> None:
         """Learn that a timer's time has come."""
-        checkpoint = self._timers.pop(name, None)
-        if checkpoint is not None:
+        if (checkpoint := self._timers.pop(name, None)) is not None:
             self.feed(AlignmentTimedOut(checkpoint))
 
     def on_message(self, message: ToSubtask) -> None:
@@ -370,6 +369,8 @@ class SubtaskDriver:
         """Read nothing from a source, or go on; the machine holds the channels."""
         before, self._exhausted_before = self._exhausted_before, self.exhausted
         self.exhausted = held or before
+        if self.ports.input_buffers is not None:
+            self.ports.input_buffers.hold(held)
 
     def store_snapshot(self, command: StoreSnapshot) -> None:
         """Start the asynchronous part, or finish at once if there is none (SNP-1)."""
@@ -432,8 +433,7 @@ class SubtaskDriver:
         self.feed(SnapshotFailed(checkpoint, str(error)))
 
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
-        snapshot = self._snapshots.pop(command.checkpoint, None)
-        if snapshot is not None:
+        if (snapshot := self._snapshots.pop(command.checkpoint, None)) is not None:
             self._cancel(snapshot)
 
     def _cancel(self, snapshot: SnapshotInProgress) -> None:

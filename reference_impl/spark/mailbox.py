@@ -112,6 +112,13 @@ class _Channel:
             self.passed = max(self.passed, element.checkpoint)
         return element
 
+    def give_back_unread(self) -> int:
+        """Return the credits that were used for what is unread; it stays queued, and reading it gives none back."""
+        unread = sum(paid for _, _, paid in self.queue)
+        self.queue = deque((element, size, False) for element, size, _ in self.queue)
+        self.used -= unread
+        return unread
+
     def credits_due(self) -> int:
         """Return the credits to give back now: not each by itself, but never so few that the sender must wait."""
         if 2 * self.due < self.places:
@@ -142,6 +149,8 @@ class Mailbox:
         self._something = threading.Condition(self._lock)
         self._failure: RuntimeFailure | None = None
         self._next = 0
+        self._held = False
+        """Whether nothing is read, and whatever arrives is taken in."""
         self._urgent: list[int] = []
         """The channels with restored data that comes before everything else."""
         self.reads_data = True
@@ -216,8 +225,12 @@ class Mailbox:
         told = self._arrivals
         while self._inbox:
             number, element, size = self._inbox.popleft()
-            is_control = isinstance(element, ChannelControl)
-            self._channels[number].queue.append((element, size, not is_control))
+            is_control, channel = isinstance(element, ChannelControl), self._channels[number]
+            channel.queue.append((element, size, not is_control))
+            if self._held and not is_control:
+                given, grant = channel.give_back_unread(), channel.grant
+                if grant is not None:
+                    self._calls.append(partial(grant, given))
             if told is None:
                 continue
             if isinstance(element, CheckpointBarrier | EndOfChannel):
@@ -268,6 +281,15 @@ class Mailbox:
             if before_all:
                 self._channels[channel].urgent = before_all
                 self._urgent.append(channel)
+
+    def hold(self, held: bool) -> None:
+        """Take in whatever arrives, although nothing is read: give back every credit at once as long as that lasts."""
+        with self._lock:
+            self._held = held
+            given = [channel.give_back_unread() for channel in self._channels] if held else []
+        for channel, back in zip(self._channels, given, strict=False):
+            if back and channel.grant is not None:
+                channel.grant(back)
 
     def before_all(self, channel: int) -> int:
         """Return how many unread batches of a channel come before everything on other channels."""

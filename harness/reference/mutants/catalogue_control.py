@@ -203,7 +203,7 @@ def control_mutants(product: Components) -> Iterator[Mutant]:
 def _restart_mutants(product: Components) -> Iterator[Mutant]:
     """Yield the bugs in restart strategies."""
     yield Mutant(
-        "RS-01",
+        "RK-01",
         "REC-3",
         "The failure rate counts failures that lie longer ago than its interval.",
         OURS,
@@ -211,7 +211,7 @@ def _restart_mutants(product: Components) -> Iterator[Mutant]:
         _restarting(RestartPlan("failure_rate", attempts_max=1, interval_ms=30), 1, 6),
     )
     yield Mutant(
-        "RS-02",
+        "RK-02",
         "REC-3",
         "The delay after a failure does not grow.",
         OURS,
@@ -219,7 +219,7 @@ def _restart_mutants(product: Components) -> Iterator[Mutant]:
         _restarting(RestartPlan("exponential_delay"), 1, 2),
     )
     yield Mutant(
-        "RS-03",
+        "RK-03",
         "REC-3",
         "The delay after failures grows on, although the job ran well for a long time.",
         OURS,

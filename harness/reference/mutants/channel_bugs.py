@@ -122,6 +122,9 @@ class _Recovered:
         self.restored[channel] = list(fragments)
         self._inner.recover(channel, fragments, before_all)
 
+    def hold(self, held: bool) -> None:
+        self._inner.hold(held)
+
     def before_all(self, channel: int) -> int:
         return self._inner.before_all(channel)
 

@@ -283,7 +283,7 @@ class _NeverForgets(FailureRate):
 
 
 class CountsOldFailures(CoordinatorMachine):
-    """RS-01: the failure rate counts failures that lie longer ago than its interval."""
+    """RK-01: the failure rate counts failures that lie longer ago than its interval."""
 
     def __init__(self, config: JobConfig, *arguments: Any) -> None:
         """Count failures in another way."""
@@ -293,7 +293,7 @@ class CountsOldFailures(CoordinatorMachine):
 
 
 class NeverWaitsLonger(CoordinatorMachine):
-    """RS-02: the delay after a failure does not grow."""
+    """RK-02: the delay after a failure does not grow."""
 
     def __init__(self, config: JobConfig, *arguments: Any) -> None:
         """Use another factor than the configured one."""
@@ -311,7 +311,7 @@ class _OneRow(ExponentialDelay):
 
 
 class NeverResetsTheDelay(CoordinatorMachine):
-    """RS-03: the delay grows on although the job ran well for a long time."""
+    """RK-03: the delay grows on although the job ran well for a long time."""
 
     def __init__(self, config: JobConfig, *arguments: Any) -> None:
         """Count rows in another way."""

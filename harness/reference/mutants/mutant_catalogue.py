@@ -32,6 +32,7 @@ from barrier_tck.harness.reference.mutants.catalogue_increments import increment
 from barrier_tck.harness.reference.mutants.catalogue_local import local_mutants
 from barrier_tck.harness.reference.mutants.catalogue_loops import loop_mutants
 from barrier_tck.harness.reference.mutants.catalogue_recovery import recovery_mutants
+from barrier_tck.harness.reference.mutants.catalogue_rescale import rescale_mutants
 from barrier_tck.harness.reference.mutants.catalogue_savepoints import savepoint_mutants
 from barrier_tck.harness.reference.mutants.catalogue_sources_and_sinks import source_and_sink_mutants
 from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
@@ -242,6 +243,7 @@ def _mutants() -> Iterator[Mutant]:
     yield from graph_mutants(product)
     yield from savepoint_mutants(product)
     yield from increment_mutants(product)
+    yield from rescale_mutants(product)
     yield from source_and_sink_mutants(product)
     yield from channel_mutants(product)
     yield from loop_mutants(product)

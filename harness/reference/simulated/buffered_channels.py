@@ -72,6 +72,7 @@ class BufferedChannel(DataChannel):
         "number_out",
         "pending",
         "pending_data",
+        "takes_all",
         "urgent",
     )
 
@@ -104,6 +105,8 @@ class BufferedChannel(DataChannel):
         """Barrier -> what of an incomplete batch had arrived before it."""
         self._passed = 0
         """The newest barrier that was read in line."""
+        self.takes_all = False
+        """Whether the receiver takes in everything, although it reads nothing."""
         self.urgent = 0
         """How many of the oldest batches must be read before anything on other channels."""
 
@@ -184,7 +187,7 @@ class BufferedChannel(DataChannel):
             return
         while self.pending and not self.broken:
             is_data, element = self.pending[0]
-            if is_data and self._wire_data + self.occupied >= self.capacity:
+            if is_data and not self.takes_all and self._wire_data + self.occupied >= self.capacity:
                 return
             self.pending.popleft()
             if is_data:
@@ -357,6 +360,12 @@ class InputSide:
     def recover(self, channel: int, fragments: Sequence[Fragment], before_all: int = 0) -> None:
         """Put data of a checkpoint first."""
         self._channels[channel].recover_input(fragments, before_all)
+
+    def hold(self, held: bool) -> None:
+        """Take in whatever arrives, as long as the input is held."""
+        for channel in self._channels:
+            channel.takes_all = held
+            channel.pump()
 
     def before_all(self, channel: int) -> int:
         """Return how many unread batches come before everything on other channels."""

@@ -70,6 +70,7 @@ class ReferenceSimulated:
             Capability.ATTEMPTS,
             Capability.BARRIERS,
             Capability.SAVEPOINTS,
+            Capability.RESCALING,
             Capability.SNAPSHOT_INSPECTION,
             Capability.FIFO_CHANNELS,
             Capability.UNSYNCED_LOSS,
@@ -119,7 +120,8 @@ class ReferenceSimulated:
     def _run(self, plan: TrialPlan, nemesis: NemesisHooks) -> TrialOutcome:
         plan = filled(plan)
         workload = workload_named(plan.workload.name)
-        graph = build_graph(plan, workload, collection_sources(plan, read_splits(workload, plan)))
+        sources = collection_sources(plan, read_splits(workload, plan))
+        graph = build_graph(plan, workload, sources)
         components = components_of(plan)
         if self._state_backend is not None:
             components = replace(components, state_backend=self._state_backend)
@@ -135,6 +137,8 @@ class ReferenceSimulated:
             watched = messages_observed(watched, logs)
         world = SimulatedWorld(plan, graph, job_config(plan), RowPlane(), watched, recorder, nemesis)
         recorder.follow(world)
+        later = [plan.after_stops(stops) for stops in range(1, len(plan.rescales) + 1)]
+        recorder.rescaled_to = [build_graph(one, workload, sources) for one in later]
         give_out_ids(plan, FileCheckpointStorage(world.read_only_files(), graph.name, CHECKPOINTS))
         try:
             in_time = world.run(SimulatedTargets(world))
@@ -180,6 +184,8 @@ class _Recorder(RunRecorder):
         )
         self._world: SimulatedWorld | None = None
         self._reads: dict[tuple[str, int], ReadsObserved] = {}
+        self.rescaled_to: list[JobGraph] = []
+        """The jobs that follow when the job is stopped with a savepoint; if there are none left, the same one."""
 
     def keep_reads(self, reads: ReadsObserved) -> None:
         self._reads[reads.subtask, reads.attempt] = reads
@@ -197,6 +203,12 @@ class _Recorder(RunRecorder):
 
     def follow(self, world: SimulatedWorld) -> None:
         self._world = world
+        world.next_graph = self._next_graph
+
+    def _next_graph(self) -> JobGraph:
+        if self.rescaled_to:
+            self.rescaled(self.rescaled_to.pop(0))
+        return self._opener.graph
 
     def release(self) -> None:
         """Break the reference cycle with the world; later uses raise AttributeError."""

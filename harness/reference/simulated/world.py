@@ -78,6 +78,8 @@ class SimulatedWorld:
         """Set up executors and storage; ``run`` starts the coordinator. ``disk`` is the disk of an earlier world."""
         self.plan = plan
         self.graph = graph
+        self.next_graph: Callable[[], JobGraph] = lambda: self.graph
+        """Gives the job that is started when this one has been stopped with a savepoint."""
         self.config = config
         self.plane = plane
         self.components = components
@@ -119,11 +121,8 @@ class SimulatedWorld:
         self.records_watched = ProtocolPoint.RECORDS_PROCESSED in watched
         capabilities = components.state_backend().capabilities
         self._files_repeat = StateCapability.DETERMINISTIC_FILES in capabilities
-        self._working = (
-            tempfile.TemporaryDirectory(prefix="barrier-tck-world-")
-            if StateCapability.LOCAL_FILES in capabilities
-            else None
-        )
+        keeps_files = StateCapability.LOCAL_FILES in capabilities
+        self._working = tempfile.TemporaryDirectory(prefix="barrier-tck-world-") if keeps_files else None
         self.hosts = SimulatedHosts(
             plan.deployment.executors, self._working.name if self._working is not None else None
         )
@@ -201,6 +200,7 @@ class SimulatedWorld:
         assert savepoint is not None
         self.trace.add((self.scheduler.now, stopped.name, "stopped", savepoint.directory))
         self.config = replace(self.config, start_from=savepoint.directory)
+        self.graph = self.next_graph()
         for process in self.processes.values():
             self._tell_through(process.from_coordinator, process.orphan)
         self._restart_coordinator(self.scheduler.now + COORDINATOR_RESTART_MS)

@@ -1,0 +1,129 @@
+"""The planted bugs of redistribution (RSC-1 to RSC-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    LimitsPlan,
+    NetworkPlan,
+    RescalePlan,
+    SavepointPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
+from barrier_tck.harness.reference.mutants import rescale_bugs as bugs
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
+from barrier_tck.harness.workloads.lineage import hashed, source
+from barrier_tck.reference_impl.runtime.components import Components
+
+OURS = "planted here, no public report"
+_JOB = JobPlan(
+    vertices=(
+        source("read", 3),
+        VertexPlan("first", "keep", 7, then=(OperatorPlan("first.too", "keep"),)),
+        VertexPlan("between", "pass", 3),
+        VertexPlan("last", "keep", 7),
+        VertexPlan("out", SINK, 3),
+    ),
+    edges=(
+        hashed("read", "first"),
+        EdgePlan("first", "between", Spread.REBALANCE),
+        hashed("between", "last"),
+        EdgePlan("last", "out", Spread.REBALANCE),
+    ),
+)
+"""A vertex without state between two that keep some."""
+
+
+def _plan(job: JobPlan = _JOB, *rescales: dict[str, int], slow: str = "last", **changes: Any) -> TrialPlan:
+    """Return a plan of a job that is stopped as often as it is rescaled, in unaligned mode, with full buffers."""
+    changed = {
+        "workload": WorkloadPlan("lineage", batches=15, records_per_second=600),
+        "deployment": DeploymentPlan(slow_vertex=slow, slow_batch_ms=6),
+        "checkpoints": CheckpointPlan(mode="unaligned", interval_ms=15, retained=2, async_ms_max=4),
+        "network": NetworkPlan(channel_capacity=3, buffer_bytes=40),
+        "limits": LimitsPlan(virtual_ms=10_000),
+        "savepoints": tuple(
+            SavepointPlan(after_checkpoints=2 * number + 1, stop=True) for number in range(len(rescales))
+        ),
+        "rescales": tuple(RescalePlan(widths) for widths in rescales),
+        **changes,
+    }
+    return msgspec.structs.replace(SIMULATED, job=job, **changed)
+
+
+_NARROWER = _plan(_JOB, {"first": 2, "last": 2})
+_MIDDLE = _plan(_JOB, {"between": 2}, slow="between")
+_WIDER = _plan(_JOB, {"last": 16})
+
+
+def rescale_mutants(product: Components) -> Iterator[Mutant]:
+    """Yield the bugs of redistribution."""
+
+    def bug(name: str, clause: str, what: str, reported: str, redistribute: Any, plan: TrialPlan) -> Mutant:
+        return Mutant(name, clause, what, reported, replace(product, redistribute=redistribute), plan)
+
+    yield bug(
+        "RS-01",
+        "RSC-2",
+        "Of the operators of a chain, only the first one that keeps state gets its keyed state back.",
+        "FLINK-10809",
+        bugs.GivesStateToHeadsOnly(),
+        _NARROWER,
+    )
+    yield bug(
+        "UC-07",
+        "RSC-3",
+        "Records in flight are redistributed for vertices that keep state, and for no others.",
+        "FLINK-31963",
+        bugs.ForgetsChannelsOfStateless(),
+        _MIDDLE,
+    )
+    yield bug(
+        "RS-04",
+        "REC-6",
+        "Records in flight go to the subtask with the index of their former receiver, whatever their keys.",
+        OURS,
+        bugs.SendsToFormerOwners(),
+        _NARROWER,
+    )
+    yield bug(
+        "RS-05",
+        "RSC-3",
+        "Of the records in flight, only those are redistributed that receivers hold.",
+        OURS,
+        bugs.ForgetsWhatSendersHold(),
+        _plan(_JOB, {"first": 2, "last": 2}, network=NetworkPlan(channel_capacity=3)),
+    )
+    yield bug(
+        "RS-07",
+        "RSC-2",
+        "A file of keyed state goes to the owner of its first key group only.",
+        OURS,
+        bugs.GivesEachFileOnce(),
+        _WIDER,
+    )
+    yield bug(
+        "RS-08",
+        "RSC-3",
+        "Batches in flight on edges without a key go to every present receiver.",
+        OURS,
+        bugs.DoublesWholeBatches(),
+        _MIDDLE,
+    )
+    yield bug(
+        "RS-09",
+        "RSC-3",
+        "A source's subtask gets positions of the splits that the subtask of its name had, and of no others.",
+        OURS,
+        bugs.BeginsSplitsAgain(),
+        _plan(_JOB, {"read": 2}),
+    )

@@ -1,0 +1,142 @@
+"""Planted bugs of redistribution: what subtasks get of a checkpoint that is restored, at any parallelism."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from barrier_tck.reference_impl.protocol.key_groups import key_group_range
+from barrier_tck.reference_impl.protocol.messages import (
+    CompletedCheckpoint,
+    ReroutedChannel,
+    SubtaskSnapshot,
+)
+from barrier_tck.reference_impl.protocol.rescale import NewJob, redistributed, widths_of
+
+
+class _Redistribution:
+    """Redistributes as the product does, then changes each part."""
+
+    def __call__(self, completed: CompletedCheckpoint, job: NewJob) -> CompletedCheckpoint:
+        found = redistributed(completed, job)
+        return replace(
+            found,
+            snapshots=tuple(self.changed(part, found, completed, job) for part in found.snapshots),
+        )
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Return what a subtask gets; ``found`` is what the product gives everybody, ``before`` the checkpoint."""
+        raise NotImplementedError
+
+
+def _with(part: SubtaskSnapshot, rerouted: list[ReroutedChannel]) -> SubtaskSnapshot:
+    return replace(part, rerouted=tuple(rerouted) or msgspec.UNSET)
+
+
+class GivesStateToHeadsOnly(_Redistribution):
+    """RS-01: of the operators of a chain, only the first one that keeps state gets its keyed state back."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Leave out the files of the others."""
+        stateful = {vertex.name: vertex.stateful for vertex in job.shape.vertices}[part.subtask.vertex]
+        operators = tuple(
+            replace(one, handles=()) if one.operator in stateful[1:] else one for one in part.operators
+        )
+        return replace(part, operators=operators)
+
+
+class ForgetsChannelsOfStateless(_Redistribution):
+    """UC-07: records in flight are redistributed for vertices that keep state, and for no others."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Skip a vertex without state."""
+        stateful = [vertex.name for vertex in job.shape.vertices if vertex.stateful]
+        return part if part.subtask.vertex in stateful else _with(part, [])
+
+
+class SendsToFormerOwners(_Redistribution):
+    """RS-04: records in flight go to the subtask with the index of their former receiver, whatever their keys."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Take whole batches of that index, or of those above, if this is the last one."""
+        last = widths_of(job.shape)[part.subtask.vertex] - 1
+        own = [
+            replace(one, by_key=False)
+            for one in part.rerouted or ()
+            if min(one.origin.receiver.index, last) == part.subtask.index
+        ]
+        return _with(part, own)
+
+
+class ForgetsWhatSendersHold(_Redistribution):
+    """RS-05: of the records in flight, only those are redistributed that receivers hold."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Name no file of a sender."""
+        states = {one.subtask: one.channels for one in before.snapshots}
+
+        def received(one: ReroutedChannel) -> ReroutedChannel:
+            state = states[one.origin.receiver]
+            return replace(one, files=tuple(f for f in one.files if state is not None and f == state.file))
+
+        return _with(part, [received(one) for one in part.rerouted or ()])
+
+
+class GivesEachFileOnce(_Redistribution):
+    """RS-07: a file of keyed state goes to the owner of its first key group only."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Take the files that begin in the own key groups."""
+        width, groups = widths_of(job.shape)[part.subtask.vertex], job.shape.max_parallelism
+        own = key_group_range(part.subtask.index, width, groups)
+        operators = tuple(
+            replace(one, handles=tuple(file for file in one.handles if file.key_groups.start in own))
+            for one in part.operators
+        )
+        return replace(part, operators=operators)
+
+
+class DoublesWholeBatches(_Redistribution):
+    """RS-08: batches in flight on edges without a key go to every present receiver."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Take what any subtask of the vertex takes."""
+        keyed = [one for one in part.rerouted or () if one.by_key]
+        whole = [
+            replace(one, target=replace(one.target, receiver=part.subtask))
+            for other in found.snapshots
+            if other.subtask.vertex == part.subtask.vertex
+            for one in other.rerouted or ()
+            if not one.by_key
+        ]
+        return _with(part, keyed + whole)
+
+
+class BeginsSplitsAgain(_Redistribution):
+    """RS-09: a source's subtask gets positions of the splits that the subtask of its name had, and of no others."""
+
+    def changed(
+        self, part: SubtaskSnapshot, found: CompletedCheckpoint, before: CompletedCheckpoint, job: NewJob
+    ) -> SubtaskSnapshot:
+        """Leave out the positions of other splits, which then begin at their start."""
+        own = before.snapshot_of(part.subtask)
+        known = [place.split for one in own.operators for place in one.positions] if own is not None else []
+        operators = tuple(
+            replace(one, positions=tuple(place for place in one.positions if place.split in known))
+            for one in part.operators
+        )
+        return replace(part, operators=operators)
