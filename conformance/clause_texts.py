@@ -291,9 +291,8 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
     },
     "Checkpoint storages": {
         ("STO-1", "(+)"): (
-            "The bytes of a state file and its name are durable when its handle is given out, and any process "
-            "reads them then; a file that does not have the size and the checksum of its handle, or is missing, "
-            "is refused."
+            "A state file is durable, bytes and name, when its handle is given out, and any process reads it "
+            "then; a missing file is refused, and so is one of another size or checksum than its handle says."
         ),
         ("STO-2", "(+)"): "A write that fails raises, and leaves no file; the storage remains usable.",
         ("STO-3", "(+)"): (
