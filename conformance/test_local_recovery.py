@@ -31,6 +31,7 @@ from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
+    CompressionName,
     DeploymentPlan,
     NetworkPlan,
     TrialPlan,
@@ -211,6 +212,24 @@ def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> N
         )
         for trial in trials.all_valid(plan):
             require(trial.record.end == "finished", "the job finishes", trial)
+
+
+@pytest.mark.clause("LOC-7", "LOC-4")
+@pytest.mark.parametrize(("primary", "second"), [("zstd", "none"), ("none", "zstd")])
+@pytest.mark.parametrize("damage", [None, Damage.BIT_FLIPPED, Damage.OTHER_LINEAGE])
+def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
+    trials: Trials, primary: CompressionName, second: CompressionName, damage: Damage | None
+) -> None:
+    checkpoints = msgspec.structs.replace(LOCAL.checkpoints, compression=primary, local_compression=second)
+    plan = msgspec.structs.replace(LOCAL, checkpoints=checkpoints)
+    harm = () if damage is None else (_on_failure(DamageLocalCopy(VICTIM, damage)),)
+    trial = trials.valid_until(
+        _local(plan, kill_worker(VICTIM, COMMITTING), *harm),
+        lambda trial: trial.finding("local-recovery").counts.get("other_format"),
+        "a copy in another format served",
+    )
+    served = set(_served(trial, VICTIM))
+    require(damage is None or served == {PRIMARY}, "a damaged copy does not serve", trial)
 
 
 @pytest.mark.clause("LOC-6")

@@ -191,6 +191,9 @@ class JobConfig:
     """Subtasks keep a second copy of their newest state files on their own host, and restore from it (LOC-1)."""
     compression: Compression = Compression.NONE
     """How backends that can do so compress snapshots of keyed state; RocksDB's files stay as they are (SNP-6)."""
+    local_compression: Compression | None = None
+    """With local recovery: how backends that can write two formats at once compress the copies on hosts. None: copies
+    have the bytes of the primary (LOC-7)."""
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
     start_from: str | None = None
     """Directory of the savepoint that the job starts from, relative to the root of its files (COO-5); None: what is

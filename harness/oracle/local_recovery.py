@@ -17,7 +17,7 @@ from barrier_tck.harness.oracle.held_up_checkpoints import obstacles
 from barrier_tck.harness.oracle.progress import declined_cleanly
 from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
-from barrier_tck.harness.oracle.restore_reads import contradictions, reads_of
+from barrier_tck.harness.oracle.restore_reads import contradictions, in_another_format, reads_of
 from barrier_tck.harness.record.history import History, NamedFile, Recorded
 from barrier_tck.harness.record.operations import (
     Acknowledged,
@@ -38,6 +38,8 @@ from barrier_tck.harness.system.system_under_test import Capability
 
 MET, DONE = "met_", "done_"
 """What the counts of damage begin with: restores that met it, and faults that did it."""
+OTHER_FORMAT = "other_format"
+"""Count of local files that restores read and that had another format than the primary."""
 FULL_DISK = "full_disk"
 """What is counted as damage if there was no room for a copy."""
 
@@ -112,7 +114,7 @@ class LocalRecovery:
     """
 
     name = "local-recovery"
-    clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-8", "LOC-9")
+    clauses = ("LOC-1", "LOC-2", "LOC-3", "LOC-4", "LOC-5", "LOC-6", "LOC-7", "LOC-8", "LOC-9")
 
     def check(self, context: TrialContext) -> Finding:
         """Judge one trial."""
@@ -244,6 +246,10 @@ class LocalRecovery:
         reads = reads_of(context.history, restored)
         if reads is not None:
             books.counts["observed"] += 1
+            other = in_another_format(reads, files)
+            if other:
+                books.seen("LOC-7")
+                books.counts[OTHER_FORMAT] += other
             for contradiction in contradictions(restored, reads, files):
                 books.broken("LOC-4", f"{who} {contradiction}")
         elif any(context.history.of(ReadsObserved)):

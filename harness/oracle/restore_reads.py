@@ -1,8 +1,8 @@
 """Which copy really served a restore: derived from what was read, not from what the system says about itself (LOC-4).
 
 A state file that was read in durable storage came from there. Otherwise it came from the host's disk, if a file with
-exactly its bytes was read there. Everything else that was read there, such as manifests or a copy that turned out to
-be damaged, served nothing.
+exactly its bytes was read there; or, if local copies have another format, one with exactly its state (LOC-7). All
+else that was read there, such as manifests or a copy that turned out to be damaged, served nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from barrier_tck.harness.record.history import History, NamedFile
-from barrier_tck.harness.record.operations import ReadsObserved, Restored, ServedFrom
+from barrier_tck.harness.record.operations import FileRead, ReadsObserved, Restored, ServedFrom
 
 
 def reads_of(history: History, restored: Restored) -> ReadsObserved | None:
@@ -43,13 +43,23 @@ def contradictions(restored: Restored, reads: ReadsObserved, files: Sequence[Nam
 
 def _came_from(file: NamedFile, reads: ReadsObserved) -> ServedFrom | None:
     """Return from where a file was read, None if it was not read."""
-    bytes_of = (file.size, file.checksum)
-    places = [
-        read.place
-        for read in reads.reads
-        if (read.size, read.checksum) == bytes_of
-        and (read.place is ServedFrom.SECONDARY or read.path == file.path)
-    ]
-    if ServedFrom.PRIMARY in places:
+    found = [read for read in reads.reads if _same_bytes(file, read) or _same_state(file, read)]
+    if any(read.place is ServedFrom.PRIMARY and read.path == file.path for read in found):
         return ServedFrom.PRIMARY
-    return ServedFrom.SECONDARY if places else None
+    return ServedFrom.SECONDARY if any(read.place is ServedFrom.SECONDARY for read in found) else None
+
+
+def in_another_format(reads: ReadsObserved, files: Sequence[NamedFile]) -> int:
+    """Return how many local files were read that hold the state of a checkpoint's file in other bytes (LOC-7)."""
+    local = [read for read in reads.reads if read.place is ServedFrom.SECONDARY]
+    return sum(
+        any(_same_state(file, read) and not _same_bytes(file, read) for read in local) for file in files
+    )
+
+
+def _same_bytes(file: NamedFile, read: FileRead) -> bool:
+    return (read.size, read.checksum) == (file.size, file.checksum)
+
+
+def _same_state(file: NamedFile, read: FileRead) -> bool:
+    return bool(file.state) and read.state == file.state

@@ -117,6 +117,8 @@ class CheckpointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """Whether a checkpoint refers to files of earlier ones for what has not changed, if the backend can (SNP-5)."""
     compression: CompressionName = "none"
     """How each key group of a snapshot is compressed; RocksDB leaves its files as they are (SNP-6)."""
+    local_compression: CompressionName | None = None
+    """With local recovery: how the copies on hosts are compressed; None: they have the bytes of the primary (LOC-7)."""
     storage: StorageName = "files"
     """Where checkpoints are kept; an object store has no rename, and lists late (STA-2)."""
 

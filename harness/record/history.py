@@ -71,6 +71,8 @@ class NamedFile(msgspec.Struct, frozen=True):
     size: int
     """Bytes."""
     checksum: str
+    state: str = ""
+    """A digest of the state in it, whatever its format; empty if copies have its bytes (LOC-7)."""
 
 
 class InFlight(msgspec.Struct, frozen=True):

@@ -198,6 +198,8 @@ class FileRead(msgspec.Struct, frozen=True):
     """Number of bytes that were read."""
     checksum: str
     """Checksum of these bytes."""
+    state: str = ""
+    """A digest of the state in them, whatever its format; empty if copies have the bytes of the primary (LOC-7)."""
 
 
 class ReadsObserved(_Kind, frozen=True):

@@ -197,7 +197,7 @@ def is_intact(files: FileSystem, copy: LocalCopy, original: CopyManifest | None)
         if manifest != original:
             return False
         return all(
-            metadata.checksum_of(files.read(join(directory, file.local))) == file.checksum
+            metadata.checksum_of(files.read(join(directory, file.local))) == file.content[1]
             for file in manifest.files
         )
     except RuntimeFailure:
@@ -249,7 +249,10 @@ def _damage_copy(files: FileSystem, copy: LocalCopy, damage: Damage) -> None:
 def _vouched(files: FileSystem, directory: str, file: CopiedFile) -> CopiedFile:
     """Return the entry of a manifest that fits the file as it is now."""
     content = files.read(join(directory, file.local))
-    return msgspec.structs.replace(file, size=len(content), checksum=metadata.checksum_of(content))
+    found = (len(content), metadata.checksum_of(content))
+    # Another run has another primary too. Where the formats differ, its size and checksum say nothing to anybody.
+    own = None if file.own is None else found
+    return msgspec.structs.replace(file, size=found[0], checksum=found[1], own=own)
 
 
 def _damage_file(files: FileSystem, path: str, damage: Damage) -> None:

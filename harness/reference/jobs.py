@@ -43,6 +43,7 @@ def job_config(plan: TrialPlan) -> JobConfig:
     defaults apply to settings that the plan does not make (COO-7, LOC-1).
     """
     said: dict[str, Any] = {}
+    second = plan.checkpoints.local_compression
     if plan.checkpoints.enabled is not None:
         said["checkpoints"] = _checkpoint_config(plan) if plan.checkpoints.enabled else None
     if plan.local_recovery is not None:
@@ -52,6 +53,7 @@ def job_config(plan: TrialPlan) -> JobConfig:
         write_through=plan.deployment.write_through,
         storage_root=CHECKPOINTS,
         compression=Compression(plan.checkpoints.compression),
+        local_compression=Compression(second) if second is not None else None,
         on_unreadable=OnUnreadable(plan.on_unreadable),
         **said,
     )

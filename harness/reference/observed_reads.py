@@ -21,6 +21,7 @@ import msgspec
 
 from barrier_tck.harness.record.operations import FileRead, ReadsObserved, ServedFrom
 from barrier_tck.harness.reference.delegating_files import DelegatingFileSystem
+from barrier_tck.harness.reference.state_fingerprints import fingerprint_of
 from barrier_tck.reference_impl.protocol.messages import StateRestored
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import CoordinatorLink
@@ -38,18 +39,28 @@ Keep = Callable[[ReadsObserved], None]
 class ObservedFiles(DelegatingFileSystem):
     """Notes every file that is read through it."""
 
-    def __init__(self, inner: FileSystem, place: ServedFrom, reads: list[FileRead], root: str = "") -> None:
-        """Append each read to ``reads``; paths are noted as seen below ``root``."""
+    def __init__(
+        self,
+        inner: FileSystem,
+        place: ServedFrom,
+        reads: list[FileRead],
+        root: str = "",
+        two_formats: bool = False,
+    ) -> None:
+        """Append each read to ``reads``; paths are noted as seen below ``root``, with ``two_formats`` the state too."""
         super().__init__(inner)
         self._place = place
         self._reads = reads
         self._root = f"{root}/" if root else ""
+        self._two_formats = two_formats
 
     def read(self, path: str) -> bytes:
         """Return the whole content, and note the read."""
         content = self.inner.read(path)
         name = path.removeprefix(self._root)
-        self._reads.append(FileRead(self._place, name, len(content), f"crc32:{zlib.crc32(content):08x}"))
+        state = fingerprint_of(content) if self._two_formats else ""
+        checksum = f"crc32:{zlib.crc32(content):08x}"
+        self._reads.append(FileRead(self._place, name, len(content), checksum, state))
         return content
 
 
@@ -113,12 +124,13 @@ def _observed(
 ) -> SubtaskPorts:
     reads: list[FileRead] = []
     root = deployment.config.storage_root
+    two_formats = deployment.config.local_compression is not None
     shared = ObservedFiles(ports.files, ServedFrom.PRIMARY, reads, root)
     local = ports.local_files
     if isinstance(local, LinkingFileSystem):
-        local = ObservedLinkingFiles(local, ServedFrom.SECONDARY, reads)
+        local = ObservedLinkingFiles(local, ServedFrom.SECONDARY, reads, two_formats=two_formats)
     elif local is not None:
-        local = ObservedFiles(local, ServedFrom.SECONDARY, reads)
+        local = ObservedFiles(local, ServedFrom.SECONDARY, reads, two_formats=two_formats)
     return replace(
         ports,
         storage=components.checkpoint_storage(shared, deployment.job, root),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from barrier_tck.harness.record.history import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.reference.sink_files import ReadRows, is_committed, rows_at_sinks, transaction_of
 from barrier_tck.harness.reference.state_entries import STATES, KeptState
+from barrier_tck.harness.reference.state_fingerprints import fingerprint_of
 from barrier_tck.harness.reference.translated_reasons import reason_of_error
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.operators.encoding import decode_key
@@ -68,6 +70,8 @@ class CheckpointOpener:
     """Directory of the output."""
     read_rows: ReadRows | None = None
     """Decodes a file of output rows; None if what sinks hold is not to be read."""
+    two_formats: bool = False
+    """Whether local copies have another format, so that they must be compared by their state (LOC-7)."""
 
     @property
     def storage(self) -> CheckpointStorage:
@@ -115,9 +119,7 @@ class CheckpointOpener:
             subtasks=tuple(str(part.subtask) for part in completed.snapshots),
             problem=problem,
             files={
-                str(part.subtask): tuple(
-                    NamedFile(handle.name, handle.size, handle.checksum) for handle in part.handles()
-                )
+                str(part.subtask): tuple(self._named(handle) for handle in part.handles())
                 for part in completed.snapshots
                 if part.handles()
             },
@@ -127,6 +129,14 @@ class CheckpointOpener:
             savepoint=completed.savepoint.directory if completed.savepoint is not None else None,
             finished=tuple(str(subtask) for subtask in completed.finished),
         )
+
+    def _named(self, handle: StateHandle) -> NamedFile:
+        """Return a state file as the checkpoint names it; one that cannot be read has no state to compare."""
+        state = ""
+        if self.two_formats:
+            with contextlib.suppress(RuntimeFailure):
+                state = fingerprint_of(self.storage.read(handle))
+        return NamedFile(handle.name, handle.size, handle.checksum, state)
 
     def _in_flight(self, completed: CompletedCheckpoint) -> tuple[InFlight, ...]:
         """Return the records in flight, read from their bytes and not with the system's code."""

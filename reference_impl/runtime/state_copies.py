@@ -95,7 +95,10 @@ class StateCopies:
     def _private_writer(self, checkpoint: CheckpointId, operator: str) -> StateWriter:
         place, savepoint = self._place(checkpoint, operator), self._savepoints.get(checkpoint, "")
         primary = self._ports.storage.writer(*place, savepoint)
-        return primary if self.local is None else CopyingWriter(self.local, checkpoint, operator, primary)
+        if self.local is None:
+            return primary
+        compression = self._deployment.config.local_compression
+        return CopyingWriter(self.local, checkpoint, operator, primary, compression)
 
     def _place(
         self, checkpoint: CheckpointId, operator: str

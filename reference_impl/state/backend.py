@@ -141,6 +141,23 @@ class SharingStateWriter(StateWriter, Protocol):
         """
 
 
+@runtime_checkable
+class TwoFormatStateWriter(StateWriter, Protocol):
+    """A writer whose second copy, on the subtask's own host, may have another format (LOC-7)."""
+
+    @property
+    def second_compression(self) -> Compression | None:
+        """Return how the second copy is to be compressed; None: it has the bytes of the first."""
+
+    def write_twice(
+        self, name: str, chunks: Iterable[bytes], second: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        """Do what ``write`` does; ``second`` is the same state in the format of the second copy.
+
+        A restore may be given either. ``second`` may be abandoned before its end.
+        """
+
+
 class StateReader(Protocol):
     """Reads the files of a snapshot, verified against size and checksum."""
 

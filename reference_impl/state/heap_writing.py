@@ -10,7 +10,7 @@ from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
 from barrier_tck.reference_impl.runtime_errors import SnapshotCancelled
-from barrier_tck.reference_impl.state.backend import StateWriter
+from barrier_tck.reference_impl.state.backend import StateWriter, TwoFormatStateWriter
 from barrier_tck.reference_impl.state.heap_files import CapturedState, serialised
 
 Release = Callable[[], None]
@@ -48,19 +48,31 @@ class WriteTask:
             self._release()
 
     def write(self) -> tuple[StateHandle, ...]:
-        """Write a file per slice."""
-        return self.write_full(self._writer.write)
+        """Write a file per slice, and if the writer wants it the same state in another format beside each (LOC-7)."""
+        writer = self._writer
+        if isinstance(writer, TwoFormatStateWriter) and writer.second_compression is not None:
+            return self._write_twice(writer, writer.second_compression)
+        return self.write_full(writer.write)
+
+    def _write_twice(self, writer: TwoFormatStateWriter, second: Compression) -> tuple[StateHandle, ...]:
+        return tuple(
+            writer.write_twice(name, self._chunks(part), self.cancellable(serialised(part, second)), groups)
+            for name, part, groups in self._files()
+        )
 
     def write_full(
         self, write: Callable[[str, Iterable[bytes], KeyGroupRange], StateHandle]
     ) -> tuple[StateHandle, ...]:
         """Write a full snapshot, a file per slice, with a method of a writer."""
+        return tuple(write(name, self._chunks(part), groups) for name, part, groups in self._files())
+
+    def _files(self) -> Iterator[tuple[str, list[CapturedState], KeyGroupRange]]:
+        """Yield name, content and key groups of each file of a full snapshot."""
         if len(self._slices) == 1:
-            return (write("state", self._chunks(self.captured), self._slices[0]),)
-        return tuple(
-            write(f"state-{number}", self._chunks(_part(self.captured, groups)), groups)
-            for number, groups in enumerate(self._slices)
-        )
+            yield "state", self.captured, self._slices[0]
+            return
+        for number, groups in enumerate(self._slices):
+            yield f"state-{number}", _part(self.captured, groups), groups
 
     def cancel(self) -> None:
         """Make a running write stop at its next chunk. One that has not started releases its version here."""

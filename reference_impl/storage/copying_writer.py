@@ -6,9 +6,11 @@ disk that refuses ends the copy and nothing else.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.paths import safe_name
 from barrier_tck.reference_impl.protocol.messages import StateHandle
@@ -20,6 +22,7 @@ from barrier_tck.reference_impl.storage.local_copies import (
     LinkingFileSystem,
     TaskLocalStateStore,
 )
+from barrier_tck.reference_impl.storage.metadata import checksum_text
 from barrier_tck.reference_impl.storage.sharing_writer import SharingWriter
 
 Write = Callable[[str, Iterable[bytes], KeyGroupRange], StateHandle]
@@ -30,9 +33,15 @@ class CopyingWriter:
     """Writes one operator's files to checkpoint storage, and beside it to the local copy."""
 
     def __init__(
-        self, store: TaskLocalStateStore, checkpoint: CheckpointId, operator: str, primary: StateWriter
+        self,
+        store: TaskLocalStateStore,
+        checkpoint: CheckpointId,
+        operator: str,
+        primary: StateWriter,
+        compression: Compression | None = None,
     ) -> None:
-        """Take the store and the writer of the primary; nothing is written yet."""
+        """Take the store, the writer of the primary, and how the copy is compressed; nothing is written yet."""
+        self._compression = compression
         self._store = store
         self._checkpoint = checkpoint
         self._operator = operator
@@ -54,6 +63,25 @@ class CopyingWriter:
             local.discard()
             raise
         local.finish(handle, self._final(name), self._relative(name))
+        return handle
+
+    @property
+    def second_compression(self) -> Compression | None:
+        """Return how the copy is compressed; None: it has the bytes of the primary."""
+        return self._compression
+
+    def write_twice(
+        self, name: str, chunks: Iterable[bytes], second: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        """Write both copies, each in its own format; raises only what the primary raises (LOC-2, LOC-7)."""
+        local = _LocalFile(self._store, self._checkpoint, self._incoming(name))
+        try:
+            own = local.fill(second)
+            handle = self._primary.write(name, chunks, key_groups)
+        except BaseException:
+            local.discard()
+            raise
+        local.finish(handle, self._final(name), self._relative(name), own)
         return handle
 
     def write_file(
@@ -132,8 +160,8 @@ class SharingCopyingWriter(CopyingWriter):
         return handle
 
 
-def _entry(handle: StateHandle, local: str) -> CopiedFile:
-    return CopiedFile(handle.path, local, handle.size, handle.checksum)
+def _entry(handle: StateHandle, local: str, own: tuple[int, str] | None = None) -> CopiedFile:
+    return CopiedFile(handle.path, local, handle.size, handle.checksum, own)
 
 
 class _LocalFile:
@@ -162,8 +190,19 @@ class _LocalFile:
                     self._fail(error)
             yield chunk
 
-    def finish(self, handle: StateHandle, final: str, relative: str) -> None:
-        """Give the file its name, now that the primary is durable."""
+    def fill(self, chunks: Iterable[bytes]) -> tuple[int, str]:
+        """Write all chunks, as long as the disk takes them; return the size and the checksum of the file."""
+        size = crc = 0
+        for chunk in self.passing(chunks):
+            if self._stream is None:
+                break
+            size, crc = size + len(chunk), zlib.crc32(chunk, crc)
+        return size, checksum_text(crc)
+
+    def finish(
+        self, handle: StateHandle, final: str, relative: str, own: tuple[int, str] | None = None
+    ) -> None:
+        """Give the file its name, now that the primary is durable; ``own`` says what is in it if that differs."""
         stream, self._stream = self._stream, None
         if stream is None:
             return
@@ -173,7 +212,7 @@ class _LocalFile:
         except RuntimeFailure as error:
             self._store.give_up(self._checkpoint, str(error))
         else:
-            self._store.add(self._checkpoint, _entry(handle, relative))
+            self._store.add(self._checkpoint, _entry(handle, relative, own))
 
     def discard(self) -> None:
         """Remove what was written."""

@@ -10,10 +10,11 @@ directory of the job::
     count-0/chk-7-a2/aggregate/state                  a state file: checkpoint 7, written by attempt 2
     count-0/chk-7-a2/_manifest                        what the copy is a copy of, and of which files
 
-A secondary is a cache. It is not synced: after a crash of the host the size and checksum of the *primary's* handle
-tell a file that is whole from one that is not. If it cannot be written or read, nothing fails (LOC-2, LOC-4): the
-reason is kept and reported. The coordinator does not know of it (LOC-3), and it has a lifetime of its own: once a
-checkpoint is known to be complete, its copy stays and all older ones go.
+A secondary is a cache. It is not synced: after a crash of the host sizes and checksums tell whole files from others.
+They are those of the *primary's* handle; for a copy in another format (LOC-7), the manifest binds its own ones to the
+handle's. If it cannot be written or read, nothing fails (LOC-2, LOC-4): the reason is kept and reported. The
+coordinator does not know of it (LOC-3), and it has a lifetime of its own: once a checkpoint is known to be complete,
+its copy stays and all older ones go.
 """
 
 from __future__ import annotations
@@ -63,8 +64,16 @@ class CopiedFile(msgspec.Struct, frozen=True):
     local: str
     """Path below the copy's directory."""
     size: int
-    """Bytes."""
+    """Bytes of the primary."""
     checksum: str
+    """Of the primary: it says which primary this is a copy of."""
+    own: tuple[int, str] | None = None
+    """Size and checksum of the copy if it has another format than the primary (LOC-7); None: the same bytes."""
+
+    @property
+    def content(self) -> tuple[int, str]:
+        """Return the size and the checksum that the copy must have."""
+        return self.own or (self.size, self.checksum)
 
 
 class CopyManifest(msgspec.Struct, frozen=True):
@@ -452,15 +461,22 @@ class TaskLocalStateStore:
         if entry is None:
             raise CorruptStateError(f"{directory} has no copy of {handle.path}", StorageCause.MISSING)
         path = join(directory, entry.local)
-        content = self.files.read(path)
-        if len(content) != handle.size:
+        if (entry.size, entry.checksum) != (handle.size, handle.checksum):
             raise CorruptStateError(
-                f"{path} has {len(content)} bytes, expected {handle.size}", StorageCause.WRONG_SIZE
+                f"{path} is a copy of a file with {entry.size} bytes and the checksum {entry.checksum}, "
+                f"expected {handle.size} and {handle.checksum}",
+                StorageCause.FOREIGN,
+            )
+        content = self.files.read(path)
+        size, checksum = entry.content
+        if len(content) != size:
+            raise CorruptStateError(
+                f"{path} has {len(content)} bytes, expected {size}", StorageCause.WRONG_SIZE
             )
         found = metadata.checksum_of(content)
-        if found != handle.checksum:
+        if found != checksum:
             raise CorruptStateError(
-                f"{path} has the checksum {found}, expected {handle.checksum}", StorageCause.WRONG_CHECKSUM
+                f"{path} has the checksum {found}, expected {checksum}", StorageCause.WRONG_CHECKSUM
             )
         return path, content
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import (
     OperatorSnapshot,
@@ -16,6 +18,7 @@ from barrier_tck.reference_impl.protocol.messages import (
     SubtaskSnapshot,
 )
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled, StorageError
+from barrier_tck.reference_impl.state.backend import StateWriter, TwoFormatStateWriter
 from barrier_tck.reference_impl.state.heap import HeapStateBackend
 from barrier_tck.reference_impl.state.rocksdb import RocksDBStateBackend
 from barrier_tck.reference_impl.state.working_directory import WorkingDirectory
@@ -27,7 +30,9 @@ from barrier_tck.reference_impl.storage.local_copies import (
     LocalScope,
     TaskLocalStateStore,
     copies_on,
+    encode_manifest,
     local_root,
+    read_manifest,
     require_one_file_system,
 )
 from barrier_tck.reference_impl.storage.restore import RestoreReader
@@ -170,6 +175,59 @@ def test_a_cancelled_snapshot_leaves_no_local_file(host: Host) -> None:
     store.drop(ONE)
     store.seal(ONE)
     assert host.held() == []
+
+
+# --- another format -----------------------------------------------------------------------------------------
+
+
+def written_twice(host: Host, second: Iterator[bytes] | list[bytes]) -> SubtaskSnapshot:
+    """Write one file in two formats, and seal the copy."""
+    store = host.store()
+    writer = CopyingWriter(store, ONE, "a", host.primary(store, ONE, "a"), Compression.NONE)
+    seen_by_a_backend: StateWriter = writer
+    assert isinstance(seen_by_a_backend, TwoFormatStateWriter)
+    handle = writer.write_twice("state", [b"packed"], second, GROUPS)
+    store.seal(ONE)
+    return SubtaskSnapshot(SUBTASK, FIRST, (OperatorSnapshot("a", handles=(handle,)),))
+
+
+def test_a_copy_in_another_format_serves_its_own_bytes(host: Host) -> None:
+    snapshot = written_twice(host, [b"the same, ", b"unpacked"])
+    reader, found = host.restore(snapshot, ONE, host.store(attempt=2))
+    assert (found, served(reader)) == ([b"the same, unpacked"], [ServedBy.SECONDARY])
+
+
+@pytest.mark.parametrize("content", [b"the same, unpackeD", b"the same", b"packed"])
+def test_a_damaged_copy_in_another_format_does_not_serve_even_with_the_bytes_of_the_primary(
+    host: Host, content: bytes
+) -> None:
+    snapshot = written_twice(host, [b"the same, unpacked"])
+    (state,) = [name for name in host.held() if MANIFEST not in name]
+    (host.root / state).write_bytes(content)
+    reader, found = host.restore(snapshot, ONE, host.store(attempt=2))
+    assert (found, served(reader)) == ([b"packed"], [ServedBy.PRIMARY])
+
+
+def test_a_copy_in_another_format_is_bound_to_its_own_primary(host: Host) -> None:
+    snapshot = written_twice(host, [b"the same, unpacked"])
+    directory, (handle,) = "count-0/chk-1-a1", snapshot.handles()
+    manifest = read_manifest(host.files, directory)
+    other = replace(manifest, files=(replace(manifest.files[0], checksum="crc32:00000000"),))
+    (host.root / directory / MANIFEST).write_bytes(encode_manifest(other))
+    reader, found = host.restore(snapshot, ONE, host.store(attempt=2))
+    assert (found, served(reader)) == ([b"packed"], [ServedBy.PRIMARY])
+    assert f"expected {handle.size} and {handle.checksum}" in reader.files[0].reason
+
+
+def test_a_disk_that_refuses_ends_the_second_format_and_nothing_else(host: Host) -> None:
+    def second() -> Iterator[bytes]:
+        (host.root / "count-0" / "incoming").rename(host.root / "gone")
+        yield b"some"
+        yield b"more"
+
+    snapshot = written_twice(host, second())
+    reader, found = host.restore(snapshot, ONE, host.store(attempt=2))
+    assert (found, served(reader)) == ([b"packed"], [ServedBy.PRIMARY])
 
 
 # --- the life of copies -------------------------------------------------------------------------------------

@@ -159,3 +159,17 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
             faults=(ScheduledFault(FailLocalWrites("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED)),),
         ),
     )
+    yield Mutant(
+        "LO-14",
+        "LOC-7",
+        "The local copy has a format of its own, and lacks the last key group of each file.",
+        "planted here, no public report",
+        replace(product, state_backend=local.LeavesOutOfTheSecondFormat),
+        msgspec.structs.replace(
+            plan,
+            checkpoints=msgspec.structs.replace(
+                plan.checkpoints, compression="zstd", local_compression="none"
+            ),
+            faults=damaged(Damage.MISSING).faults[:1],
+        ),
+    )

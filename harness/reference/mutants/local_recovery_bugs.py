@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from barrier_tck.reference_impl.config import Compression
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.paths import join
 from barrier_tck.reference_impl.protocol.messages import LocalCopy, ServedBy, StateHandle
 from barrier_tck.reference_impl.runtime_errors import RuntimeFailure, StorageCause, StorageError
-from barrier_tck.reference_impl.state.heap_files import serialised
+from barrier_tck.reference_impl.state.backend import (
+    SnapshotFuture,
+    StateScope,
+    StateWriter,
+    TwoFormatStateWriter,
+)
+from barrier_tck.reference_impl.state.heap import HeapStateBackend, HeapStateStore
+from barrier_tck.reference_impl.state.heap_files import Table, read_snapshot, serialised
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.filesystem import FileSystem
 from barrier_tck.reference_impl.storage.local_copies import (
@@ -202,6 +211,48 @@ class FailsWithTheFullDisk(TaskLocalStateStore):
         if not self._known:
             self._known = True
             raise StorageError(problem)
+
+
+class LeavesOutOfTheSecondFormat(HeapStateBackend):
+    """LO-14: what is written for the local copy, if that has a format of its own, lacks the last key group."""
+
+    def new_store(self, scope: StateScope) -> HeapStateStore:
+        """Return a store with the bug."""
+        return _LeavesOutStore(scope)
+
+
+class _LeavesOutStore(HeapStateStore):
+    def snapshot(
+        self, checkpoint: CheckpointId, writer: StateWriter
+    ) -> SnapshotFuture[tuple[StateHandle, ...]]:
+        if isinstance(writer, TwoFormatStateWriter):
+            writer = _LeavesOutWriter(writer)
+        return super().snapshot(checkpoint, writer)
+
+
+class _LeavesOutWriter:
+    def __init__(self, inner: TwoFormatStateWriter) -> None:
+        self._inner = inner
+
+    @property
+    def second_compression(self) -> Compression | None:
+        return self._inner.second_compression
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        return self._inner.write(name, chunks, key_groups)
+
+    def write_twice(
+        self, name: str, chunks: Iterable[bytes], second: Iterable[bytes], key_groups: KeyGroupRange
+    ) -> StateHandle:
+        whole = StateHandle(name, 0, "", key_groups)
+        found = list(read_snapshot(whole, b"".join(second), key_groups))
+        last = max((group for _, group, _ in found), default=0)
+        kept: dict[str, dict[int, Table]] = {}
+        for state, group, table in found:
+            if group != last:
+                kept.setdefault(state, {})[group] = table
+        compression = self._inner.second_compression or Compression.NONE
+        return self._inner.write_twice(name, chunks, serialised(list(kept.items()), compression), key_groups)
 
 
 class ClaimsTheLocalCopy(RestoreReader):

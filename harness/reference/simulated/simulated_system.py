@@ -179,6 +179,7 @@ class _Recorder(RunRecorder):
                 CHECKPOINTS,
                 OUTPUT,
                 _decode_lines if judged_as_a_whole else None,
+                plan.checkpoints.local_compression is not None,
             ),
             planned_savepoints(plan),
         )

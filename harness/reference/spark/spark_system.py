@@ -238,6 +238,7 @@ class ReferenceSpark:
             CHECKPOINTS,
             OUTPUT,
             _rows_of if workload.spec is None else None,
+            plan.checkpoints.local_compression is not None,
         )
         give_out_ids(plan, storage)
         reads = ReadsDirectory(str(scratch / "reads"))
