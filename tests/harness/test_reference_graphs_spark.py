@@ -59,9 +59,9 @@ def _told(place: Place) -> Callable[[Row, int], list[Row]]:
     return told
 
 
-def job(directory: Path, joined: int = JOINED) -> JobGraph:
+def job(directory: Path, joined: int = JOINED, max_parallelism: int = 16) -> JobGraph:
     """Two sources of flights, one with an idle subtask, joined with the weather; rules and flights are broadcast."""
-    begin = StreamJob("flights-and-weather", max_parallelism=16)
+    begin = StreamJob("flights-and-weather", max_parallelism=max_parallelism)
 
     def source(name: str, parallelism: int, rate: float | None = None) -> Stream:
         return begin.source(
@@ -137,7 +137,7 @@ class Killer(SparkJobObserver):
 
 
 @pytest.mark.spark
-def test_a_graph_is_exact_on_spark_and_what_it_leaves_is_not_taken_up_by_another_width(
+def test_a_graph_is_exact_on_spark_and_what_it_leaves_is_taken_up_by_another_width_but_not_in_other_key_groups(
     tmp_path: Path,
 ) -> None:
     write_inputs(tmp_path / "in")
@@ -150,17 +150,21 @@ def test_a_graph_is_exact_on_spark_and_what_it_leaves_is_not_taken_up_by_another
             assert runner.wait(120) == JobEnd(JobState.FINISHED, "")
         before = stored(files)
         with (
-            SparkJobRunner(spark, job(tmp_path / "in", joined=2), CONFIG, files) as runner,
-            pytest.raises(
-                IncompatibleState, match=r"'joined' has parallelism 2, .* \(joined\) in 3 subtasks"
-            ),
+            SparkJobRunner(spark, job(tmp_path / "in", max_parallelism=8), CONFIG, files) as runner,
+            pytest.raises(IncompatibleState, match=r"its maximum parallelism is 8, .* in 16 key groups"),
         ):
             runner.wait(60)
-    assert stored(files) == before
+        assert stored(files) == before
+        narrower = Killer()
+        with SparkJobRunner(
+            spark, job(tmp_path / "in", joined=2), CONFIG, files, observer=narrower
+        ) as runner:
+            assert runner.wait(60) == JobEnd(JobState.FINISHED, "")
     names = [path for path in (files / "output").rglob("*.parquet") if "pending" not in str(path)]
     assert in_order([row for name in names for row in pq.read_table(name).to_pylist()]) == expected()
     assert len(killer.struck) == 1
     assert len(killer.restored) == 2 and killer.restored[1] is not None
+    assert len(narrower.restored) == 1 and narrower.restored[0] is not None
 
 
 def stored(files: Path) -> dict[str, bytes]:
