@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan
-from barrier_tck.harness.workloads.meaning import STATEFUL, Bag, arriving, changed, union
+from barrier_tck.harness.plan.job_graph import SINK, SOURCE, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.workloads.meaning import STATEFUL, Bag, Record, changed, union
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,22 @@ def _received(job: JobPlan, name: str, sent: Mapping[str, Stretch]) -> list[Stre
     """Return what reaches each input of a vertex."""
     vertex = job.vertex(name)
     least, most, ever = (
-        arriving(job, vertex, {sender: part(stretch) for sender, stretch in sent.items()})
+        _arriving(job, vertex, {sender: part(stretch) for sender, stretch in sent.items()})
         for part in (_least, _most, _ever)
     )
     waits = job.channels_into(name) > 1
     return [Stretch(*bags) for bags in zip(least, ever if waits else most, ever, strict=True)]
+
+
+def _arriving(job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag]) -> list[Bag]:
+    """Return the bag of each input of a vertex; a broadcast edge brings every record to every subtask."""
+    edges = job.inputs_of(vertex.name)
+    inputs: list[Bag] = [Counter() for _ in {edge.input for edge in edges}]
+    for edge in edges:
+        copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
+        for record, times in sent.get(edge.source, Counter[Record]()).items():
+            inputs[edge.input][record] += times * copies
+    return inputs
 
 
 def _emitted(operator: OperatorPlan, before: Bag, now: Bag | None, added: Stretch) -> Stretch:

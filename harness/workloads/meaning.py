@@ -3,7 +3,7 @@
 The kinds below have one thing in common: what such an operator emits and keeps is a function of the *bag* of records
 that reached it on each input, whatever their interleaving. So the right content of every vertex of any graph follows
 from the records before a cut through the sources. One pass over the vertices computes it, or, if the graph has loops,
-as many passes as the records go round.
+as many passes as the records go round, each with what the one before sent back.
 
 For lineage, a record is a tuple ``(id, key, path)``, where ``path`` names the vertices that it passed. It does not name
 their subtasks, which the runtime chooses on some edges. For a workload with tables, a record is any other tuple of
@@ -58,6 +58,8 @@ class Stateful:
     """Turns the bag of each input into the content of the state: pairs of an input's number and a record."""
     emitted: Callable[[OperatorPlan, Bag], Bag]
     """Turns the content of the state into everything that was emitted until then."""
+    emits_one_by_one: bool
+    """Whether what is emitted adds up, too: it does not if records are emitted together, as pairs are."""
 
 
 def visit(record: Record, name: str) -> Record:
@@ -172,8 +174,8 @@ STATELESS: dict[str, Stateless] = {
 """Kind of operator without state -> what it means."""
 
 STATEFUL: dict[str, Stateful] = {
-    "keep": Stateful(_kept, _kept_and_passed),
-    "join": Stateful(_waiting, _paired),
+    "keep": Stateful(_kept, _kept_and_passed, emits_one_by_one=True),
+    "join": Stateful(_waiting, _paired, emits_one_by_one=False),
 }
 """Kind of operator with state -> what it means."""
 
@@ -223,27 +225,6 @@ OnEdges = Mapping[tuple[str, str, int], Bag]
 """(source, target, which of the edges between them) -> the records in flight on its channels."""
 
 
-def arriving(
-    job: JobPlan, vertex: VertexPlan, sent: Mapping[str, Bag], in_flight: OnEdges | None = None
-) -> list[Bag]:
-    """Return the bag of each input of a vertex if everything that was sent to it, and is not in flight, has arrived.
-
-    ``sent``: vertex -> what it emitted; of a vertex further down, what came back from it so far. A broadcast edge
-    brings every record to every subtask. A record in flight that was not sent counts below 0.
-    """
-    edges = job.inputs_of(vertex.name)
-    inputs: list[Bag] = [Counter() for _ in {edge.input for edge in edges}]
-    numbers: dict[str, int] = {}
-    for edge in edges:
-        number = numbers[edge.source] = numbers.get(edge.source, -1) + 1
-        copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
-        for record, times in sent.get(edge.source, Counter[Record]()).items():
-            inputs[edge.input][record] += times * copies
-        if in_flight:
-            inputs[edge.input].subtract(in_flight.get((edge.source, vertex.name, number), {}))
-    return inputs
-
-
 def changed(operator: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
     """Return what an operator emits for what reached it, if its state has no part in that."""
     change, emits = _EMITTING[operator.kind], Counter[Record]()
@@ -273,35 +254,93 @@ class DataflowModel:
 
         All, but the records in flight: these were sent and did not arrive (UNA-1).
         """
-        sent: dict[str, Bag] = {}
-        came_back = [edge.source for edge in self._job.edges if edge.feedback]
-        while True:
-            before = {name: sent.get(name) for name in came_back}
-            content = self._passed(read, sent, in_flight)
-            if all(sent[name] == before[name] for name in came_back):
-                return content
+        flow = _Flow(self._job, in_flight or {})
+        for vertex in self._job.sources:
+            flow.arrive(vertex.name, 0, read[vertex.name])
+        while flow.pass_on():
+            pass
+        return flow.content()
 
-    def _passed(self, read: Mapping[str, Bag], sent: dict[str, Bag], in_flight: OnEdges | None) -> Content:
-        """Return the content after what came back so far has arrived too; ``sent`` is brought up to date."""
-        content = Content({}, {})
+
+class _Flow:
+    """What has passed a graph so far. Each round passes on only what is new, so every record costs its own turns."""
+
+    def __init__(self, job: JobPlan, in_flight: OnEdges) -> None:
+        self._job = job
+        self._outputs: dict[str, list[tuple[str, int, int]]] = {vertex.name: [] for vertex in job.vertices}
+        """Vertex -> the vertex, the input and the number of copies for each of its edges."""
+        self._arrived: dict[str, list[Bag]] = {}
+        """Vertex -> of each input, what was sent to it without what is in flight; below 0 if that was not sent."""
+        self._new: dict[str, list[Bag]] = {}
+        """Vertex -> of each input, what has arrived and is not dealt with."""
+        for vertex in job.vertices:
+            self._connect(vertex, in_flight)
+        operators = [operator for vertex in job.vertices for operator in vertex.operators]
+        self._kept: dict[str, Bag] = {one.name: Counter() for one in operators if one.kind in STATEFUL}
+        self._emitted: dict[str, Bag] = {name: Counter() for name in self._kept}
+        self._sunk: dict[str, Bag] = {vertex.name: Counter() for vertex in job.sinks}
+
+    def _connect(self, vertex: VertexPlan, in_flight: OnEdges) -> None:
+        edges, numbers = self._job.inputs_of(vertex.name), Counter[str]()
+        # What comes back to a source joins what it reads.
+        inputs = [0 if vertex.kind == SOURCE else edge.input for edge in edges]
+        arrived = [Counter[Record]() for _ in range(max(inputs, default=0) + 1)]
+        for edge, number in zip(edges, inputs, strict=True):
+            copies = vertex.parallelism if edge.by is Spread.BROADCAST else 1
+            self._outputs[edge.source].append((vertex.name, number, copies))
+            arrived[number].subtract(in_flight.get((edge.source, vertex.name, numbers[edge.source]), {}))
+            numbers[edge.source] += 1
+        self._arrived[vertex.name] = arrived
+        self._new[vertex.name] = [Counter() for _ in arrived]
+
+    def arrive(self, vertex: str, number: int, bag: Bag, copies: int = 1) -> None:
+        """Take what was sent to an input of a vertex; what is in flight there does not arrive."""
+        arrived, new = self._arrived[vertex][number], self._new[vertex][number]
+        for record, times in bag.items():
+            before = arrived[record]
+            arrived[record] = now = before + times * copies
+            if now > 0:
+                new[record] += now - max(before, 0)
+
+    def pass_on(self) -> bool:
+        """Pass what is new through every vertex, from the first to the last; tell whether there was anything."""
+        moved = False
         for vertex in self._job.vertices:
-            source = vertex.kind == SOURCE
-            current = arriving(self._job, vertex, sent, in_flight)
-            if source:  # records may come back to it, too
-                current = [union([read[vertex.name], *current])]
-            if in_flight:
-                current = [content.without_unsent(vertex.name, bag) for bag in current]
-            for operator in vertex.operators:
-                if operator.kind == SINK:
-                    content.reached_sinks[vertex.name] = union(current)
-                elif operator.kind in STATEFUL:
-                    meaning = STATEFUL[operator.kind]
-                    kept = content.kept[operator.name] = meaning.keeps(operator, current)
-                    current = [meaning.emitted(operator, kept)]
-                elif operator.kind != SOURCE:
-                    current = [changed(operator, current)]
-            sent[vertex.name] = union(current)
-        return content
+            inputs = self._new[vertex.name]
+            if any(inputs):
+                moved = True
+                self._new[vertex.name] = [Counter() for _ in inputs]
+                emitted = self._through(vertex, inputs)
+                for target, number, copies in self._outputs[vertex.name]:
+                    self.arrive(target, number, emitted, copies)
+        return moved
+
+    def _through(self, vertex: VertexPlan, inputs: list[Bag]) -> Bag:
+        """Return what a vertex emits because of what is new on its inputs."""
+        for operator in vertex.operators:
+            if operator.kind == SINK:
+                self._sunk[vertex.name].update(union(inputs))
+            elif operator.kind in STATEFUL:
+                inputs = [self._kept_and_emitted(operator, inputs)]
+            elif operator.kind != SOURCE:
+                inputs = [changed(operator, inputs)]
+        return union(inputs)
+
+    def _kept_and_emitted(self, operator: OperatorPlan, inputs: list[Bag]) -> Bag:
+        meaning, kept = STATEFUL[operator.kind], self._kept[operator.name]
+        new = meaning.keeps(operator, inputs)
+        kept.update(new)
+        if meaning.emits_one_by_one:
+            return meaning.emitted(operator, new)
+        before, self._emitted[operator.name] = self._emitted[operator.name], meaning.emitted(operator, kept)
+        return self._emitted[operator.name] - before
+
+    def content(self) -> Content:
+        """Return what the graph holds now."""
+        unsent = {
+            name: sum((-bag for bag in bags), Counter[Record]()) for name, bags in self._arrived.items()
+        }
+        return Content(self._kept, self._sunk, {name: bag for name, bag in unsent.items() if bag})
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,13 +358,6 @@ class Content:
     def held(self) -> dict[str, Bag]:
         """Return stateful operator or sink vertex -> what it holds."""
         return {**self.kept, **self.reached_sinks}
-
-    def without_unsent(self, vertex: str, bag: Bag) -> Bag:
-        """Return what really arrived, and note what is in flight although nobody sent it."""
-        strange = -bag
-        if strange:
-            self.unsent.setdefault(vertex, Counter()).update(strange)
-        return +bag
 
 
 def union(bags: Sequence[Bag]) -> Bag:

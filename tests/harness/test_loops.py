@@ -5,6 +5,8 @@ Grain: whole trials, judged by lineage.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import msgspec
 import pytest
 
 from barrier_tck.harness.oracle.dataflow import Dataflow
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.reading import plan_from
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
@@ -28,8 +30,9 @@ from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.trial.trial_run import execute, run_trial
+from barrier_tck.harness.workloads import meaning
 from barrier_tck.harness.workloads.lineage import hashed, source
-from barrier_tck.harness.workloads.meaning import DataflowModel
+from barrier_tck.harness.workloads.meaning import Bag, DataflowModel, Record, changed
 from barrier_tck.harness.workloads.rounds import Rounds
 from barrier_tck.harness.workloads.workload_names import filled
 from barrier_tck.reference_impl.config import CheckpointConfig, CheckpointMode, JobConfig
@@ -146,6 +149,20 @@ def test_what_a_loop_holds_is_found_turn_by_turn() -> None:
         (4, "k", start),
     ], "the record 2 makes two turns of up to three, the record 4 none"
     assert content.reached_sinks["out"] == {(*record[:2], f"{record[2]}>head"): 1 for record in kept}
+
+
+def test_the_model_of_a_long_ring_handles_each_record_once_per_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = filled(TrialPlan(workload=WorkloadPlan("rounds"), job=JobPlan(shape="ring"))).job
+    met: Counter[tuple[str, Record]] = Counter()
+
+    def counted(operator: OperatorPlan, inputs: Sequence[Bag]) -> Bag:
+        met.update((operator.name, record) for bag in inputs for record in bag)
+        return changed(operator, inputs)
+
+    monkeypatch.setattr(meaning, "changed", counted)
+    DataflowModel(job).at({"read": Counter({(23, "k", ""): 1})})
+    assert sum(name == "last" for name, _ in met) == 24, "it comes there once, and after each of its 23 turns"
+    assert set(met.values()) == {1}, "what came there before is not handled again when more comes"
 
 
 def test_loops_without_end_and_loops_in_at_least_once_mode_are_refused() -> None:
