@@ -38,6 +38,7 @@ from typing import Any
 
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.opened_checkpoints import opened_checkpoint
 from barrier_tck.harness.oracle.progress import declined_cleanly
 from barrier_tck.harness.oracle.recoveries import (
     Cut,
@@ -78,11 +79,11 @@ class AtLeastOnceOutput:
         if history.output is None:
             summary = "the committed rows were not read, so nothing can be said about them"
             return Finding(self.name, self.clauses, Verdict.UNKNOWN, summary)
-        views = {view.checkpoint: view for view in history.checkpoints}
         ran = attempts_that_ran(history)
         started = restored_checkpoints(history).items()
         # An attempt that never ran, for instance because its checkpoint could not be read, added nothing.
         restored = dict.fromkeys(n for attempt, n in started if n is not None and attempt in ran)
+        views = {n: view for n in restored if (view := opened_checkpoint(context, n)) is not None}
         unopened = [n for n in restored if n not in views]
         if unopened:
             summary = f"checkpoint {unopened[0]} was restored but never opened, so it is not known what may come twice"
