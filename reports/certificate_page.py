@@ -67,7 +67,10 @@ def _tiles(certificate: Certificate) -> tuple[tuple[str, str], ...]:
         for status in ("passed", "failed", "unknown", "skipped")
     }
     return (
-        *((str(count), f"properties {status}") for status, count in counts.items()),
+        *(
+            (str(count), f"{'property' if count == 1 else 'properties'} {status}")
+            for status, count in counts.items()
+        ),
         (f"{sum(outcome.examples for outcome in outcomes):,}", "examples and trials"),
         (f"{sum(outcome.calls for outcome in outcomes if outcome.level != 'chaos'):,}", "calls"),
         (f"{sum(outcome.processes for outcome in outcomes):,}", "processes"),

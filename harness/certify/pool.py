@@ -16,22 +16,20 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 import psutil
 
 from barrier_tck.harness.certify import candidate_wire as wire
+from barrier_tck.harness.certify.work_directories import new_work_directory
 
 WORKER = "barrier_tck.harness.certify.candidate.worker"
 MARK = "BARRIER_TCK_CANDIDATE"
 """Environment variable by which a candidate's children that left the session are found."""
-_DIRECTORIES = "barrier-tck-certify-"
 LOG_BYTES = 16 * 1024
 """How many bytes, from the end, of the candidate's output are kept."""
 
@@ -203,14 +201,6 @@ class Candidate:
         return f"{type(request).__struct_config__.tag}()"
 
 
-def _sweep() -> None:
-    """Remove the directories of certifiers that were killed; their names contain the process id."""
-    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_DIRECTORIES}*")):
-        owner = path.name.removeprefix(_DIRECTORIES).partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
 class Pool:
     """Starts candidates, one of them ahead of time, within a total time; ``close`` kills all of them."""
 
@@ -219,8 +209,7 @@ class Pool:
         self.target = target
         self.limits = limits or Limits()
         self._deadline = time.monotonic() + total_s
-        _sweep()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"{_DIRECTORIES}{os.getpid()}-"))
+        self.directory = new_work_directory("backend")
         """Contains the directories of all sessions; ``close`` removes it."""
         self._started: list[Candidate] = []
         self._spare: Candidate | None = None

@@ -112,7 +112,9 @@ def _print_result(console: Console, certificate: Certificate, path: Path) -> Non
         need = "required" if result.required else "optional"
         reason = f" ({result.reason.splitlines()[0]})" if result.reason else ""
         if result.status == "shown":
-            reason = f" ({result.times:,} times, by {len(result.shown_by)} properties)"
+            count = len(result.shown_by)
+            shown_by = f"{count} {'property' if count == 1 else 'properties'}"
+            reason = f" ({result.times:,} times, by {shown_by})"
         console.print(printable(f"{result.clause}  {result.status}, {need}{reason}"), markup=False)
     if certificate.verdict == "certified":
         said = f"certified: level {certificate.level}"

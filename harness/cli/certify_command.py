@@ -117,6 +117,7 @@ def certify(
       barrier-tck certify your_package.your_module:YourBackend --require ordered-scan
       barrier-tck certify heap --replay runs/certify-20260101-120000/snapshots-are-isolated.json
     """
+    from barrier_tck.harness.certify.spark_stores.store_suite import require_store_level
     from barrier_tck.harness.certify.suite import require_level, require_target
     from barrier_tck.harness.record.run_directory import make_output_directory, new_run_path
 
@@ -131,6 +132,8 @@ def certify(
     if store is None:
         require_target(target)
         require_level(level)
+    else:
+        require_store_level(level)
     if not 0 < call_timeout <= _CALL_TIMEOUT_MAX_S:
         raise UsageProblem(f"--call-timeout is {call_timeout:g}; give seconds above 0, up to a day")
     path = short(new_run_path(out, "certify", datetime.now()))

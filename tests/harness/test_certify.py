@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -146,16 +145,16 @@ def test_directories_of_a_killed_certifier_are_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    finished = subprocess.Popen([sys.executable, "-c", ""])
-    finished.wait()
-    dead = tmp_path / f"barrier-tck-certify-{finished.pid}-x"
-    alive = tmp_path / f"barrier-tck-certify-{os.getpid()}-x"
-    dead.mkdir()
-    alive.mkdir()
+    us = psutil.Process()
+    dead = tmp_path / f"barrier-tck-certify-stores-{us.pid}-{int(us.create_time()) - 1_000}-x"
+    alive = tmp_path / f"barrier-tck-certify-stores-{us.pid}-{int(us.create_time())}-x"
+    somebodys = tmp_path / "barrier-tck-certify-mine"
+    for directory in (dead, alive, somebodys):
+        directory.mkdir()
     pool = Pool("heap")
     assert not dead.exists() and alive.exists() and pool.directory.exists()
     pool.close()
-    assert sorted(tmp_path.iterdir()) == [alive]
+    assert sorted(tmp_path.iterdir()) == [somebodys, alive]
 
 
 # --- bad targets --------------------------------------------------------------------------------------------

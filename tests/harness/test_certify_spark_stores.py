@@ -7,16 +7,19 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
 
 from barrier_tck.harness.certify.certificate import achieved
-from barrier_tck.harness.certify.spark_stores import promises
+from barrier_tck.harness.certify.spark_stores import planted_stores, promises
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW, damaged, storage_files
+from barrier_tck.harness.certify.spark_stores.executor import Pair
 from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
-from barrier_tck.harness.certify.spark_stores.layouts import CAPABILITIES, LAYOUTS, PLAIN
+from barrier_tck.harness.certify.spark_stores.layouts import CAPABILITIES, LAYOUTS, PLAIN, Family, Key
 from barrier_tck.harness.certify.spark_stores.planted_stores import (
     NO_COMPILER,
     PLANTED_STORES,
@@ -117,6 +120,86 @@ def test_a_damaged_file_is_damaged_and_then_whole_again(tmp_path: Path, how: str
     assert storage_files(tmp_path) == {"1.delta": 10}
 
 
+class PretendedExecutor:
+    """An executor on a store in Python: a file for each version, of which maintenance deletes old ones."""
+
+    def __init__(self, checkpoints: Path, *, deletes: bool = True, by_position: bool = False) -> None:
+        self.files = checkpoints
+        self.deletes, self.by_position = deletes, by_position
+        self.version, self.rows = 0, dict[Key, str]()
+
+    def begin(self, version: int, to_write: bool = True) -> None:
+        file = self.files / str(version)
+        self.version = version
+        self.rows = (
+            dict(msgspec.json.decode(file.read_bytes(), type=list[tuple[Key, str]])) if version else {}
+        )
+
+    def put(self, family: Family, key: Key, value: str) -> None:
+        self.rows[key] = value
+
+    def remove(self, family: Family, key: Key) -> None:
+        self.rows.pop(key, None)
+
+    def get(self, family: Family, key: Key) -> str | None:
+        return self.rows.get(key)
+
+    def iterate(self, family: Family) -> list[Pair]:
+        return list(self.rows.items())
+
+    def evict(self, family: Family, every: int) -> list[Pair]:
+        given = self.iterate(family)
+        for key, _ in given[every - 1 :: every]:
+            self.remove(family, key)
+        return given[:: every + 1] if self.by_position else given
+
+    def commit(self) -> int:
+        self.version += 1
+        (self.files / str(self.version)).write_bytes(msgspec.json.encode(list(self.rows.items())))
+        return self.version
+
+    def abort(self) -> None:
+        self.rows = {}
+
+    def maintain(self) -> None:
+        kept = sorted(self.files.iterdir(), key=lambda file: int(file.name))[-2:]
+        for file in self.files.iterdir() if self.deletes else ():
+            if file not in kept:
+                file.unlink()
+
+    def close(self) -> None:
+        pass
+
+
+def pretended(checkpoints: Path, **mistakes: bool) -> StoreSession:
+    def executor(*_: object) -> PretendedExecutor:
+        return PretendedExecutor(checkpoints, **mistakes)
+
+    return StoreSession(
+        cast("StoreProcesses", SimpleNamespace(executor=executor)), LAYOUTS[PLAIN], checkpoints
+    )
+
+
+def test_rows_that_are_evicted_while_an_iterator_runs_are_gone_and_the_others_came(tmp_path: Path) -> None:
+    played = (steps.FillRows(0, 0, 7, "x"), steps.EvictRows(0, 0, 2), steps.CommitBatch(0))
+    session = pretended(tmp_path)
+    play(session, played)
+    assert sorted(session.model.content(1)["default"]) == [(number, "m") for number in (0, 2, 4, 6)]
+    with pytest.raises(Violation, match="one in 2 is removed as it comes, misses") as found:
+        play(pretended(tmp_path, by_position=True), played)
+    assert found.value.clause == promises.READS
+
+
+def test_storage_that_grows_batch_after_batch_is_a_violation(tmp_path: Path) -> None:
+    session = pretended(tmp_path)
+    play(session, (steps.WriteOnAndOn(0, 20),))
+    assert session.model.newest == 20 and session.shown[promises.CLEANUP] == 1
+    (tmp_path / "other").mkdir()
+    with pytest.raises(Violation, match="at most 14 before the last 6 batches, at least 15 since") as found:
+        pretended(tmp_path / "other", deletes=False).apply(steps.WriteOnAndOn(0, 20))
+    assert found.value.clause == promises.CLEANUP
+
+
 # --- names and mistakes -------------------------------------------------------------------------------------
 
 
@@ -186,6 +269,15 @@ def test_the_guide_lists_every_property_and_promise() -> None:
     told = {row[0]: row[1] for row in rows(PAGE, r"[a-z-]+")}
     assert {one.name for one in STORE_PROPERTIES} <= set(told)
     assert {promise: told[promise] for promise in promises.PROMISES} == promises.PROMISES
+
+
+def test_without_a_java_compiler_the_strength_is_not_measured_and_the_certificate_says_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planted_stores, "java_compiler", lambda: None)
+    strength = planted_stores.measure_store_strength(DEFAULT_SEED)
+    assert (strength.measured, strength.note) == (False, NO_COMPILER)
+    assert "install a JDK" in strength.note
 
 
 # --- in a JVM -----------------------------------------------------------------------------------------------
@@ -285,6 +377,7 @@ def test_a_planted_bug_is_caught_by_the_name_of_its_promise(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
     planted_jvm: StoreProcesses, classes: Path
 ) -> None:
@@ -314,7 +407,7 @@ def test_a_store_of_sparks_own_is_certified(
 
 @pytest.mark.spark
 def test_a_small_certificate_says_what_the_store_does_not_have() -> None:
-    certificate = certify_store(store_target("spark:hdfs"), "contract", scale=0.3)
+    certificate = certify_store(store_target("spark:hdfs"), "contract", scale=0.1)
     assert certificate.capabilities == ("prefix-scan",)
     by_name = {outcome.name: outcome for outcome in certificate.outcomes}
     assert by_name["range-scans-are-ordered"].status == "skipped"

@@ -143,6 +143,23 @@ class StoreExecutor:
         with self.process.calls():
             return _pairs(self._store.iterator(family.name))
 
+    def evict(self, family: Family, every: int) -> list[Pair]:
+        """Return all pairs of a family, and remove each ``every``-th of them while the iterator stands at it.
+
+        Spark's operators do so with keys that the watermark has passed.
+        """
+        given: list[Pair] = []
+        with self.process.calls():
+            iterator = self._store.iterator(family.name)
+            while iterator.hasNext():
+                pair = iterator.next()
+                packed = bytes(pair.key().getBytes())
+                given.append((row_columns(packed, KEY_TYPES), _text(pair.value())))
+                if len(given) % every == 0:
+                    self._key_row.pointTo(packed, len(packed))
+                    self._store.remove(self._key_row, family.name)
+        return given
+
     def scan(self, family: Family, first: int) -> list[Pair]:
         """Return the pairs whose keys begin with a column."""
         with self.process.calls():

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from barrier_tck.harness.certify.spark_stores import promises
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
+from barrier_tck.harness.certify.spark_stores.comparisons import Comparisons
 from barrier_tck.harness.certify.spark_stores.damaged_files import damaged, storage_files
-from barrier_tck.harness.certify.spark_stores.executor import Pair, StoreExecutor
+from barrier_tck.harness.certify.spark_stores.executor import StoreExecutor
 from barrier_tck.harness.certify.spark_stores.java_process import Died, Raised
 from barrier_tck.harness.certify.spark_stores.layouts import (
     DEFAULT,
@@ -24,7 +25,7 @@ from barrier_tck.harness.certify.spark_stores.layouts import (
     StoreLayout,
 )
 from barrier_tck.harness.certify.spark_stores.session_settings import RETAINED, SETTINGS
-from barrier_tck.harness.certify.spark_stores.store_model import Content, OpenBatch, VersionedStore, Write
+from barrier_tck.harness.certify.spark_stores.store_model import OpenBatch, VersionedStore, Write
 from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
 from barrier_tck.harness.certify.store_models import Violation
 
@@ -56,6 +57,7 @@ class StoreSession:
     """Promise -> how many comparisons showed it."""
     calls: int = 0
     model: VersionedStore = field(init=False)
+    _compare: Comparisons = field(init=False)
     _open: dict[int, _Open] = field(default_factory=dict)
     _maintained: bool = False
     """Whether maintenance changed a file in storage."""
@@ -66,6 +68,7 @@ class StoreSession:
     def __post_init__(self) -> None:
         """Start at version 0."""
         self.model = VersionedStore(tuple(family.name for family in self.layout.families), RETAINED)
+        self._compare = Comparisons(self.layout, self.model, self.shown)
 
     def apply(self, step: steps.AnyStep) -> None:
         """Play one step."""
@@ -121,6 +124,11 @@ class StoreSession:
                 self._read(number, self._family(family), key)
             case steps.ScanFamily():
                 self._scan(step)
+            case steps.FillRows(executor=number, family=family, count=count, value=value):
+                for place in range(count):
+                    self._write(steps.PutRow(number, family, (place, "m"), value))
+            case steps.EvictRows(executor=number, family=family, every=every):
+                self._evict(number, self._family(family), every)
             case steps.CommitBatch(executor=number):
                 self._commit(number)
             case steps.AbortBatch(executor=number):
@@ -129,6 +137,8 @@ class StoreSession:
                 self._rerun(number)
             case steps.MaintainStore(executor=number):
                 self._maintain(number)
+            case steps.WriteOnAndOn(executor=number, rounds=rounds):
+                self._write_on_and_on(number, rounds)
             case steps.ReloadProvider(executor=number):
                 self._unload(number)
             case steps.CompareVersion(executor=number, back=back):
@@ -273,89 +283,62 @@ class StoreSession:
             executor.maintain()
         self._maintained = self._maintained or storage_files(self.checkpoints) != before
 
+    def _write_on_and_on(self, number: int, rounds: int) -> None:
+        """Write the same key in many batches, with maintenance after each, and count the files in storage.
+
+        Each batch is aborted once before: what was uploaded for it must go, too.
+        """
+        files = []
+        for place in range(rounds):
+            self._write(steps.PutRow(number, 0, (0, "a"), "never"))
+            self._abort(number)
+            self._write(steps.PutRow(number, 0, (0, "a"), "xyz"[place % 3]))
+            self._commit(number)
+            self._maintain(number)
+            files.append(len(storage_files(self.checkpoints)))
+        self._compare.storage(files, rounds)
+
     # --- reads ----------------------------------------------------------------------------------------------
 
     def _read(self, number: int, family: Family, key: Key) -> None:
         executor, batch = self._to_read(number)
         if family.name not in batch.dropped():
-            self._compare_key(executor, family, key, batch.content, promises.READS)
-
-    def _compare_key(
-        self, executor: StoreExecutor, family: Family, key: Key, content: Content, promise: str
-    ) -> None:
-        wanted = content[family.name].get(key, ())
-        if family.kind == MANY:
-            found: tuple[str, ...] = executor.values(family, key)
-            promise = promises.VALUES if promise in (promises.READS, promises.VERSIONS) else promise
-        else:
-            value = executor.get(family, key)
-            found = () if value is None else (value,)
-        if found != wanted:
-            others = [content[other.name].get(key) for other in self.layout.families if other is not family]
-            if found and found in others:
-                promise = promises.FAMILIES
-            raise Violation(
-                f"{family.name}: key {steps.brief(key)} has {_values(found)}, expected {_values(wanted)}",
-                self._blamed(promise, {(family.name, key, value) for value in found if value not in wanted}),
-            )
-        self.shown[promise] += 1
-
-    def _blamed(self, promise: str, unexpected: set[tuple[str, Key, str]]) -> str:
-        """Return the promise that is broken: aborts, if what an aborted batch wrote is there."""
-        return promises.ABORTS if unexpected & self.model.given_up else promise
+            self._compare.key(executor, family, key, batch.content, promises.READS)
 
     def _scan(self, step: steps.ScanFamily) -> None:
         executor, batch = self._to_read(step.executor)
         family = self._family(step.family)
         if family.name in batch.dropped() or family.kind == MANY:
             return
-        self._compare_family(executor, family, batch.content, promises.READS)
+        self._compare.family(executor, family, batch.content, promises.READS)
         entries = batch.content[family.name]
         if family.kind == PREFIXED:
             for first in sorted({step.first, *(key[0] for key in entries)}):
                 found = executor.scan(family, first)
                 wanted = {key: values for key, values in entries.items() if key[0] == first}
-                self._compare_pairs(f"a scan of {family.name} by {first}", found, wanted, promises.SCANS)
+                self._compare.pairs(
+                    f"a scan of {family.name} by {first}", family, found, wanted, promises.SCANS
+                )
         elif family.kind == RANGED:
             start, end = sorted((step.first, step.last))
             # Of two keys with the same number, the one with the empty text comes first.
             found = executor.range(family, (start, ""), (end, ""))
             wanted = {key: values for key, values in entries.items() if start <= key[0] < end}
             what = f"a scan of {family.name} from {start} to {end}"
-            self._compare_pairs(what, found, wanted, promises.SCANS)
-            self._compare_order(what, found)
+            self._compare.pairs(what, family, found, wanted, promises.SCANS)
+            self._compare.order(what, found)
 
-    def _compare_family(
-        self, executor: StoreExecutor, family: Family, content: Content, promise: str
-    ) -> None:
-        found = executor.iterate(family)
-        self._compare_pairs(f"iterator({family.name})", found, content[family.name], promise)
-        if family.kind == RANGED:
-            self._compare_order(f"iterator({family.name})", found)
-
-    def _compare_pairs(
-        self, what: str, found: list[Pair], wanted: dict[Key, tuple[str, ...]], promise: str
-    ) -> None:
-        expected = Counter((key, values[0]) for key, values in wanted.items())
-        given = Counter(found)
-        if given != expected:
-            missing, surplus = list((expected - given).elements()), list((given - expected).elements())
-            said = [f"misses {steps.brief(missing[:3])}"] if missing else []
-            if surplus:
-                said.append(f"has {steps.brief(surplus[:3])} too much")
-            name = what.removeprefix("iterator(").removesuffix(")")
-            unexpected = {(name, key, value) for key, value in surplus}
-            raise Violation(
-                f"{what} {' and '.join(said)}",
-                self._blamed(promise, unexpected),
-            )
-        self.shown[promise] += bool(wanted) or promise != promises.SCANS
-
-    def _compare_order(self, what: str, found: list[Pair]) -> None:
-        order = [key[0] for key, _ in found]
-        if order != sorted(order):
-            raise Violation(f"{what} gives the keys in the order {order}", promises.SCANS)
-        self.shown[promises.SCANS] += len(order) > 1
+    def _evict(self, number: int, family: Family, every: int) -> None:
+        """Remove rows while an iterator stands at them: all others must still come, and each once."""
+        executor, batch = self._to_write(number)
+        if family.name in batch.dropped() or family.kind == MANY:
+            return
+        wanted = dict(batch.content[family.name])
+        found = executor.evict(family, every)
+        what = f"an iterator of {family.name}, of whose rows one in {every} is removed as it comes,"
+        self._compare.pairs(what, family, found, wanted, promises.READS)
+        for key, _ in found[every - 1 :: every]:
+            batch.write("remove", family.name, key)
 
     def _compare_version(self, number: int, version: int) -> bool:
         """Compare everything in a version; return False if it was refused, as one that is not retained may be."""
@@ -364,7 +347,7 @@ class StoreSession:
         one = self._open[number]
         promise = self._suspect()
         try:
-            self._compare_content(one.executor, self.model.content(version), promise)
+            self._compare.content(one.executor, self.model.content(version), promise)
         except Violation as violation:
             where = "a fresh executor" if number == steps.FRESH else f"executor {number}"
             raise Violation(f"version {version} on {where}: {violation}", violation.clause) from violation
@@ -374,24 +357,6 @@ class StoreSession:
         if number == steps.FRESH:
             self._unload(number)
         return True
-
-    def _compare_content(self, executor: StoreExecutor, content: Content, promise: str) -> None:
-        for family in self.layout.families:
-            entries = content[family.name]
-            if family.kind == MANY:
-                written = {key for _, _, key, _ in self._all_writes(family)}
-                for key in sorted(written | set(entries)):
-                    self._compare_key(executor, family, key, content, promise)
-            else:
-                self._compare_family(executor, family, content, promise)
-                # The keys of other families too: most of them are not here.
-                for key in sorted({key for others in content.values() for key in others}):
-                    self._compare_key(executor, family, key, content, promise)
-            self.shown[promises.FAMILIES] += len(self.layout.families) > 1 and bool(entries)
-
-    def _all_writes(self, family: Family) -> Iterator[Write]:
-        for version in range(self.model.newest + 1):
-            yield from (write for write in self.model.writes(version) if write[1] == family.name)
 
     # --- faults ---------------------------------------------------------------------------------------------
 
@@ -451,7 +416,7 @@ class StoreSession:
 
     def _compare_doubtful(self, executor: StoreExecutor, doubtful: OpenBatch) -> None:
         try:
-            self._compare_content(executor, doubtful.content, promises.KILLS)
+            self._compare.content(executor, doubtful.content, promises.KILLS)
         except Violation as violation:
             message = f"version {doubtful.base + 1}, killed while it was committed: {violation}"
             raise Violation(message, promises.KILLS) from violation
@@ -475,7 +440,7 @@ class StoreSession:
         """A version is refused, when it is opened or read, or it is right."""
         try:
             self._begin(steps.FRESH, version)
-            self._compare_content(
+            self._compare.content(
                 self._open[steps.FRESH].executor, self.model.content(version), promises.DAMAGE
             )
         except Raised:
@@ -488,7 +453,3 @@ class StoreSession:
         with contextlib.suppress(Raised):  # a store that could not be opened cannot be closed either
             self._unload(steps.FRESH)
         self._open.pop(steps.FRESH, None)
-
-
-def _values(values: tuple[str, ...]) -> str:
-    return " and ".join(map(steps.brief, values)) or "no value"

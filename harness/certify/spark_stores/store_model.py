@@ -86,3 +86,7 @@ class VersionedStore:
     def retained_versions(self) -> list[int]:
         """Return the versions that must be loadable, newest first."""
         return [number for number in range(self.newest, -1, -1) if self.is_retained(number)]
+
+    def keys_written(self, family: str) -> set[Key]:
+        """Return all keys that committed batches wrote or removed in a family."""
+        return {key for batch in self._batches for _, name, key, _ in batch if name == family}

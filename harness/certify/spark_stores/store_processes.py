@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from barrier_tck.harness.certify.spark_stores.java_process import JavaProcess
 from barrier_tck.harness.certify.spark_stores.layouts import StoreLayout
 from barrier_tck.harness.certify.spark_stores.store_targets import StoreTarget
 from barrier_tck.harness.certify.store_models import Violation
+from barrier_tck.harness.certify.work_directories import new_work_directory
 
 _PATIENCE = 3.0
 """A call into a JVM may take this many times as long: it may have to load and compile its code first."""
@@ -29,7 +29,7 @@ class StoreProcesses:
         self.log = ""
         self._call_s = call_s * _PATIENCE
         self._deadline = time.monotonic() + total_s
-        self._directory = Path(tempfile.mkdtemp(prefix="barrier-tck-stores-"))
+        self._directory = new_work_directory("stores")
         self._process: JavaProcess | None = None
         self._examples = 0
 

@@ -27,9 +27,9 @@ _COMMON = st.sampled_from([(0, "a"), (0, "b"), (-1, "a")])
 """Keys that come again and again: to be removed, merged, and written in several families."""
 _KEYS = st.one_of(
     _COMMON,
-    st.tuples(_NUMBERS, st.sampled_from(["", "a", "b", "a\x00", "ä", "k" * 300])),
+    st.tuples(_NUMBERS, st.sampled_from(["", "a", "b", "a\x00", "ä", "k" * 300, "k" * 299 + "l"])),
 )
-_VALUES = st.sampled_from(["", "x", "y", "z\x00", "größe", "v" * 5_000])
+_VALUES = st.sampled_from(["", "x", "y", "z\x00", "größe", "v" * 5_000, "w" * 100])
 _EXECUTORS = st.sampled_from([0, 0, 0, 1])
 _ANYWHERE = st.sampled_from([0, 1, steps.FRESH])
 _FAMILIES = st.integers(0, 2)
@@ -45,6 +45,7 @@ _MOVES: dict[str, st.SearchStrategy[steps.AnyStep]] = {
     "drop": st.builds(steps.DropFamily, _EXECUTORS, _FAMILIES),
     "read": st.builds(steps.ReadRow, _EXECUTORS, _FAMILIES, _KEYS),
     "scan": st.builds(steps.ScanFamily, _EXECUTORS, _FAMILIES, _NUMBERS, _NUMBERS),
+    "evict": st.builds(steps.EvictRows, _EXECUTORS, _FAMILIES, st.integers(1, 3)),
     "begin": st.builds(steps.OpenVersion, _EXECUTORS, st.integers(0, 3)),
     "commit": st.builds(steps.CommitBatch, _EXECUTORS),
     "abort": st.builds(steps.AbortBatch, _EXECUTORS),
@@ -136,14 +137,33 @@ def _late_snapshot() -> steps.Steps:
     )
 
 
+def _many_rows() -> steps.Steps:
+    """Many rows in one batch, maintenance that uploads them, another executor, and the eviction of every second one."""
+    return (
+        steps.FillRows(0, 0, 150, "x"),
+        *(steps.PutRow(0, 0, (0, "k" * 299 + last), last) for last in "kl"),
+        steps.PutRow(0, 0, (1, "large"), "w" * 70_000),
+        steps.CommitBatch(0),
+        steps.PutRow(0, 0, (0, "a"), "y"),
+        steps.CommitBatch(0),
+        steps.MaintainStore(0),
+        steps.PutRow(0, 0, (0, "a"), "z"),
+        steps.CommitBatch(0),
+        steps.CompareVersion(steps.FRESH, 0),
+        steps.EvictRows(1, 0, 2),
+        steps.CommitBatch(1),
+        steps.CompareVersion(steps.FRESH, 0),
+    )
+
+
 STORE_PROPERTIES: tuple[StoreProperty, ...] = (
     _property(
         "batches-read-their-writes",
         "contract",
         promises.READS,
         "Reads in a batch see its own writes and removals, on top of the version that it was opened at.",
-        "put put put remove read scan commit begin",
-        needs=("put", "remove-one", "read", "scan", "commit"),
+        "put put put remove evict read scan commit begin",
+        needs=("put", "remove-one", "evict", "read", "scan", "commit"),
     ),
     _property(
         "versions-are-exact",
@@ -186,9 +206,25 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         "a-late-snapshot-is-whole",
         "contract",
         promises.MAINTENANCE,
-        "A snapshot that is uploaded late, after another executor's maintenance, refers to no missing file (IN-09).",
+        "A snapshot that is uploaded late, after another executor's maintenance, refers to no missing file.",
         listed=_late_snapshot(),
         needs=("maintain", "check"),
+    ),
+    _property(
+        "many-rows-are-kept",
+        "contract",
+        promises.VERSIONS,
+        "A batch with many rows, a large one, and long keys that begin alike is whole, from a snapshot too.",
+        listed=_many_rows(),
+        needs=("fill", "evict", "check"),
+    ),
+    _property(
+        "storage-does-not-grow",
+        "contract",
+        promises.CLEANUP,
+        "Batch after batch writes the same key, after an abort, with maintenance; files in storage do not become more.",
+        listed=(steps.WriteOnAndOn(0, 20),),
+        needs=("on-and-on",),
     ),
     _property(
         "prefix-scans-are-complete",

@@ -81,6 +81,23 @@ class ScanFamily(msgspec.Struct, frozen=True, tag="scan"):
     last: int
 
 
+class FillRows(msgspec.Struct, frozen=True, tag="fill"):
+    """Write the same value under ``count`` keys."""
+
+    executor: int
+    family: int
+    count: int
+    value: str
+
+
+class EvictRows(msgspec.Struct, frozen=True, tag="evict"):
+    """Iterate over a family, and remove each ``every``-th row while the iterator stands at it."""
+
+    executor: int
+    family: int
+    every: int
+
+
 class CommitBatch(msgspec.Struct, frozen=True, tag="commit"):
     """Commit what an executor has open; if another one was faster, it is aborted, as Spark does with such a task."""
 
@@ -103,6 +120,13 @@ class MaintainStore(msgspec.Struct, frozen=True, tag="maintain"):
     """Let an executor do its maintenance."""
 
     executor: int
+
+
+class WriteOnAndOn(msgspec.Struct, frozen=True, tag="on-and-on"):
+    """Write one key in many batches, each aborted once, with maintenance after each: storage must not grow for ever."""
+
+    executor: int
+    rounds: int
 
 
 class ReloadProvider(msgspec.Struct, frozen=True, tag="reopen"):
@@ -148,10 +172,13 @@ AnyStep = (
     | DropFamily
     | ReadRow
     | ScanFamily
+    | FillRows
+    | EvictRows
     | CommitBatch
     | AbortBatch
     | RerunBatch
     | MaintainStore
+    | WriteOnAndOn
     | ReloadProvider
     | CompareVersion
     | KillJvm

@@ -98,7 +98,8 @@ def certify_store(
         _require_provider(processes)
         lacking = dict.fromkeys(CAPABILITIES, "no store could be opened")
         why = _lacks(processes, LAYOUTS[PLAIN])
-        add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, "failed" if why else "passed", why))
+        status = "failed" if why else "passed"
+        add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, status, why, processes=processes.started))
         if not why:
             lacking = {name: _lacks(processes, layout) for name, layout in NEEDED.items()}
         missing = [f"{name} ({lacking[name]})" for name in require if lacking[name]]

@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
@@ -24,8 +25,12 @@ import org.apache.spark.sql.execution.streaming.state.RocksDB;
 import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
 import org.apache.spark.sql.execution.streaming.state.StateStore;
 import org.apache.spark.sql.execution.streaming.state.StateStoreId;
+import org.apache.spark.sql.execution.streaming.state.StateStoreIterator;
+import org.apache.spark.sql.execution.streaming.state.UnsafeRowPair;
 import scala.Option;
+import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
+import scala.runtime.BoxedUnit;
 
 /**
  * Planted bugs: state stores of Spark's own, each with one mistake. They are compiled when they are needed.
@@ -92,6 +97,14 @@ public final class PlantedStores {
         .mapToLong(name -> Long.parseLong(name.substring(0, name.length() - ending.length())))
         .max()
         .orElse(0);
+  }
+
+  /** Return what a snapshot of RocksDB says about its files. */
+  static String metadata(File snapshot) throws IOException {
+    try (ZipFile zip = new ZipFile(snapshot)) {
+      ZipEntry entry = zip.getEntry("metadata");
+      return new String(zip.getInputStream(entry).readAllBytes(), StandardCharsets.UTF_8);
+    }
   }
 
   /** The last put before a commit is buffered and not written. */
@@ -417,18 +430,220 @@ public final class PlantedStores {
     /** Delete all files to which a snapshot refers but the newest, which is its own. */
     private static void deleteReused(File directory, String snapshot) throws IOException {
       TreeSet<String> files = new TreeSet<>();
-      try (ZipFile zip = new ZipFile(new File(directory, snapshot))) {
-        ZipEntry metadata = zip.getEntry("metadata");
-        byte[] content = zip.getInputStream(metadata).readAllBytes();
-        Matcher matcher = FILE.matcher(new String(content, StandardCharsets.UTF_8));
-        while (matcher.find()) {
-          files.add(matcher.group(1));
-        }
+      Matcher matcher = FILE.matcher(metadata(new File(directory, snapshot)));
+      while (matcher.find()) {
+        files.add(matcher.group(1));
       }
       files.pollLast();
       for (String file : files) {
         delete(new File(new File(directory, "SSTs"), file));
       }
+    }
+  }
+
+  /** Maintenance deletes nothing. */
+  public static final class DeletesNothing extends HDFSBackedStateStoreProvider {
+    @Override
+    public void doMaintenance() {
+      File directory = directory(stateStoreId());
+      Map<String, byte[]> before = new TreeMap<>();
+      try {
+        for (String name : names(directory, "")) {
+          before.put(name, Files.readAllBytes(new File(directory, name).toPath()));
+        }
+        super.doMaintenance();
+        for (Map.Entry<String, byte[]> one : before.entrySet()) {
+          Files.write(new File(directory, one.getKey()).toPath(), one.getValue());
+        }
+      } catch (IOException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+  }
+
+  /** IN-07: what a batch had uploaded before it was aborted stays for ever. */
+  public static final class LeavesAbortedUploads extends RocksDBStateStoreProvider {
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            if (is(method, "abort")) {
+              File uploaded = new File(directory(stateStoreId()), "aborted-" + System.nanoTime());
+              Files.write(uploaded.toPath(), new byte[] {1});
+            }
+            return unchanged(store, method, arguments);
+          });
+    }
+  }
+
+  /** IN-05: maintenance deletes shared files that another executor has uploaded. */
+  public static final class DeletesFilesOfOthers extends RocksDBStateStoreProvider {
+    private final TreeSet<String> own = new TreeSet<>();
+
+    private File shared() {
+      return new File(directory(stateStoreId()), "SSTs");
+    }
+
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            List<String> before = names(shared(), ".sst");
+            Object result = unchanged(store, method, arguments);
+            if (is(method, "commit")) {
+              names(shared(), ".sst").stream().filter(name -> !before.contains(name)).forEach(own::add);
+            }
+            return result;
+          });
+    }
+
+    @Override
+    public void doMaintenance() {
+      super.doMaintenance();
+      try {
+        for (String name : names(shared(), ".sst")) {
+          if (!own.contains(name)) {
+            delete(new File(shared(), name));
+          }
+        }
+      } catch (IOException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+  }
+
+  /** IN-06: two executors give different files the same name, and the registry of files keeps the first. */
+  public static final class TakesFilesForTheSame extends RocksDBStateStoreProvider {
+    private static final Map<String, String> FIRST = new ConcurrentHashMap<>();
+    private static final Pattern FILE =
+        Pattern.compile("\"localFileName\":\"([^\"]+)\",\"dfsSstFileName\":\"([^\"]+)\"");
+
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            Object result = unchanged(store, method, arguments);
+            if (is(method, "commit")) {
+              takeTheFirst(directory(stateStoreId()), result + ".zip");
+            }
+            return result;
+          });
+    }
+
+    private static void takeTheFirst(File directory, String snapshot) throws IOException {
+      File shared = new File(directory, "SSTs");
+      Matcher matcher = FILE.matcher(metadata(new File(directory, snapshot)));
+      while (matcher.find()) {
+        String first = FIRST.putIfAbsent(directory.getPath() + matcher.group(1), matcher.group(2));
+        File taken = new File(shared, first == null ? matcher.group(2) : first);
+        File own = new File(shared, matcher.group(2));
+        if (!taken.equals(own) && taken.exists()) {
+          byte[] content = Files.readAllBytes(taken.toPath());
+          delete(own);
+          Files.write(own.toPath(), content);
+        }
+      }
+    }
+  }
+
+  /** BE-03: an executor that restores a version finds the keys of the first family only. */
+  public static final class RestoresOneFamily extends RocksDBStateStoreProvider {
+    private boolean committed = false;
+
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            if (!committed && version > 0 && is(method, "get") && !arguments[1].equals("default")) {
+              return null;
+            }
+            committed = committed || is(method, "commit");
+            return unchanged(store, method, arguments);
+          });
+    }
+  }
+
+  /** A batch is written a hundred rows at a time, and only the first hundred. */
+  public static final class WritesAHundredRows extends HDFSBackedStateStoreProvider {
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      int[] written = new int[1];
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) ->
+              is(method, "put") && ++written[0] > 100 ? null : unchanged(store, method, arguments));
+    }
+  }
+
+  /** Of a long key the beginning counts only. */
+  public static final class CutsLongKeys extends HDFSBackedStateStoreProvider {
+    private static final int LONG = 256;
+    private final Map<String, UnsafeRow> known = new ConcurrentHashMap<>();
+
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) -> {
+            if (is(method, "put") || is(method, "get") || is(method, "remove")) {
+              arguments[0] = cut((UnsafeRow) arguments[0]);
+            }
+            return unchanged(store, method, arguments);
+          });
+    }
+
+    private UnsafeRow cut(UnsafeRow key) {
+      byte[] bytes = key.getBytes();
+      if (bytes.length <= LONG) {
+        return key;
+      }
+      String beginning = new String(bytes, 0, LONG, StandardCharsets.ISO_8859_1);
+      return known.computeIfAbsent(bytes.length + beginning, unknown -> key.copy());
+    }
+  }
+
+  /** An iterator counts the rows that it has passed: if one is removed meanwhile, it passes over another. */
+  public static final class IteratesByPosition extends HDFSBackedStateStoreProvider {
+    @Override
+    public StateStore getStore(long version, Option<String> id, boolean snapshot, boolean empty) {
+      return between(
+          super.getStore(version, id, snapshot, empty),
+          (store, method, arguments) ->
+              is(method, "iterator")
+                  ? new StateStoreIterator<>(
+                      new ByPosition(store, (String) arguments[0]), () -> BoxedUnit.UNIT)
+                  : unchanged(store, method, arguments));
+    }
+  }
+
+  private static final class ByPosition extends AbstractIterator<UnsafeRowPair> {
+    private final StateStore store;
+    private final String family;
+    private int passed = 0;
+
+    ByPosition(StateStore store, String family) {
+      this.store = store;
+      this.family = family;
+    }
+
+    private Iterator<UnsafeRowPair> rest() {
+      return store.iterator(family).drop(passed);
+    }
+
+    @Override
+    public boolean hasNext() {
+      return rest().hasNext();
+    }
+
+    @Override
+    public UnsafeRowPair next() {
+      UnsafeRowPair pair = rest().next();
+      passed++;
+      return pair;
     }
   }
 }
