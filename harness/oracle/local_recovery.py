@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 
 from barrier_tck.faults.fault import CopiesHit, CopyPlace, Ends, Fault
 from barrier_tck.faults.targets import Damage
@@ -26,6 +27,7 @@ from barrier_tck.harness.record.operations import (
     CheckpointCompleted,
     CheckpointTriggered,
     JobStopped,
+    LocalCopyTold,
     Placed,
     ReadsObserved,
     Restored,
@@ -104,6 +106,33 @@ class _Books:
             self.counts[count] += 1
 
 
+@dataclass
+class _WrittenLate:
+    """Copies that processes of older attempts wrote: a newer one may have tidied up before that, and does so again."""
+
+    attempt: int = 0
+    completed_ms: dict[int, float] = field(default_factory=dict)
+    written_ms: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Subtask and checkpoint -> when an older process of the subtask told of its copy."""
+
+    def follow(self, operation: object, time_ms: float) -> None:
+        """Take the next operation."""
+        match operation:
+            case AttemptStarted(attempt=attempt):
+                self.attempt = attempt
+            case CheckpointCompleted(checkpoint=checkpoint):
+                self.completed_ms[checkpoint] = time_ms
+            case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask) if (
+                attempt < self.attempt
+            ):
+                self.written_ms[subtask, checkpoint] = time_ms
+
+    def was_after(self, confirmed: int, subtask: str, left: Sequence[int]) -> bool:
+        """Tell whether all these copies may have been written after a checkpoint was known to be complete."""
+        known_ms = self.completed_ms.get(confirmed, inf)
+        return all(self.written_ms.get((subtask, held), -inf) >= known_ms for held in left)
+
+
 class LocalRecovery:
     """Exactly one copy serves every restored state file: the secondary one if it was intact and on the same host
     (LOC-1 to 9).
@@ -153,25 +182,31 @@ class LocalRecovery:
 
     def _judge_acknowledgements(self, history: History, books: _Books) -> None:
         """Only the newest copy is kept (LOC-3)."""
-        for line in history.of(Acknowledged):
-            local = line.operation.local
-            if local is None:
-                continue
-            if local.kept:
-                books.seen("LOC-1", "copies_kept")
-            if local.reason is not None:
-                books.seen("LOC-2", "copies_failed")
-            confirmed = local.confirmed
-            if confirmed is None:
-                continue
-            books.seen("LOC-3")
-            left = [held for held in local.held if held < confirmed]
-            if left:
-                books.broken(
-                    "LOC-3",
-                    f"{line.operation.subtask} knew at {line.time_ms:.1f} ms that checkpoint {confirmed} is complete, "
-                    f"and still had local files of checkpoint {left[0]}",
-                )
+        late = _WrittenLate()
+        for line in history.operations:
+            late.follow(line.operation, line.time_ms)
+            if isinstance(line.operation, Acknowledged) and line.operation.local is not None:
+                self._judge_held(line.operation, line.operation.local, line.time_ms, late, books)
+
+    @staticmethod
+    def _judge_held(
+        told: Acknowledged, local: LocalCopyTold, time_ms: float, late: _WrittenLate, books: _Books
+    ) -> None:
+        if local.kept:
+            books.seen("LOC-1", "copies_kept")
+        if local.reason is not None:
+            books.seen("LOC-2", "copies_failed")
+        confirmed = local.confirmed
+        if confirmed is None:
+            return
+        books.seen("LOC-3")
+        left = [held for held in local.held if held < confirmed]
+        if left and not late.was_after(confirmed, told.subtask, left):
+            books.broken(
+                "LOC-3",
+                f"{told.subtask} knew at {time_ms:.1f} ms that checkpoint {confirmed} is complete, and still had "
+                f"local files of checkpoint {left[0]}",
+            )
 
     def _judge_failed_writes(self, context: TrialContext, books: _Books) -> None:
         """A failed secondary copy fails no checkpoint; a failed primary copy does (LOC-2)."""
