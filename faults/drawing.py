@@ -62,6 +62,8 @@ class Aim:
     """How many kills take the unsynced writes of their host with them."""
     unreadable_per_mille: int = 0
     """How many crashes leave storage unreadable for a time."""
+    checkpoints: int = 1
+    """How many checkpoints in a row are hit, by a fault that waits for them."""
     damages: tuple[Damage, ...] = (Damage.MISSING,)
     """The damage that the copies of the subtask's state can suffer; every copy can be missing."""
 

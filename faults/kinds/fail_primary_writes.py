@@ -59,5 +59,5 @@ class FailPrimaryWrites(Fault, frozen=True, tag="fail_primary_writes"):
 
     @classmethod
     def drawn(cls, choose: Chooser, aim: Aim) -> Self:
-        """Let the next checkpoint of the subtask that the aim names fail, or the next metadata."""
-        return cls(aim.subtask, metadata=choose.chance(_METADATA_PER_MILLE))
+        """Let the next checkpoints of the subtask that the aim names fail, or the next metadata."""
+        return cls(aim.subtask, aim.checkpoints, metadata=choose.chance(_METADATA_PER_MILLE))

@@ -35,6 +35,8 @@ _WITH_STATE = 3
 _GROUPS_CUT = 8
 """With this many key groups, heap state with local copies is certain to be split into several files."""
 _IN_A_RESTORE = (ProtocolPoint.RESTORE_STARTED, ProtocolPoint.RESTORED)
+_TWICE_PER_MILLE = 800
+"""How many refusals in 1,000 of which the last is still tolerated are told twice."""
 _AGAIN_PER_MILLE = 500
 """How many plans in 1,000 continue with a kill if one fits: during the restore, or after the disk was full."""
 
@@ -95,7 +97,7 @@ def draw_storage_faults(
     subtask = draw(st.sampled_from(_sure_of_state(job, job.hit_by(kind))))
     if _hit_of(kind).damage is None:
         again = room > 1 and (fewest > 1 or chance(draw, _AGAIN_PER_MILLE))
-        return _refused_writes(draw, job, kind, subtask, killers if again else ())
+        return _refused_writes(draw, job, kind, subtask, killers if again else (), exposed, room)
     return _damaged_copies(draw, job, kind, subtask, killers, room)
 
 
@@ -230,20 +232,58 @@ def _kills_in_the_restore(
 
 
 def _refused_writes(
-    draw: st.DrawFn, job: DrawnJob, kind: FaultKind, subtask: str, killers: Sequence[FaultKind]
+    draw: st.DrawFn,
+    job: DrawnJob,
+    kind: FaultKind,
+    subtask: str,
+    killers: Sequence[FaultKind],
+    exposed: Collection[TargetKind],
+    room: int,
 ) -> tuple[ScheduledFault, ...]:
-    """Draw refused writes for checkpoints that are still to come, and a kill when those are over.
+    """Draw refused writes for checkpoints that are still to come, and a kill when those are over, or declines that
+    come twice.
 
     If several are in flight, it is not known which one completes next, so there is no kill.
     """
     refusal = _one(draw, job, kind, subtask)
-    if not killers or job.plan.checkpoints.max_concurrent > 1:
-        return (refusal,)
+    declines = _repeated_declines(draw, job, kind, refusal, exposed) if room > 1 else ()
+    if declines or not killers or job.plan.checkpoints.max_concurrent > 1:
+        return declines or (refusal,)
     sink = draw(st.sampled_from(job.committing))
     nth = 3 if _hit_of(kind).place is CopyPlace.LOCAL else 2
     return (refusal, _kill(draw, killers, sink, After(ProtocolPoint.COMPLETION_NOTIFIED, sink, nth)))
 
 
+def _repeated_declines(
+    draw: st.DrawFn,
+    job: DrawnJob,
+    kind: FaultKind,
+    refusal: ScheduledFault,
+    exposed: Collection[TargetKind],
+) -> tuple[ScheduledFault, ...]:
+    """Draw as many refusals as are tolerated in a row, and let each be told twice: one that counts twice is too much.
+
+    Nothing if the job is not certain to see as many checkpoints, or if no subtask declines any.
+    """
+    tolerated, hit = job.plan.checkpoints.tolerated_failures, refusal.fault.copies_hit
+    if hit is None or hit.place is not CopyPlace.DURABLE or TargetKind.MESSAGES not in exposed:
+        return ()
+    if not 1 <= tolerated < SURE_CHECKPOINTS or not chance(draw, _TWICE_PER_MILLE):
+        return ()
+    (subtask,) = refusal.fault.subtasks
+    lasts_ms = _needed_ms(job.plan, 0)
+    aim = Aim(subtask, duration_ms=(lasts_ms, lasts_ms), checkpoints=tolerated)
+    twice = _TELLS_TWICE.fault.drawn(DrawnChoices(draw), aim)
+    refused = kind.fault.drawn(Plainest(), aim)
+    return (ScheduledFault(twice, refusal.trigger), ScheduledFault(refused, refusal.trigger))
+
+
+_TELLS_TWICE = next(
+    kind
+    for kind in KINDS.values()
+    if kind.fault.needs is TargetKind.MESSAGES
+    and kind.fault.drawn(Plainest(), Aim("")).heals_after_ms is not None
+)
 _DAMAGES_LOCAL_COPIES = next(
     kind
     for kind in KINDS.values()

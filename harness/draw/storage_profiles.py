@@ -8,6 +8,8 @@ from barrier_tck.harness.draw.profile import Profile
 
 _RETAINED_MIN = 2
 """The smallest number of checkpoints that a plan for faults of copies retains, so that an older one can be restored."""
+_TOLERATED = (1_000, 3, 1, 1, 0)
+"""How many checkpoints in a row may fail: often as many as a fault lets fail, so that one more would end an attempt."""
 _MANY_KEYS, _MANY_GROUPS, _FEW_SUBTASKS = (20, 40), 64, 12
 
 
@@ -34,6 +36,7 @@ def for_storage_faults(profile: Profile) -> Profile:
         interval_ms=(earliest, (earliest + latest) // 2),
         min_pause_ms=(0,),
         timeouts_ms=(max(profile.timeouts_ms),),
+        tolerated_failures=_TOLERATED if len(profile.tolerated_failures) > 1 else profile.tolerated_failures,
         async_ms_max=(quickest, (quickest + slowest) // 2),
         late_async_per_mille=0,
         slow_channel_per_mille=profile.slow_channel_per_mille if profile.slow_channel_into_keyed else 0,
