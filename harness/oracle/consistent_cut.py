@@ -4,6 +4,9 @@ What each process sent, took and recorded is observed at its doors, in the order
 computed from that. A cut is consistent if no process had heard, when it recorded itself, of anything that another did
 after it had recorded itself. Then the state of a channel must be exactly what was sent before the sender's record and
 not taken before the receiver's, in order; messages of a restored snapshot are first in their channel.
+
+Under Chandy-Lamport nobody records itself unasked (CHL-1): before it does, a marker comes, or the plan makes it an
+initiator. Where all channels to a process are closed, no marker can come, and it is told.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ class ConsistentCut:
                 )
                 continue
             judged += 1
+            problems += [f"checkpoint {number}: {problem}" for problem in _unasked(run, view, context)]
             messages += sum(len(one.rows) for one in view.in_flight)
             problems += [f"checkpoint {number}: {problem}" for problem in run.problems_of(view)]
         counts = {"checkpoints": judged, "messages": messages, "violations": len(problems)}
@@ -88,6 +92,7 @@ class _Run:
 
     def __init__(self, logs: Mapping[str, Sequence[LocalEvent]], restored: SnapshotView | None) -> None:
         self.cuts: dict[int, dict[str, _Cut]] = {}
+        self.begun: dict[int, tuple[str, ...]] = _begun(logs)
         self._processes = tuple(logs)
         self._channels: dict[str, _Channel] = {}
         self._disorder: list[str] = []
@@ -202,6 +207,33 @@ def _runs(context: TrialContext, views: Mapping[int, SnapshotView]) -> dict[int,
         if checkpoint is None or checkpoint in views:
             found[attempt] = _Run(by_process, views.get(checkpoint) if checkpoint is not None else None)
     return found
+
+
+def _begun(logs: Mapping[str, Sequence[LocalEvent]]) -> dict[int, tuple[str, ...]]:
+    """Return checkpoint -> the processes that recorded themselves for it before any marker and any end of a channel."""
+    found: dict[int, tuple[str, ...]] = {}
+    for process, events in logs.items():
+        marked: dict[int, None] = {}
+        for event in events:
+            if event.kind == "closed":
+                break
+            if event.kind == "marked":
+                marked[event.checkpoint] = None
+            elif event.kind == "recorded" and event.checkpoint not in marked:
+                found[event.checkpoint] = (*found.get(event.checkpoint, ()), process)
+    return found
+
+
+def _unasked(run: _Run, view: SnapshotView, context: TrialContext) -> Iterator[str]:
+    """Yield who began a snapshot although the plan names others as initiators (CHL-1)."""
+    plan = context.plan_of(view.attempt)
+    named = plan.checkpoints.initiators
+    if not plan.checkpoints.records_all or not named:
+        return
+    told = (*named[(view.checkpoint - 1) % len(named)], *plan.job.unreached)
+    for process in run.begun.get(view.checkpoint, ()):
+        if process not in told:
+            yield f"{process} recorded itself before any marker came, but {', '.join(told)} were to initiate it"
 
 
 def _channel_name(sender: str, receiver: str, edge: int) -> str:

@@ -201,14 +201,19 @@ class JobPlan(Bounded, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         """The loops: the vertices of each, upstream first. Vertices that reach each other are in the same loop."""
         return loops_among([vertex.name for vertex in self.vertices], self.edges)
 
+    @cached_property
+    def unreached(self) -> tuple[str, ...]:
+        """The subtasks to which no channel leads: they initiate every snapshot."""
+        into = {receiver for _, receiver in self.channels}
+        return tuple(name for name in self.subtasks if name not in into)
+
     def unreached_by(self, initiators: Sequence[str]) -> str | None:
         """Say which subtask would never hear of a snapshot that some initiate.
 
         The sources that no channel leads to initiate each one, too. None if every subtask would hear of it (CHL-1), or
         if the job is not filled in.
         """
-        into = {receiver for _, receiver in self.channels}
-        reached = dict.fromkeys((*initiators, *(name for name in self.subtasks if name not in into)))
+        reached = dict.fromkeys((*initiators, *self.unreached))
         waiting = list(reached)
         for name in waiting:  # grows while it is walked
             for sender, receiver in self.channels:

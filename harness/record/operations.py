@@ -251,10 +251,10 @@ class ReadBehindStop(_Kind, frozen=True):
 
 
 class LocalEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a process did: it sent or took a message, or recorded itself for a checkpoint."""
+    """One thing that a process did: it sent or took a message, took a marker, or recorded itself for a checkpoint."""
 
     kind: str
-    """``sent``, ``taken`` or ``recorded``."""
+    """``sent``, ``taken``, ``marked``, ``closed`` (nothing comes on the channel any more) or ``recorded``."""
     channel: str = ""
     """``sender->receiver``, followed by ``#edge`` for a second or later edge between the two."""
     rows: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ import msgspec
 from barrier_tck.harness.record.operations import LocalEvent, MessagesObserved
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.operators.graph import JobGraph
-from barrier_tck.reference_impl.protocol.messages import ChannelControl
+from barrier_tck.reference_impl.protocol.messages import ChannelControl, CheckpointBarrier, EndOfChannel
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import ChannelOutput, Probe, RuntimePoint
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment
@@ -112,6 +112,13 @@ class _Notes:
         """Note that a batch is sent or taken."""
         self._keep(LocalEvent(kind, channel, tuple(_encode(row).decode() for row in self._to_rows(payload))))
 
+    def control(self, channel: str, element: ChannelControl) -> None:
+        """Note that a marker is taken, or that a channel is closed."""
+        if isinstance(element, CheckpointBarrier):
+            self._keep(LocalEvent("marked", channel, checkpoint=int(element.checkpoint)))
+        elif isinstance(element, EndOfChannel):
+            self._keep(LocalEvent("closed", channel))
+
     def recorded(self, checkpoint: int) -> None:
         """Note that the subtask recorded itself."""
         self._keep(LocalEvent("recorded", checkpoint=checkpoint))
@@ -167,13 +174,17 @@ class MessageObservingDrivers:
             ports, output=_NotingOutput(ports.output, outputs, notes), probe=_NotingProbe(ports.probe, notes)
         )
         driver = self.make(deployment, graph, plane, noted, components)
-        take = driver.on_data
+        take, obey = driver.on_data, driver.on_control
 
         def on_data(channel: int, payload: Payload) -> None:
             notes.message("taken", inputs[channel], payload)
             take(channel, payload)
 
-        driver.on_data = on_data  # type: ignore[method-assign]
+        def on_control(channel: int, element: ChannelControl) -> None:
+            notes.control(inputs[channel], element)
+            obey(channel, element)
+
+        driver.on_data, driver.on_control = on_data, on_control  # type: ignore[method-assign]
         return driver
 
 

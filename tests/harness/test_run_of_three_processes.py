@@ -143,7 +143,7 @@ def told(history: History, attempt: int = 1) -> dict[str, list[tuple[str, str, t
                 tuple(message_of(msgspec.json.decode(row)) for row in event.rows),
             )
             for event in line.operation.events
-            if event.kind != "recorded" and not event.channel.endswith("out[0]")
+            if event.kind in ("sent", "taken") and not event.channel.endswith("out[0]")
         ]
         for line in history.of(MessagesObserved)
         if line.operation.attempt == attempt and line.operation.subtask in PROCESSES

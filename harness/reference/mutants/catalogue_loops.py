@@ -142,6 +142,15 @@ def loop_mutants(product: Components) -> Iterator[Mutant]:
         SPARK_MESH,
     )
     yield Mutant(
+        "CL-07",
+        "CHL-1",
+        "Whoever is to initiate a snapshot, the sources do.",
+        here,
+        replace(product, coordinator_machine=loops.InitiatesAtSources),
+        MESH,
+        SPARK_MESH,
+    )
+    yield Mutant(
         "CW-01",
         "SNP-1",
         "The first change of a key group after a snapshot is made before the table is copied, and is in the snapshot.",

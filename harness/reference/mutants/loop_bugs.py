@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from barrier_tck.reference_impl.config import CheckpointMode
-from barrier_tck.reference_impl.ids import CheckpointId
+from barrier_tck.reference_impl.config import CheckpointMode, JobConfig
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.operators.api import Payload
 from barrier_tck.reference_impl.protocol.alignment import BarrierAligner
+from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.loop_termination import LoopTermination
 from barrier_tck.reference_impl.protocol.recording import BarrierRecorder
 from barrier_tck.reference_impl.protocol.subtask import SubtaskMachine
@@ -151,3 +154,15 @@ class MarkersOvertake(SubtaskDriver):
         """Send no marker twice."""
         if command.barrier.checkpoint != self._ahead:
             super().forward_barrier(command)
+
+
+class InitiatesAtSources(CoordinatorMachine):
+    """Whoever is to initiate a snapshot, the sources do."""
+
+    def __init__(
+        self, config: JobConfig, subtasks: Sequence[SubtaskId], terminal: Sequence[SubtaskId]
+    ) -> None:
+        """Leave the initiators out of the configuration."""
+        if config.checkpoints is not None:
+            config = replace(config, checkpoints=replace(config.checkpoints, initiators=()))
+        super().__init__(config, subtasks, terminal)
