@@ -14,7 +14,7 @@ from enum import Enum
 from barrier_tck.harness.record.passages import CutTaken, InFlightKept, Passage, Sent, Taken, What
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.reports.clocks import in_line
-from barrier_tck.reports.wording import control_name, plural
+from barrier_tck.reports.wording import control_name, plural, way_name
 
 AT_LEAST_ONCE = "at_least_once"
 
@@ -120,6 +120,8 @@ class CheckpointCut:
     """``completed`` or ``aborted``, or empty if the checkpoint did not end."""
     mode: str
     """How barriers work, as the plan names it."""
+    way: str
+    """The same for people, or the name of the protocol, if it is not that of barriers."""
     control: str
     """What passes the channels for the checkpoint: ``barrier`` or ``marker``."""
     lanes: tuple[Lane, ...]
@@ -206,6 +208,7 @@ def cut_of(record: TrialRecord, passages: Iterable[Passage], checkpoint: int) ->
         attempt=attempt,
         status=ended.status if ended is not None else "",
         mode=record.plan.checkpoints.mode,
+        way=way_name(record.plan),
         control=control_name(record.plan),
         lanes=tuple(
             Lane(name, of_subtask[name].at_ms)

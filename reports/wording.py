@@ -42,6 +42,11 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def way_name(plan: TrialPlan) -> str:
+    """Return how checkpoints are taken: the mode of the barriers, or Chandy and Lamport's way."""
+    return "Chandy-Lamport" if plan.checkpoints.records_all else plan.checkpoints.mode.replace("_", " ")
+
+
 def control_name(plan: TrialPlan) -> str:
     """Return what passes the channels for a checkpoint: Chandy and Lamport's marker, or a barrier."""
     return "marker" if plan.checkpoints.records_all else "barrier"

@@ -277,6 +277,7 @@ def test_a_page_of_a_cut_of_chandy_and_lamport_speaks_of_markers(tmp_path: Path)
     (path,) = write_reports(directory, [Wanted(0, 3)]).cuts
     shown = re.sub(r"<(?!title|/)[^>]*>", " ", path.read_text().partition("<body")[2]).lower()
     assert f"{CHANNEL}: marker 3" in unescape(shown)
+    assert "chandy-lamport, attempt" in shown
     assert "markers of other checkpoints are left out" in shown
     assert "barrier" not in shown.replace("barrier-tck", "")
 
