@@ -67,10 +67,11 @@ def step_summary(run: ReportedRun) -> str:
     counts = ", ".join(f"{run.count(verdict)} {verdict.value}" for verdict in Verdict)
     fired = sum(trial.faults_fired for trial in run.trials)
     planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    progress, what = run.went_on
     sums = (
         f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
-        f"recoveries: {sum(trial.recoveries for trial in run.trials)}; checkpoints completed: "
-        f"{sum(trial.checkpoints_completed for trial in run.trials)}; {duration(campaign.wall_seconds * 1_000)}"
+        f"recoveries: {sum(trial.recoveries for trial in run.trials)}; {what}: {progress}; "
+        f"{duration(campaign.wall_seconds * 1_000)}"
     )
     parts = [
         f"## {SYMBOL[run.verdict]} {run.verdict.value.upper()}: {_text(campaign.name)} on {_text(campaign.system)}",

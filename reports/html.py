@@ -28,7 +28,7 @@ from barrier_tck.reports import wording
 from barrier_tck.reports.charts import histogram
 from barrier_tck.reports.cuts import CutView, by_trial
 from barrier_tck.reports.intervals import Recovery, recoveries, series_of
-from barrier_tck.reports.loading import ReportedRun, planned_faults, verdict_of
+from barrier_tck.reports.loading import BATCHES, ReportedRun, planned_faults, verdict_of
 from barrier_tck.reports.matrix import (
     clause_matrix,
     phase_fault_matrix,
@@ -133,6 +133,7 @@ def render(run: ReportedRun, cuts: Sequence[CutView] = ()) -> str:
         campaign=run.campaign,
         headline=headline(run),
         tiles=_tiles(run),
+        of_batches=run.went_on[1] == BATCHES,
         findings=[_view(run, entry, linked) for entry in findings[:FINDINGS_MAX]],
         findings_unlisted=max(0, len(findings) - FINDINGS_MAX),
         controls_invalid=sum(
@@ -210,12 +211,13 @@ def _tiles(run: ReportedRun) -> tuple[tuple[str, str], ...]:
     """Return the counts under the headline."""
     fired = sum(trial.faults_fired for trial in run.trials)
     planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
+    progress, what = run.went_on
     return (
         (f"{len(run.trials):,}", "trials"),
         *((f"{run.count(verdict):,}", verdict.value) for verdict in Verdict),
         (f"{fired:,} / {planned:,}", "faults fired / planned"),
         (f"{sum(trial.recoveries for trial in run.trials):,}", "recoveries"),
-        (f"{sum(trial.checkpoints_completed for trial in run.trials):,}", "checkpoints completed"),
+        (f"{progress:,}", what),
         (wording.duration(run.campaign.wall_seconds * 1_000), "wall time"),
     )
 

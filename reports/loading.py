@@ -24,6 +24,8 @@ from barrier_tck.harness.record.run_reader import open_run
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.reports.wording import replay_command
 
+CHECKPOINTS, BATCHES = "checkpoints completed", "batches committed"
+
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
@@ -50,6 +52,13 @@ class ReportedRun:
         """Return clause -> trials that could have failed; empty if the campaign's record has no controls."""
         controls = self.campaign.controls
         return controls.could_have_failed if controls is not None else {}
+
+    @property
+    def went_on(self) -> tuple[int, str]:
+        """Return how often the jobs went on, and how that is called: a system without checkpoints commits batches."""
+        checkpoints = sum(trial.checkpoints_completed for trial in self.trials)
+        batches = sum(trial.batches_committed for trial in self.trials)
+        return (batches, BATCHES) if batches and not checkpoints else (checkpoints, CHECKPOINTS)
 
     def count(self, verdict: Verdict) -> int:
         """Return how many trials have this verdict."""

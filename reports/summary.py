@@ -78,11 +78,12 @@ def _print_headline(run: ReportedRun, console: Console) -> None:
     fired = sum(trial.faults_fired for trial in run.trials)
     planned = sum(max(trial.faults_planned, len(trial.faults)) for trial in run.trials)
     counts = ", ".join(f"{run.count(each)} {each.value}" for each in Verdict)
+    progress, what = run.went_on
     console.print(
         Text(
             f"{plural(len(run.trials), 'trial')}: {counts}; {fired} of {plural(planned, 'fault')} fired; "
             f"recoveries: {sum(trial.recoveries for trial in run.trials)}; "
-            f"checkpoints completed: {sum(trial.checkpoints_completed for trial in run.trials)}; "
+            f"{what}: {progress}; "
             f"{duration(campaign.wall_seconds * 1_000)}"
         )
     )

@@ -38,7 +38,8 @@ SECTIONS = ("workload", "job", "deployment", "checkpoints", "restart", "network"
 """Parts of a plan that can be overridden field by field."""
 
 
-CampaignName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+NAME_MAX = 100
+CampaignName = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX)]
 """A campaign's name: it becomes part of a directory's name."""
 
 

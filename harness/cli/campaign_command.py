@@ -143,12 +143,15 @@ def campaign(
       barrier-tck campaign --only REC-1 --fail-fast     until the first wrong restore
       barrier-tck campaign --resume runs/standard-20260101-120000     the trials that an interruption left out
     """
+    from barrier_tck.harness.campaign.configuration import NAME_MAX
     from barrier_tck.reports.loading import load_run
     from barrier_tck.reports.machine_readable import finding_objects, phase_fault_cells
 
     console = console_for(as_json)
+    named = None
     if query is not None:
         system, trials = _of_query(query, system, trials, budget, file, resume)
+        named = query.replace(":", ".")[-NAME_MAX:] if file is None else None
     file = None if file is None else found_campaign(file)
     options: dict[str, Any] = {
         "seed": seed,
@@ -161,6 +164,7 @@ def campaign(
         options |= {"FILE.toml": file, "trials": trials, "budget": budget, "cluster": cluster}
         path, record = _resumed(resume, system, options, trust, jobs, console)
     else:
+        options |= {"name": named}
         configuration = _on(cluster, _configured(file, system, trials, budget, options, _source(file)))
         path, record = _run(configuration, _source(file), out, jobs, console)
     _print_campaign(console, record, path, file)
@@ -325,11 +329,15 @@ def _print_options(
     console: Console, configuration: CampaignConfiguration, system: SystemUnderTest, path: Path
 ) -> None:
     """Print everything that decides what will happen, so that a campaign can be repeated from its log alone."""
+    from barrier_tck.harness.system.plan_fields import unused_by
+
     spelled_out = msgspec.to_builtins(configuration)
     trials = spelled_out.pop("trial")
     settings = spelled_out["system"].pop("settings")
     spelled_out["system"] = spelled_out["system"]["name"]
     options = {name: value for name, value in spelled_out.items() if value not in (None, {}, "", (), [])}
+    if "state_backend" in unused_by(system):
+        del options["state_backend"]
     options |= {"trials listed": len(trials)} if trials else {}
     options |= {"budget": str(configuration.the_budget()), "run directory": str(path)}
     if not trials:

@@ -10,7 +10,7 @@ import msgspec
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.control_records import ControlsRecord
 from barrier_tck.harness.record.history import History
-from barrier_tck.harness.record.operations import Restored
+from barrier_tck.harness.record.operations import Committed, Restored
 from barrier_tck.harness.record.passages import Passage
 from barrier_tck.harness.record.verdict import Finding, Verdict
 
@@ -127,6 +127,11 @@ def restores_of(history: History) -> tuple[RestoreRecord, ...]:
     )
 
 
+def batches_committed(history: History) -> int:
+    """Return for how many checkpoints, or micro-batches, some output was committed."""
+    return len({commit.operation.checkpoint for commit in history.of(Committed)} - {None})
+
+
 class TrialRecord(msgspec.Struct, frozen=True):
     """One judged trial: the ``record.json`` of a trial's directory."""
 
@@ -165,6 +170,8 @@ class TrialRecord(msgspec.Struct, frozen=True):
     could_show: dict[str, str] = {}
     """Way to break recovery (``harness.system.broken_recovery``) -> why the trial would not have shown it; empty text:
     it would have."""
+    batches_committed: int = 0
+    """How many checkpoints, or micro-batches, some output was committed for; 0 in records of older versions."""
 
     @property
     def faults_fired(self) -> int:
@@ -252,6 +259,8 @@ class TrialSummary(msgspec.Struct, frozen=True):
     refused_connections: dict[str, int] = {}
     could_show: dict[str, str] = {}
     """The same as in ``TrialRecord``."""
+    batches_committed: int = 0
+    """The same as in ``TrialRecord``."""
 
 
 def summary_of(record: TrialRecord) -> TrialSummary:
@@ -278,6 +287,7 @@ def summary_of(record: TrialRecord) -> TrialSummary:
         measurements=record.measurements,
         refused_connections=record.refused_connections,
         could_show=record.could_show,
+        batches_committed=record.batches_committed,
     )
 
 

@@ -22,7 +22,13 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.record.history import End, History, Recorded
 from barrier_tck.harness.record.operations import Operation
 from barrier_tck.harness.record.phases import Course, with_phases
-from barrier_tck.harness.record.records import RECORD_VERSION, TrialRecord, TrialResult, restores_of
+from barrier_tck.harness.record.records import (
+    RECORD_VERSION,
+    TrialRecord,
+    TrialResult,
+    batches_committed,
+    restores_of,
+)
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.support.environment import environment
 from barrier_tck.harness.support.errors import InternalError, NondeterminismError, UsageError
@@ -125,6 +131,7 @@ def _execute(
         measurements=outcome.measurements,
         refused_connections=outcome.refused_connections,
         could_show=could_show(context, findings),
+        batches_committed=batches_committed(history),
     )
     return TrialResult(record, history, trace, outcome.passages)
 

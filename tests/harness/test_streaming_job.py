@@ -17,6 +17,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
+from barrier_tck.harness.cli import campaign_command
 from barrier_tck.harness.cli.main import run as run_command
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts
@@ -226,3 +227,15 @@ def test_a_query_that_is_none_is_a_mistake_of_the_user(
 ) -> None:
     assert run_command(["campaign", *options]) == 3
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_campaign_of_a_query_bears_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[CampaignConfiguration] = []
+
+    def run(configuration: CampaignConfiguration, *rest: object) -> None:
+        seen.append(configuration)
+        raise UsageProblem("that is enough")
+
+    monkeypatch.setattr(campaign_command, "_run", run)
+    assert run_command(["campaign", "--query", f"{__name__}:job"]) == 3
+    assert [(one.name, one.trials) for one in seen] == [(f"{__name__}.job", 20)]
