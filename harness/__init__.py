@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # isort: off
     from barrier_tck.harness.draw.profile import Profile
     from barrier_tck.harness.oracle.brought_checkers import BringsCheckers
     # A user's own query of Structured Streaming.
-    from barrier_tck.harness.streaming.query_definition import QueryPlace
+    from barrier_tck.harness.streaming.query_definition import QueryState, QueryPlace
     from barrier_tck.harness.streaming.streaming_job import StreamingJob
     # A checker; running a plan, or a campaign; what goes wrong.
     from barrier_tck.harness.oracle.checker import Checker, TrialContext
@@ -74,15 +74,15 @@ __all__ = [
     "InFlight", "JobCut", "JobFailed", "JobFinished", "JobPlan", "JobStopped", "JobUsageError", "JobView", "KeepsLogs",
     "KeyGroupRange", "KeyedStateStore", "KillExecutor", "KillWorker", "LimitsPlan", "LinkTarget", "LinkingStateWriter",
     "LocalStateReader", "NamedFile", "NemesisHooks", "NetworkPlan", "NoTargets", "NotesPassages", "OperatingError",
-    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "QueryPlace", "Reason",
-    "Recorded", "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale", "ScheduledFault", "SequentialSpec",
-    "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord", "SnapshotView", "SplitData",
-    "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle", "StateReader", "StateScope",
-    "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView", "StreamingJob", "SubtaskView",
-    "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "Transaction", "TrialContext", "TrialOutcome",
-    "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict", "VertexPlan", "Workload",
-    "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps", "register_workload", "require_in_range",
-    "require_same_length", "run_campaign", "run_trial", "workload_names",
+    "Operation", "OperatorPlan", "PausableTarget", "ProcessTarget", "Profile", "ProtocolPoint", "QueryPlace",
+    "QueryState", "Reason", "Recorded", "RestartPlan", "Restored", "Role", "Row", "SavepointPlan", "Scale",
+    "ScheduledFault", "SequentialSpec", "SharingStateWriter", "SnapshotCancelled", "SnapshotFuture", "SnapshotRecord",
+    "SnapshotView", "SplitData", "Spread", "StartsSlowly", "StateBackend", "StateCapability", "StateHandle",
+    "StateReader", "StateScope", "StateView", "StateWriter", "StorageError", "StorageUser", "StorageView",
+    "StreamingJob", "SubtaskView", "SystemUnderTest", "TakesSettings", "TargetGone", "Targets", "Transaction",
+    "TrialContext", "TrialOutcome", "TrialPlan", "TrialRecord", "UsageProblem", "UsesFieldsOfPlans", "Verdict",
+    "VertexPlan", "Workload", "WorkloadPlan", "read_configuration", "read_plan", "refuse_overlaps",
+    "register_workload", "require_in_range", "require_same_length", "run_campaign", "run_trial", "workload_names",
 ]
 # fmt: on
 

@@ -191,6 +191,20 @@ class OutputComparison(msgspec.Struct, frozen=True, omit_defaults=True):
     """For people: check -> which side -> number of rows that only this side has."""
 
 
+class StateComparison(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """How the state that a query left after each micro-batch compares with the rows until then."""
+
+    batches: int = 0
+    """The micro-batches after which it was read."""
+    entries: int = 0
+    """The entries that were found after all of them together."""
+    missing: int = 0
+    unexpected: int = 0
+    examples: tuple[str, ...] = ()
+    problem: str = ""
+    """Why it could not be compared, in words; empty if it was."""
+
+
 class End(StrEnum):
     """How a deployment ended."""
 
@@ -224,6 +238,8 @@ class History(msgspec.Struct, frozen=True, dict=True):
     """What a stuck job waits for."""
     output_query: OutputComparison | None = None
     """Result of the batch query over the same input (Spark world): counts of rows only on one side."""
+    state_query: StateComparison | None = None
+    """The same for the state after each micro-batch, in a system that shows no snapshots."""
     output_by: tuple[str, ...] = ()
     """The sink subtask of each row of the output, in the same order; empty if the system does not report it."""
 

@@ -36,6 +36,22 @@ class QueryPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueryState:
+    """What a query keeps from micro-batch to micro-batch, so that the state in between can be judged.
+
+    It is read with Spark's state data source after every micro-batch that Spark retains, and compared as a multiset
+    with what ``of`` gives for the rows until then. State that a watermark evicts cannot be said like this.
+    """
+
+    of: Callable[[DataFrame], DataFrame]
+    """The rows that have been read, as a batch -> the entries of the state."""
+    columns: tuple[str, ...] = ("key.*", "value.*")
+    """SQL expressions over the source's columns, in the order of the columns of ``of``."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the source, for instance ``joinSide`` or ``stateVarName``."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class QueryDefinition:
     """The query, its input, its sink, and what both promise.
 
@@ -69,6 +85,8 @@ class QueryDefinition:
     delivery: Delivery = "exactly_once"
     """``at_least_once``: nothing may be lost, and rows may be there more often only if their micro-batch, or a task of
     it, was run again."""
+    state: QueryState | None = None
+    """What the query keeps; None: only its output is judged."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Settings of Spark for the session, for instance the provider of state stores."""
     start: Callable[[SparkSession, QueryPlace], StreamingQuery] | None = None

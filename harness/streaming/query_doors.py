@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from barrier_tck.harness.cluster.session_place import SessionPlace
-from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.record.history import OutputComparison, StateComparison
 from barrier_tck.harness.streaming.query_definition import QueryPlace
 
 
@@ -82,3 +82,6 @@ class JudgeDoors(Protocol):
 
     def judge(self, order: JudgeOrder) -> OutputComparison:
         """Compare the committed output with the same function as a batch."""
+
+    def judge_state(self, order: JudgeOrder) -> StateComparison:
+        """Compare the state after each micro-batch with the rows until then; for a job that says what it keeps."""

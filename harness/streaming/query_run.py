@@ -31,6 +31,7 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
+from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.support.errors import OperatingError
@@ -42,59 +43,80 @@ _FAILURES_MAX = 3
 """So many failures in a row, and one more for each planned fault, are answered with another start."""
 
 
+@dataclass(frozen=True)
+class _Driver:
+    """A driver's process, and the settings of its session."""
+
+    process: DriverProcess
+    conf: dict[str, str]
+
+    @property
+    def gone(self) -> bool:
+        return self.process.peer.gone
+
+
 class QueryDrivers:
     """The drivers of one cluster: one is kept from trial to trial, and one in reserve if a kill is expected."""
 
     def __init__(self, cluster: Cluster) -> None:
         """Take the cluster; nothing is started before the first use."""
         self._cluster = cluster
-        self._present: DriverProcess | None = None
-        self._spare: DriverProcess | None = None
-        self._conf: Mapping[str, str] = {}
+        self._present: _Driver | None = None
+        self._spare: _Driver | None = None
+        self._conf: dict[str, str] = {}
+        self._again: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self.reports: QueryReports | None = None
         """Whom drivers report to, from now on."""
 
-    def use(self, conf: Mapping[str, str]) -> None:
-        """Let the sessions of all drivers have these settings; drivers with others are ended."""
-        if dict(conf) != dict(self._conf):
-            self.close()
-            self._conf = dict(conf)
+    def use(self, conf: Mapping[str, str], again: Mapping[str, str]) -> None:
+        """Begin a trial: its first session has some settings, and those of later drivers have others."""
+        self._conf, self._again = dict(conf), dict(again)
+        if self._present is not None and (self._present.gone or self._present.conf != self._conf):
+            self._present.process.close()
+            self._present = None
+        if self._spare is not None and self._spare.conf != self._again:
+            self._spare.process.close()
+            self._spare = None
 
     def present(self) -> DriverProcess:
         """Return a driver with an open session; start one if there is none, or the last one is gone.
 
         Raises OperatingError if no session can be opened.
         """
-        if self._present is not None and self._present.peer.gone:
-            self._present.close()
-            self._present = None
+        if self._present is not None and self._present.gone:
+            self._present.process.close()
+            self._present, self._conf = None, self._again
         if self._present is None:
-            self._present, self._spare = self._spare or self._started(), None
-        doors_of(self._present).open_session(self._cluster.session_place(), self._conf)
-        return self._present
+            if self._spare is not None and self._spare.conf == self._conf:
+                self._present, self._spare = self._spare, None
+            else:
+                self._present = self._started(self._conf)
+        present = self._present
+        doors_of(present.process).open_session(self._cluster.session_place(), present.conf)
+        return present.process
 
     def keep_spare(self) -> None:
         """Start the process that will take the place of the present one, up to its session: a kill is expected."""
-        if self._spare is None or self._spare.peer.gone:
-            self._spare = self._started()
+        if self._spare is None or self._spare.gone:
+            self._spare = self._started(self._again)
             threading.Thread(target=self._warm_up, args=(self._spare,), name="warms up", daemon=True).start()
 
     def close(self) -> None:
         """End what runs. Closing twice is harmless; drivers may be started again."""
-        processes = [process for process in (self._present, self._spare) if process is not None]
+        drivers = [driver for driver in (self._present, self._spare) if driver is not None]
         self._present = self._spare = None
-        for process in processes:
-            process.close()
+        for driver in drivers:
+            driver.process.close()
 
-    def _warm_up(self, spare: DriverProcess) -> None:
+    def _warm_up(self, spare: _Driver) -> None:
         with contextlib.suppress(OperatingError):  # then it starts its JVM later, when it is needed
-            doors_of(spare).warm_up(self._cluster.session_place(), self._conf)
+            doors_of(spare.process).warm_up(self._cluster.session_place(), spare.conf)
 
-    def _started(self) -> DriverProcess:
+    def _started(self, conf: dict[str, str]) -> _Driver:
         log = self._cluster.directory / f"driver-process-{next(self._numbers)}.log"
         offers: dict[str, tuple[type, object]] = {"reports": (QueryReports, _Latest(self))}
-        return DriverProcess(DRIVER_MODULE, log, self._cluster.driver_environment(), offers)
+        return _Driver(DriverProcess(DRIVER_MODULE, log, self._cluster.driver_environment(), offers), conf)
 
 
 class _Latest:
@@ -129,6 +151,7 @@ class QueryRun:
         order: QueryOrder,
         cluster: Cluster,
         nemesis: NemesisHooks,
+        storage: CheckpointOutages,
         faults: int,
     ) -> None:
         """Take what is to be run, and the number of planned faults."""
@@ -136,7 +159,8 @@ class QueryRun:
         self._order = order
         self._nemesis = nemesis
         self._failures_max = _FAILURES_MAX + faults
-        self._targets = QueryTargets(cluster, self._driver_pid)
+        self._storage = storage
+        self._targets = QueryTargets(cluster, self._driver_pid, storage)
         self._driver: DriverProcess | None = None
         self._events: queue.SimpleQueue[_AttemptOver] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -175,11 +199,20 @@ class QueryRun:
                     self._note(JobCut(over.reason, over.detail))
                     return End.STUCK, over.reason, over.detail
                 case Reason.SUBTASK_FAILED:
-                    failures += 1
+                    self._storage.failed()
+                    failures += self._outage_over()
             if failures > self._failures_max:
                 detail = f"the query failed {failures} times, the last time with: {over.detail}"
                 self._note(JobFailed(Reason.RESTARTS_USED_UP, detail))
                 return End.FAILED, Reason.RESTARTS_USED_UP, detail
+
+    def _outage_over(self) -> bool:
+        """Tell whether storage is there; if it is not, the failure says nothing, and the next start waits a little."""
+        self._storage.look(self.now_ms())
+        if self._storage.is_away:
+            time.sleep(_LOOK_AGAIN_S)
+            return False
+        return True
 
     def stop(self) -> None:
         """Stop the query, if it still runs."""
@@ -195,6 +228,7 @@ class QueryRun:
         try:
             self._driver = driver = self._drivers.present()
             driver.when_over(lambda: events.put(lost))
+            self._storage.started(self.now_ms())
             doors_of(driver).start_query(self._order)
         except PeerGone:
             over = lost
@@ -223,6 +257,7 @@ class QueryRun:
                 return events.get(timeout=min(_LOOK_AGAIN_S, max(0.001, wait_s)))
             if self.now_ms() >= bound_s * 1_000.0:
                 return _AttemptOver(Reason.OUT_OF_TIME, f"no end within {bound_s:g} s")
+            self._storage.look(self.now_ms())
             if due_ms is not None and self.now_ms() >= due_ms:
                 self._nemesis.time_reached(self.now_ms())
 

@@ -1,4 +1,4 @@
-"""What faults can hit while a query runs: its driver, the executors, and the Python workers of tasks."""
+"""What faults can hit while a query runs: its driver, the executors, the Python workers of tasks, and storage."""
 
 from __future__ import annotations
 
@@ -12,18 +12,35 @@ from barrier_tck.faults.targets import NoTargets
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.process_identity import ExecutorProcess
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
+from barrier_tck.harness.streaming.checkpoint_outages import COMMITS, CheckpointOutages, RefusedWrites
 
 TASKS = "tasks"
 """The one subtask of a query: whichever task stands at a point, or began last."""
 
 
+class DriverOfQuery(SignalledProcess):
+    """The driver's process with its JVM; implements ``barrier_tck.faults.targets.StorageUser``."""
+
+    def __init__(self, pid: int, storage: CheckpointOutages) -> None:
+        """Take hold of the process, and of the storage that its successor starts from."""
+        super().__init__(pid, f"driver process (pid {pid})", lambda: None, with_children=True)
+        self._storage = storage
+
+    def hide_storage(self, duration_ms: int) -> None:
+        """Let the checkpoint directory be gone until this long after a successor starts."""
+        self._storage.hide(duration_ms)
+
+
 class QueryTargets(NoTargets):
     """Implements ``barrier_tck.faults.targets.Targets`` for one trial."""
 
-    def __init__(self, cluster: Cluster, driver: Callable[[], int | None]) -> None:
-        """Take the cluster, and what returns the pid of the driver; None while there is none."""
+    def __init__(
+        self, cluster: Cluster, driver: Callable[[], int | None], storage: CheckpointOutages
+    ) -> None:
+        """Take the cluster, what returns the pid of the driver (None while there is none), and the storage."""
         self._cluster = cluster
         self._driver = driver
+        self._storage = storage
         self._standing = threading.local()
         self._last: int | None = None
 
@@ -36,12 +53,18 @@ class QueryTargets(NoTargets):
         finally:
             self._standing.worker = None
 
-    def coordinator(self) -> SignalledProcess | None:
+    def coordinator(self) -> DriverOfQuery | None:
         """Return the driver's process; None while another one starts."""
         pid = self._driver()
-        if pid is None:
-            return None
-        return SignalledProcess(pid, f"driver process (pid {pid})", lambda: None, with_children=True)
+        return DriverOfQuery(pid, self._storage) if pid is not None else None
+
+    def primary_of(self, subtask: str) -> RefusedWrites:
+        """Return the checkpoint directory, in which tasks keep their state."""
+        return self._storage.writes()
+
+    def metadata(self) -> RefusedWrites:
+        """Return the driver's notes of what is committed."""
+        return self._storage.writes(COMMITS)
 
     def executor_of(self, subtask: str) -> SignalledProcess | None:
         """Return the executor of the task that stands at a point, or began last; any executor if it is gone."""

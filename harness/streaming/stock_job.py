@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryPlace
+from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryPlace, QueryState
 from barrier_tck.harness.streaming.streaming_job import StreamingJob
 
 if TYPE_CHECKING:
@@ -21,4 +21,6 @@ def overwrite(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
     batch.write.mode("overwrite").parquet(f"{place.output}/{BATCH_ID}={batch_id}")
 
 
-job = StreamingJob(query=totals, sink=overwrite, output_mode="update", latest_by=("key",))
+job = StreamingJob(
+    query=totals, sink=overwrite, output_mode="update", latest_by=("key",), state=QueryState(of=totals)
+)

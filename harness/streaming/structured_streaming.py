@@ -29,12 +29,14 @@ from barrier_tck.harness.cluster.rendezvous import Rendezvous
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.oracle.checker import Checker
 from barrier_tck.harness.plan.trial_plan import TrialPlan
-from barrier_tck.harness.record.history import History, OutputComparison
+from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
+from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
 from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder, QueryOrder, TaskReports
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS
+from barrier_tck.harness.streaming.state_in_between import StateInBetween
 from barrier_tck.harness.support.errors import OperatingError, UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.system.job_view import JobView, Role, SubtaskView
@@ -48,6 +50,8 @@ _EXECUTORS_TIMEOUT_S = 60.0
 _FIRST_AT = datetime(2024, 1, 1, tzinfo=UTC)
 RETRIES = ("stock", "none")
 """Settings of a trial: Spark tries a failed task again as it is shipped, or every failure ends the query."""
+_SETTINGS = ("retries", "executors_again")
+"""``executors_again``: how many executors the sessions of later drivers have; the first has one on each worker."""
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
 POINTS = (
@@ -62,7 +66,8 @@ middle and at the end of a task."""
 
 PROFILE = Profile(
     name="structured-streaming",
-    description="A few micro-batches; driver, executors and Python workers are killed at points of sink and tasks.",
+    description="A few micro-batches; driver, executors and Python workers are killed at points of sink and tasks, "
+    "executors and workers are paused, and after some kills the checkpoint directory cannot be read for a while.",
     batches=(2, 4),
     batch_records=(2, 12),
     keys=(1, 5),
@@ -70,10 +75,13 @@ PROFILE = Profile(
     tiny_inputs_per_mille=0,
     records_per_second=(None,),
     faults=(1, 2),
-    kinds=(("coordinator", 3), ("executor", 2), ("worker", 1)),
+    kinds=(("coordinator", 6), ("executor", 2), ("worker", 1), ("pause-executor", 1), ("pause-worker", 1)),
+    duration_ms=(200, 2_000),
     # The moment after the sink's write is the one that most sinks get wrong.
-    points=(*POINTS, ProtocolPoint.ALL_ACKNOWLEDGED),
+    points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED,) * 2),
     restore_per_mille=0,
+    storage_per_mille=0,
+    unreadable_per_mille=200,
     timed_per_mille=80,
     timed_ms=(0, 1_500),
     wall_s=300,
@@ -102,30 +110,43 @@ class StructuredStreaming:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Return what can be killed; a query that its user starts shows no Python worker."""
-        killed = {Capability.EXECUTOR_KILL, Capability.COORDINATOR_CRASH}
-        return frozenset(killed if self._job.start is not None else killed | {Capability.WORKER_KILL})
+        """Return what can be hit; a query that its user starts shows no Python worker."""
+        hit = {
+            Capability.EXECUTOR_KILL,
+            Capability.COORDINATOR_CRASH,
+            Capability.PAUSE,
+            Capability.STORAGE_FAULTS,
+            Capability.STORAGE_OUTAGE,
+        }
+        return frozenset(hit if self._job.start is not None else hit | {Capability.WORKER_KILL})
 
     @property
     def profiles(self) -> Sequence[Profile]:
         """Return the ranges of trials of this job."""
         named = (self._job.input,) if isinstance(self._job.input, str) else PROFILE.workloads
+        profile = PROFILE
+        if self._job.start is not None:
+            profile = replace(PROFILE, kinds=tuple(kind for kind in PROFILE.kinds if "worker" not in kind[0]))
         if not self._files:
-            return (replace(PROFILE, workloads=named),)
+            return (replace(profile, workloads=named),)
         batches = min(2, len(self._files)), min(4, len(self._files))
-        return (replace(PROFILE, workloads=named, batches=batches, batch_records=(1, 1), keys=(1, 1)),)
+        return (replace(profile, workloads=named, batches=batches, batch_records=(1, 1), keys=(1, 1)),)
 
     def checkers(self, plan: TrialPlan) -> Sequence[Checker]:
-        """Return the checker of the output."""
-        return (CommittedOutput(),)
+        """Return the checker of the output, and that of the state if the job says what it keeps."""
+        return (CommittedOutput(), StateInBetween()) if self._job.state is not None else (CommittedOutput(),)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Accept ``retries``."""
+        """Accept ``retries`` and ``executors_again``."""
         for key, value in settings.items():
-            if key != "retries":
-                raise ValueError(f"there is no setting {key!r}{nearest(key, ['retries'])}")
-            if value not in RETRIES:
+            if key not in _SETTINGS:
+                raise ValueError(f"there is no setting {key!r}{nearest(key, _SETTINGS)}")
+            if key == "retries" and value not in RETRIES:
                 raise ValueError(f"retries is {value!r}, and not one of {', '.join(RETRIES)}")
+            if key == "executors_again" and (
+                type(value) is not int or not 1 <= value <= self._config.workers
+            ):
+                raise ValueError(f"executors_again is {value!r}, and not from 1 to {self._config.workers}")
 
     def use_cluster(self, config: ClusterConfig) -> None:
         """Use another cluster, from the first trial on."""
@@ -175,16 +196,20 @@ class StructuredStreaming:
             place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
             self._write_input(plan, Path(place.input))
             order = QueryOrder(self._job.address, place, str(scratch / "points"))
-            run = QueryRun(drivers, order, self._cluster, nemesis, len(plan.faults))
+            storage = CheckpointOutages(Path(place.checkpoint))
+            run = QueryRun(drivers, order, self._cluster, nemesis, storage, len(plan.faults))
             drivers.reports = run
             with Rendezvous(Path(order.rendezvous), TaskReports, run):
                 try:
                     end, reason, detail = run.run(plan.limits.wall_s)
                 finally:
                     nemesis.heal_all()
+                    storage.restore()
                     run.stop()
             duration_ms = run.now_ms()
-            comparison = self._judged(judge, JudgeOrder(order.job, place, run.run_again))
+            judged = JudgeOrder(order.job, place, run.run_again)
+            comparison = self._judged(judge, judged)
+            state = self._judged_state(judge, judged) if self._job.state is not None else None
         history = History(
             operations=tuple(run.operations),
             end=end,
@@ -192,6 +217,7 @@ class StructuredStreaming:
             detail=detail,
             output=None,
             output_query=comparison,
+            state_query=state,
         )
         return TrialOutcome(history, (TASKS,), duration_ms, tuple(run.attempts))
 
@@ -212,7 +238,10 @@ class StructuredStreaming:
                 warm.start()
                 self._stack.enter_context(started.pop_all())
             self._cluster, self._drivers, self._judge = cluster, drivers, judge
-        self._drivers.use(self._conf(settings))
+        conf = self._conf(settings)
+        executors = settings.get("executors_again", self._config.workers)
+        again = {"spark.cores.max": str(executors * self._config.cores_per_worker)}
+        self._drivers.use(conf, conf if executors == self._config.workers else {**conf, **again})
         return self._drivers, self._judge
 
     def _conf(self, settings: Mapping[str, Any]) -> dict[str, str]:
@@ -230,6 +259,12 @@ class StructuredStreaming:
             return judge.judge(order)
         except RemoteError as error:
             return OutputComparison(None, problem=str(error))
+
+    def _judged_state(self, process: DriverProcess, order: JudgeOrder) -> StateComparison:
+        try:
+            return _doors_of_judge(process).judge_state(order)
+        except RemoteError as error:
+            return StateComparison(problem=str(error))
 
     def _batches(self, plan: TrialPlan) -> int:
         return min(plan.workload.batches, len(self._files)) if self._files else plan.workload.batches

@@ -61,7 +61,7 @@ def test_the_list_is_what_type_checkers_see_and_fits_on_a_screen() -> None:
     assert len(DOOR.read_text().splitlines()) <= SCREEN_LINES
 
 
-JUDGED_OTHERWISE = ("OutputComparison", "StoredCheckpoint", "StoredSavepoint")
+JUDGED_OTHERWISE = ("OutputComparison", "StateComparison", "StoredCheckpoint", "StoredSavepoint")
 """Types of a history that no third party makes: our own query, and the findings of the judge's own reader."""
 
 

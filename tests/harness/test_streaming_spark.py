@@ -14,6 +14,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.pause_executor import PauseExecutor
+from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.vocabulary import Trigger
 from barrier_tck.harness import (
     After,
     CrashCoordinator,
@@ -31,6 +35,8 @@ from barrier_tck.harness import (
 )
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison
+from barrier_tck.harness.streaming import stock_job
+from barrier_tck.harness.streaming.driver import stock_jobs
 from barrier_tck.harness.streaming.driver.batch_judge import judged
 from barrier_tck.harness.streaming.structured_streaming import StructuredStreaming
 
@@ -223,20 +229,69 @@ def test_examples_keep_their_promise_or_do_not(
     retries: str,
     verdict: Verdict,
 ) -> None:
-    cluster._job = example(name)
-    plan = TrialPlan(
-        workload=WorkloadPlan(batches=3, batch_records=4),
-        faults=(ScheduledFault(fault, trigger),),
-        system={"retries": retries},
-        limits=LimitsPlan(wall_s=300),
-    )
-    record = run_trial(plan, cluster, tmp_path)
-    assert finding(record, "faults-fired").verdict is Verdict.VALID
+    record = run_one(cluster, tmp_path, example(name), fault, trigger, {"retries": retries})
     assert record.verdict is verdict, finding(record, "committed-output")
     if name == "at_least_once":
         assert finding(record, "committed-output").counts["copies_excused"] == 8
     if retries == "none":  # the query ended, and was started again
         assert len(record.attempts) > 1
+
+
+# --- other kinds of queries, outputs and faults ---------------------------------------------------------------
+
+WITHIN_A_TASK = After(ProtocolPoint.RECORDS_PROCESSED, "tasks", nth=3)
+AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("job", "fault", "trigger", "settings"),
+    [
+        (stock_job.job, CrashCoordinator(), AFTER_THE_WRITE, {"executors_again": 1}),
+        (stock_job.job, AT_THE_COMMIT, AFTER_THE_WRITE, {}),
+        (stock_jobs.windows, CrashCoordinator(unreadable_ms=1_500), AFTER_THE_WRITE, {}),
+        (stock_jobs.pairs, FailPrimaryWrites("tasks"), WITHIN_A_TASK, {}),
+        (stock_jobs.keys, PauseExecutor("tasks", 1_000), WITHIN_A_TASK, {}),
+    ],
+    ids=["totals", "commit", "windows", "pairs", "keys"],
+)
+def test_stock_jobs_keep_their_promise(
+    cluster: StructuredStreaming,
+    tmp_path: Path,
+    job: StreamingJob,
+    fault: Fault,
+    trigger: Trigger,
+    settings: dict[str, Any],
+) -> None:
+    record = run_one(cluster, tmp_path, job, fault, trigger, settings)
+    assert record.verdict is Verdict.VALID, record.findings
+    assert finding(record, "committed-output").counts["expected"] > 0
+    if job.state is not None:
+        assert finding(record, "state-in-between").counts["entries"] > 0
+    if not isinstance(
+        fault, PauseExecutor | PauseWorker | KillExecutor
+    ):  # the query ended, and was started again
+        assert len(record.attempts) > 1
+
+
+def run_one(
+    cluster: StructuredStreaming,
+    directory: Path,
+    job: StreamingJob,
+    fault: Fault,
+    trigger: Trigger,
+    settings: dict[str, Any],
+) -> TrialRecord:
+    cluster._job = job
+    plan = TrialPlan(
+        workload=WorkloadPlan(batches=3, batch_records=4),
+        faults=(ScheduledFault(fault, trigger),),
+        system=settings,
+        limits=LimitsPlan(wall_s=300),
+    )
+    record = run_trial(plan, cluster, directory)
+    assert finding(record, "faults-fired").verdict is Verdict.VALID, record.findings
+    return record
 
 
 def finding(record: TrialRecord, checker: str) -> Any:

@@ -18,10 +18,12 @@ from pyspark.sql import functions as sf
 
 from barrier_tck.harness.cluster.driver.peer import Peer
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.record.history import OutputComparison, OutputCounts
+from barrier_tck.harness.record.history import OutputComparison, OutputCounts, StateComparison
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
+from barrier_tck.harness.streaming.driver.state_judge import judged_state
 from barrier_tck.harness.streaming.query_definition import BATCH_ID, QueryDefinition, QueryPlace
 from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder
+from barrier_tck.harness.support.errors import UsageProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,6 +54,14 @@ class BatchJudge:
         """Compare output and batch."""
         assert self._spark is not None, "the session is opened first"
         return judged(self._spark, job_at(order.job), order.place, order.run_again)
+
+    def judge_state(self, order: JudgeOrder) -> StateComparison:
+        """Compare the state with batches."""
+        assert self._spark is not None, "the session is opened first"
+        kept = job_at(order.job).state
+        if kept is None:
+            raise UsageProblem(f"{order.job} does not say what it keeps")
+        return judged_state(self._spark, kept, order.place)
 
     def close(self) -> None:
         """End Spark."""

@@ -1,0 +1,36 @@
+"""The state in between: after each micro-batch, what a query keeps is what the rows so far give."""
+
+from __future__ import annotations
+
+from barrier_tck.harness.oracle.checker import TrialContext
+from barrier_tck.harness.record.verdict import Finding, Verdict
+
+
+class StateInBetween:
+    """Judges what the judge read with Spark's state data source (``StateComparison``)."""
+
+    name = "state-in-between"
+    clauses = ("ALN-2",)
+
+    def check(self, context: TrialContext) -> Finding:
+        """Judge the state of one trial."""
+        comparison = context.history.state_query
+        if comparison is None:
+            return Finding(
+                self.name, self.clauses, Verdict.UNKNOWN, "the state was not compared with a batch"
+            )
+        if comparison.problem:
+            told = f"the state cannot be judged: {comparison.problem}"
+            return Finding(self.name, self.clauses, Verdict.UNKNOWN, told)
+        counts = {
+            "batches": comparison.batches,
+            "entries": comparison.entries,
+            "missing": comparison.missing,
+            "unexpected": comparison.unexpected,
+        }
+        wrong = [f"{counts[name]} {name}" for name in ("missing", "unexpected") if counts[name]]
+        if wrong:
+            summary = f"{' and '.join(wrong)} of the entries that {comparison.batches} micro-batches left"
+            return Finding(self.name, self.clauses, Verdict.INVALID, summary, counts, comparison.examples)
+        summary = f"after each of {comparison.batches} micro-batches the state is what the rows so far give"
+        return Finding(self.name, self.clauses, Verdict.VALID, summary, counts)
