@@ -10,13 +10,16 @@ from barrier_tck.faults.fault import Fault, tag_of
 from barrier_tck.faults.kinds.black_hole_channel import BlackHoleChannel
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
 from barrier_tck.faults.kinds.cut_channel import CutChannel
+from barrier_tck.faults.kinds.cut_object_store import CutObjectStore
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
+from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
+from barrier_tck.faults.kinds.kill_object_store import KillObjectStore
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.limit_channel import LimitChannel
 from barrier_tck.faults.kinds.lose_host import LoseHost
@@ -26,6 +29,7 @@ from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.kinds.repeat_messages import RepeatMessages
 from barrier_tck.faults.kinds.throttle_channel import ThrottleChannel
+from barrier_tck.faults.kinds.throttle_object_store import ThrottleObjectStore
 
 FAULTS: tuple[type[Fault], ...] = (
     KillExecutor,
@@ -47,6 +51,10 @@ FAULTS: tuple[type[Fault], ...] = (
     LimitChannel,
     RepeatMessages,
     ForgeAcknowledgement,
+    KillObjectStore,
+    ThrottleObjectStore,
+    DelayObjectStore,
+    CutObjectStore,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

@@ -32,6 +32,8 @@ class TargetKind(StrEnum):
     """Copies of state."""
     MESSAGES = "messages"
     """Messages about checkpoints between a subtask and the coordinator."""
+    OBJECT_STORE = "object_store"
+    """The server of an object store that holds checkpoints."""
 
 
 class Direction(StrEnum):
@@ -278,6 +280,46 @@ class MessagesTarget(Protocol):
         """Tell whether the coordinator has been handed a forged acknowledgement: the proof that the fault fired."""
 
 
+class UploadMoment(StrEnum):
+    """When in an upload in parts a server dies."""
+
+    PART = "part"
+    """It has got a part, but not the whole of it: a torn part."""
+    COMPLETION = "completion"
+    """It has got every part, but not yet the request that makes an object of them: a partial upload."""
+
+
+@runtime_checkable
+class ObjectStoreTarget(Protocol):
+    """The server of an object store that holds the checkpoints."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log, for instance ``versitygw (pid 4711)``."""
+
+    def kill_in_upload(self, moment: UploadMoment) -> None:
+        """Kill the server (SIGKILL) at this moment of the next upload; raises TargetGone if it is dead already."""
+
+    def is_dead(self) -> bool:
+        """Tell whether it was killed in an upload: the proof that the fault fired."""
+
+    def start_again(self) -> None:
+        """Start it with what it has stored and return when it answers; stop waiting for an upload. Harmless twice."""
+
+    def throttle(self) -> None:
+        """Let every request be refused with 503, SlowDown, from now on."""
+
+    def has_throttled(self) -> bool:
+        """Tell whether a request was refused: the proof that the fault fired."""
+
+    def stop_throttling(self) -> None:
+        """Refuse no more requests. Stopping twice is harmless."""
+
+    @property
+    def link(self) -> LinkTarget:
+        """Return the connections of everybody with the store."""
+
+
 class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
@@ -313,6 +355,9 @@ class Targets(Protocol):
 
     def messages_of(self, subtask: str) -> MessagesTarget | None:
         """Return the messages about checkpoints between a subtask and the coordinator."""
+
+    def object_store(self) -> ObjectStoreTarget | None:
+        """Return the server of the object store that holds the checkpoints."""
 
 
 class NoTargets:
@@ -360,6 +405,10 @@ class NoTargets:
 
     def messages_of(self, subtask: str) -> MessagesTarget | None:
         """Return None: no messages are exposed."""
+        return None
+
+    def object_store(self) -> ObjectStoreTarget | None:
+        """Return None: no object store is exposed."""
         return None
 
 

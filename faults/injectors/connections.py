@@ -31,6 +31,13 @@ class BlackHole(Impairment):
         return Loss.SWALLOWED
 
 
+@dataclass(frozen=True, kw_only=True)
+class Closure(Impairment):
+    """Closes connections, and lets none be opened."""
+
+    closes: ClassVar[bool] = True
+
+
 def disturb(
     links: Sequence[LinkTarget], impairment: Impairment, wait: Callable[[float], None] = time.sleep
 ) -> Injection:

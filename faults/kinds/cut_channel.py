@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 from barrier_tck.faults.channel_fault import ChannelFault
 from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
 from barrier_tck.faults.fault import OnProgress
 from barrier_tck.faults.fields import Duration
-from barrier_tck.faults.targets import Direction, Impairment
-
-
-@dataclass(frozen=True, kw_only=True)
-class Closure(Impairment):
-    """Closes connections, and lets none be opened."""
-
-    closes: ClassVar[bool] = True
+from barrier_tck.faults.injectors.connections import Closure
+from barrier_tck.faults.targets import Direction
 
 
 class CutChannel(ChannelFault, frozen=True, tag="cut_channel"):

@@ -15,14 +15,23 @@ class DelegatingFileSystem:
     def check(self, path: str) -> None:
         """Raise StorageError if a file may not be written."""
 
+    def check_read(self, path: str) -> None:
+        """Raise StorageError if a file may not be read."""
+
+    def note_read(self, path: str, content: bytes) -> None:
+        """Take note of what was read."""
+
     def create(self, path: str) -> OutputStream:
         """Create a file, unless it is refused."""
         self.check(path)
         return self.inner.create(path)
 
     def read(self, path: str) -> bytes:
-        """Return the whole content."""
-        return self.inner.read(path)
+        """Return the whole content, unless it is refused."""
+        self.check_read(path)
+        content = self.inner.read(path)
+        self.note_read(path, content)
+        return content
 
     def rename(self, source: str, target: str) -> None:
         """Move a file."""

@@ -54,14 +54,12 @@ class ObservedFiles(DelegatingFileSystem):
         self._root = f"{root}/" if root else ""
         self._two_formats = two_formats
 
-    def read(self, path: str) -> bytes:
-        """Return the whole content, and note the read."""
-        content = self.inner.read(path)
+    def note_read(self, path: str, content: bytes) -> None:
+        """Note the read."""
         name = path.removeprefix(self._root)
         state = fingerprint_of(content) if self._two_formats else ""
         checksum = f"crc32:{zlib.crc32(content):08x}"
         self._reads.append(FileRead(self._place, name, len(content), checksum, state))
-        return content
 
 
 class ObservedLinkingFiles(ObservedFiles):

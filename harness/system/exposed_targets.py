@@ -20,6 +20,7 @@ _CAPABILITIES = {
     TargetKind.PARTITION: Capability.PARTITION,
     TargetKind.STORAGE: Capability.STORAGE_FAULTS,
     TargetKind.MESSAGES: Capability.MESSAGE_FAULTS,
+    TargetKind.OBJECT_STORE: Capability.OBJECT_STORE_FAULTS,
 }
 """Kind of target -> the capability of systems that expose it."""
 

@@ -44,6 +44,9 @@ class Capability(StrEnum):
     CHANNEL_FAULTS = "Its connections can be delayed, throttled, cut and black-holed."
     LOCAL_RECOVERY = "It can keep copies of state on its hosts, and reports which copy a restore read."
     STORAGE_FAULTS = "Copies of its state can be damaged, and writes of such copies refused."
+    OBJECT_STORE_FAULTS = (
+        "Its checkpoints can be in an object store, whose server can be killed and throttled."
+    )
     MESSAGE_FAULTS = (
         "Messages about checkpoints between subtasks and coordinator can arrive twice, or be forged."
     )

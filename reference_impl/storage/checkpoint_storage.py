@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -195,6 +195,20 @@ class MediumCheckpointStorage:
         self._reserved: JobCounters | None = None
         self._savepoints: dict[CheckpointId, SavepointDirectory] = {}
         """Where the checkpoints that are savepoints are kept; a process that writes late may make files there again."""
+
+    @property
+    def root(self) -> str:
+        """Return the directory of checkpoint storage on the medium."""
+        return self._root
+
+    @property
+    def medium(self) -> WholeFiles:
+        """Return the medium."""
+        return self._files
+
+    def reach_through(self, wrap: Callable[[WholeFiles], WholeFiles]) -> None:
+        """Reach the medium through what ``wrap`` puts around it from now on, for who watches what passes."""
+        self._files = wrap(self._files)
 
     def writer(
         self,

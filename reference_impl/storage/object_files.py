@@ -84,12 +84,17 @@ class ObjectStore(Protocol):
 class ObjectFiles:
     """Whole files in an object store. A path is a key."""
 
-    def __init__(self, store: ObjectStore, part_bytes: int = PART_BYTES) -> None:
-        """Take the store, and the size of the parts in which state files are uploaded."""
+    def __init__(
+        self, store: ObjectStore, part_bytes: int = PART_BYTES, whole_bytes: int | None = None
+    ) -> None:
+        """Take the store, the size of the parts in which state files are uploaded, and up to which size, at most that
+        of a part, a file is put in one request; None: up to the size of a part.
+        """
         if part_bytes < 1:
             raise JobUsageError(f"the parts of an upload have {part_bytes} bytes; give at least 1")
         self._store = store
         self._part_bytes = part_bytes
+        self._whole_bytes = part_bytes if whole_bytes is None else min(whole_bytes, part_bytes)
         self._versions: dict[str, str] = {}
         """The version of each file that was looked for or put here, which ``put`` expects to be there still."""
 
@@ -127,8 +132,8 @@ class ObjectFiles:
             self._store.abort_upload(key, upload)
 
     def write(self, path: str, chunks: Iterable[bytes]) -> tuple[int, int]:
-        """Upload a new file: in one request if it fits into one part."""
-        parts = _Parts(self._store, path, self._part_bytes)
+        """Upload a new file: in one request if it is small, otherwise in parts."""
+        parts = _Parts(self._store, path, self._part_bytes, self._whole_bytes)
         try:
             for chunk in chunks:
                 parts.add(chunk)
@@ -173,12 +178,13 @@ def _below(directory: str) -> str:
 
 
 class _Parts:
-    """Collects chunks to parts and uploads them; what fits into one part is put at once."""
+    """Collects chunks to parts and uploads them; what is small is put at once."""
 
-    def __init__(self, store: ObjectStore, path: str, part_bytes: int) -> None:
+    def __init__(self, store: ObjectStore, path: str, part_bytes: int, whole_bytes: int) -> None:
         self._store = store
         self._path = path
         self._part_bytes = part_bytes
+        self._whole_bytes = whole_bytes
         self._upload: Upload | None = None
         self._waiting = bytearray()
         self.size = 0
@@ -189,17 +195,21 @@ class _Parts:
         self.size += len(chunk)
         self.crc = zlib.crc32(chunk, self.crc)
         while len(self._waiting) > self._part_bytes:
-            if self._upload is None:
-                self._upload = self._store.upload(self._path)
-            self._upload.send(bytes(self._waiting[: self._part_bytes]))
+            self._begun().send(bytes(self._waiting[: self._part_bytes]))
             del self._waiting[: self._part_bytes]
 
     def end(self) -> None:
-        if self._upload is None:
+        if self._upload is None and len(self._waiting) <= self._whole_bytes:
             self._store.put(self._path, bytes(self._waiting))
         else:
-            self._upload.send(bytes(self._waiting))
-            self._upload.complete()
+            upload = self._begun()
+            upload.send(bytes(self._waiting))
+            upload.complete()
+
+    def _begun(self) -> Upload:
+        if self._upload is None:
+            self._upload = self._store.upload(self._path)
+        return self._upload
 
     def abort_after(self, error: Exception) -> None:
         try:
@@ -218,10 +228,15 @@ class ObjectCheckpointStorage(MediumCheckpointStorage):
     """
 
     def __init__(
-        self, store: ObjectStore, job: str, root: str = "checkpoints", part_bytes: int = PART_BYTES
+        self,
+        store: ObjectStore,
+        job: str,
+        root: str = "checkpoints",
+        part_bytes: int = PART_BYTES,
+        whole_bytes: int | None = None,
     ) -> None:
-        """Take the store, the job's name, the directory of checkpoint storage, and the size of parts."""
-        self._object_files = ObjectFiles(store, part_bytes)
+        """Take the store, the job's name, the directory of checkpoint storage, and sizes as for ``ObjectFiles``."""
+        self._object_files = ObjectFiles(store, part_bytes, whole_bytes)
         super().__init__(self._object_files, job, root)
         self._gone: dict[CheckpointId, None] = {}
         """Checkpoints of which nothing is kept and nothing will be."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, EndpointConnectionError
 
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageCause, StorageError
 from barrier_tck.reference_impl.storage.object_files import ObjectCheckpointStorage, Upload
@@ -36,18 +38,60 @@ _CONTENDED_TRIES = 5
 
 TOTAL_TRIES = 5
 """How often boto3 tries a request that was throttled (503), timed out or broke off, before it fails."""
+AWAY_TRIES, AWAY_PAUSE_S = 20, 0.2
+"""How often a request is tried further, and how long after the last time, if nobody takes connections or they are
+closed without an answer: a server that starts again is back within these four seconds. boto3 alone waits for less than
+half a second on average, and gives the longer waits to throttled requests only.
+"""
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 20.0
 
 
-def s3_client(tries: int = TOTAL_TRIES, read_timeout_s: float = READ_TIMEOUT_S) -> S3Client:
-    """Return a client with bounded retries, for the endpoint and the credentials of the environment."""
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """Where a store answers, and as whom to ask it, for who does not want what the environment says."""
+
+    url: str
+    key: str
+    secret: str
+    region: str
+
+
+def s3_client(
+    tries: int = TOTAL_TRIES,
+    read_timeout_s: float = READ_TIMEOUT_S,
+    access: S3Access | None = None,
+    away_tries: int = AWAY_TRIES,
+) -> S3Client:
+    """Return a client with bounded retries; without ``access`` for the endpoint and credentials of the environment."""
     config = Config(
         retries={"mode": "standard", "total_max_attempts": tries},
         connect_timeout=CONNECT_TIMEOUT_S,
         read_timeout=read_timeout_s,
     )
-    return boto3.client("s3", config=config)
+    if access is None:
+        client = boto3.client("s3", config=config)
+    else:
+        client = boto3.client(
+            "s3",
+            config=config,
+            endpoint_url=access.url,
+            aws_access_key_id=access.key,
+            aws_secret_access_key=access.secret,
+            region_name=access.region,
+        )
+    # What boto3's own handler wants to repeat it repeats: the first handler that has an answer wins.
+    again: Callable[..., Any] = partial(_while_away, tries, tries + away_tries)
+    client.meta.events.register("needs-retry.s3", again)
+    return client
+
+
+def _while_away(
+    own: int, most: int, attempts: int, caught_exception: Exception | None = None, **_: object
+) -> float | None:
+    """Return after how many seconds to repeat a request that boto3 has given up; None: not again."""
+    away = isinstance(caught_exception, EndpointConnectionError | ConnectionClosedError)
+    return AWAY_PAUSE_S if away and own <= attempts < most else None
 
 
 class S3ObjectStore:

@@ -15,9 +15,11 @@ from barrier_tck.faults.targets import (
     LinkTarget,
     MessagesTarget,
     NoTargets,
+    ObjectStoreTarget,
     Peers,
     ProcessTarget,
     TargetGone,
+    UploadMoment,
 )
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
@@ -158,6 +160,40 @@ class FakeMessages:
         self.stopped += 1
 
 
+class FakeStore:
+    """The server of an object store to which every fault can be done, unless it is gone or told to be stubborn."""
+
+    def __init__(self, description: str, gone: bool = False, stubborn: bool = False) -> None:
+        self.description = description
+        self.gone = gone
+        self.stubborn = stubborn
+        self.link = FakeLink(description)
+        self.dies_at: UploadMoment | None = None
+        self.throttles = False
+        self.started = 0
+
+    def kill_in_upload(self, moment: UploadMoment) -> None:
+        if self.gone:
+            raise TargetGone(self.description)
+        self.dies_at = moment
+
+    def is_dead(self) -> bool:
+        return self.dies_at is not None and not self.stubborn
+
+    def start_again(self) -> None:
+        self.dies_at = None
+        self.started += 1
+
+    def throttle(self) -> None:
+        self.throttles = True
+
+    def has_throttled(self) -> bool:
+        return self.throttles and not self.stubborn
+
+    def stop_throttling(self) -> None:
+        self.throttles = False
+
+
 class FakeTargets(NoTargets):
     """Hands out one new process or link for each role and subtask; ``missing`` roles are not exposed."""
 
@@ -204,6 +240,9 @@ class FakeTargets(NoTargets):
 
     def messages_of(self, subtask: str) -> MessagesTarget | None:
         return None if "messages" in self.missing else FakeMessages(f"messages of {subtask}")
+
+    def object_store(self) -> ObjectStoreTarget | None:
+        return None if "object store" in self.missing else FakeStore("object store")
 
     def _links(self, *names: str) -> list[FakeLink]:
         self.links += [FakeLink(name) for name in names]

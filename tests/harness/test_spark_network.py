@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from barrier_tck.faults.injectors.connections import BlackHole
-from barrier_tck.faults.kinds.cut_channel import Closure, CutChannel
+from barrier_tck.faults.injectors.connections import BlackHole, Closure
+from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.throttle_channel import RateLimit

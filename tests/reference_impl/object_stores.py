@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import requests
 
+from barrier_tck.harness.cluster.object_store.object_server import ObjectServer
 from barrier_tck.reference_impl.runtime_errors import StorageCause, StorageError
 
-KEY, SECRET, REGION, BUCKET = "tester", "tester-secret", "us-east-1", "tck"
-_START_S = 20.0
+BUCKET = "tck"
 
 
 @dataclass
@@ -117,49 +112,16 @@ class _ModelUpload:
         self.store.abort_upload(self.key, self.upload)
 
 
-class VersityServer:
-    """The S3 gateway of Versity over a directory, in a process of its own, always at the same address."""
+class VersityServer(ObjectServer):
+    """A server that can be killed."""
 
-    def __init__(self, root: Path) -> None:
-        """Take the directory whose directories are buckets; skips the test if the program is not installed."""
-        found = shutil.which("versitygw")
-        if found is None:
+    def __init__(self, directory: Path) -> None:
+        """Take the directory for all that it keeps; skips the test if the program is not installed."""
+        super().__init__(directory)
+        if not self.outlives_a_kill:
             pytest.skip("versitygw is not installed; .ci/run installs it where there is Go")
-        self._program = found
-        self._root = root
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        """Return where it answers."""
-        return f"http://127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._root.mkdir(exist_ok=True)
-        command = [self._program, "--access", KEY, "--secret", SECRET, "--region", REGION]
-        command += ["--port", f"127.0.0.1:{self._port}", "--quiet", "posix", str(self._root)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + _START_S
-        while True:
-            try:
-                requests.get(self.url, timeout=1.0)
-                return
-            except requests.ConnectionError:
-                assert self._process.poll() is None, "versitygw ended"
-                assert time.monotonic() < end, "versitygw does not answer"
-                time.sleep(0.02)
-
-    def kill(self) -> None:
-        """Kill it; killing twice is harmless."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
     def stored(self) -> list[str]:
         """Return every file in the bucket's directory, whatever the server thinks that it is."""
-        bucket = self._root / BUCKET
+        bucket = self.bucket_directory / BUCKET
         return sorted(str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file())

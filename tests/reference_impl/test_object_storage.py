@@ -13,13 +13,14 @@ from botocore.compat import HTTPHeaders
 from moto.server import ThreadedMotoServer
 
 from barrier_tck.harness.certify.storage_suite import certify_storage
+from barrier_tck.harness.cluster.object_store.object_server import KEY, REGION, SECRET
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageCause, StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 from barrier_tck.reference_impl.storage.object_files import ObjectCheckpointStorage
 from barrier_tck.reference_impl.storage.s3 import TOTAL_TRIES, S3ObjectStore, s3_client, s3_storage
-from tests.reference_impl.object_stores import BUCKET, KEY, REGION, SECRET, ModelStore, VersityServer
+from tests.reference_impl.object_stores import BUCKET, ModelStore, VersityServer
 from tests.reference_impl.storage_fakes import completed_checkpoint
 
 GROUPS = KeyGroupRange(0, 8)
@@ -236,7 +237,7 @@ def test_a_server_killed_in_the_middle_of_an_upload_loses_nothing_and_leaves_not
     versity: VersityServer,
 ) -> None:
     def storage() -> ObjectCheckpointStorage:
-        client = s3_client(tries=2, read_timeout_s=5.0)
+        client = s3_client(tries=2, read_timeout_s=5.0, away_tries=0)
         return ObjectCheckpointStorage(S3ObjectStore(client, BUCKET, "kills"), "job", part_bytes=5 * MIB)
 
     kept = complete(storage(), 1)

@@ -6,7 +6,7 @@ when a checker says INVALID for one of its plans; the product itself must pass t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -52,6 +52,7 @@ from barrier_tck.harness.reference.object_store_model import ModelObjectStorage
 from barrier_tck.harness.reference.state_backends import require_state_backend
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reference_impl.runtime.components import Components
+from barrier_tck.reference_impl.storage.checkpoint_storage import CheckpointStorage
 
 
 def _mutants() -> Iterator[Mutant]:
@@ -429,7 +430,9 @@ _OWN_BACKEND = TrialPlan().state_backend
 """The default backend of a plan, which is that of the components themselves."""
 
 
-def components_of(plan: TrialPlan) -> Components:
+def components_of(
+    plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] = ModelObjectStorage
+) -> Components:
     """Return the parts from which a plan's runtime is built.
 
     Raises UsageProblem if its mutant or its state backend is unknown, or if the mutant is itself a backend and
@@ -445,12 +448,12 @@ def components_of(plan: TrialPlan) -> Components:
         raise UsageProblem(
             f"mutant {plan.mutant!r} is not known; known mutants: {', '.join((*MUTANTS, *FLOW_BUGS))}"
         )
-    if plan.checkpoints.storage == "object_store":
+    if plan.checkpoints.storage != "files":
         if components.checkpoint_storage is not Components().checkpoint_storage:
             raise UsageProblem(
                 f"mutant {plan.mutant!r} is a broken storage on files; leave checkpoints.storage at 'files'"
             )
-        components = replace(components, checkpoint_storage=ModelObjectStorage)
+        components = replace(components, checkpoint_storage=elsewhere)
     if plan.state_backend == _OWN_BACKEND:
         return components
     if components.state_backend is not Components().state_backend:

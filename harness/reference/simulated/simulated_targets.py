@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, Peers, TargetGone
+from barrier_tck.faults.targets import COORDINATOR, Direction, Impairment, NoTargets, Peers, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.forged_messages import Forger
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
@@ -143,7 +143,7 @@ class _LinkTarget:
             self._world.disturbances.remove(self._pair, impairment)
 
 
-class SimulatedTargets:
+class SimulatedTargets(NoTargets):
     """Hands out targets; implements ``barrier_tck.faults.targets.Targets``."""
 
     def __init__(self, world: SimulatedWorld) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from barrier_tck.faults.targets import Direction
 from barrier_tck.harness.cluster.session_place import SessionPlace
+from barrier_tck.harness.reference.stored_elsewhere import StoredElsewhere
 from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.messages import AcknowledgeCheckpoint, Savepoint
@@ -50,6 +51,8 @@ class JobOrder(msgspec.Struct, frozen=True):
     """Whether connections go through proxies."""
     backend: str | None
     """A candidate's state backend, as ``package.module:Factory``; None: the plan's."""
+    elsewhere: StoredElsewhere | None = None
+    """What makes checkpoint storage; None: it is among the files below ``root``."""
     journals: str | None = None
     """Directory for journals of unsynced writes; None: nobody's unsynced writes are lost in this trial."""
     start_from: str | None = None

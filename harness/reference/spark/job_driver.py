@@ -72,11 +72,10 @@ class HiddenFiles(DelegatingFileSystem):
         super().__init__(inner)
         self._until = time.monotonic() + milliseconds / 1000.0
 
-    def read(self, path: str) -> bytes:
-        """Return the whole content, unless it is hidden."""
+    def check_read(self, path: str) -> None:
+        """Raise StorageError while files are hidden."""
         if time.monotonic() < self._until:
             raise StorageError(f"cannot read {path}: the storage does not answer")
-        return self.inner.read(path)
 
 
 def _opened(order: JobOrder, root: str) -> FileSystem:
@@ -121,7 +120,7 @@ class JobDriver:
         plan = plan_from(dict(order.plan), "the order of a job")
         self._repeats = RepeatedMessages()
         self._repeats.put_in_force(order.repeats)
-        slow = slowed(parts_of(plan, order.backend), plan.checkpoints.async_ms_max)
+        slow = slowed(parts_of(plan, order.backend, order.elsewhere), plan.checkpoints.async_ms_max)
         noted = inputs_observed(slow, InputsDirectory(order.inputs), ends=bool(plan.savepoints))
         components = passages_observed(
             observed(noted, ReadsDirectory(order.reads)), PassagesDirectory(order.passages), _NOTES_TOGETHER

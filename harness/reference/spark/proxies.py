@@ -63,6 +63,22 @@ class ProxyServers:
             with _environment_problems():
                 made.close()
 
+    @contextlib.contextmanager
+    def before(
+        self, upstream: tuple[str, int], address: str
+    ) -> Iterator[tuple[ToxiproxyClient, str, tuple[str, int]]]:
+        """Yield a proxy before one server, as its own server's client, its name and where it listens; it is removed at
+        exit. Raises EnvironmentProblem as ``network`` does.
+        """
+        with _environment_problems():
+            client, name = self._server(), f"{_own_prefix()}{next(self._serials)}"
+            listens = client.create(name, upstream, address)
+        try:
+            yield client, name, listens
+        finally:
+            with _environment_problems():
+                client.delete(name)
+
     def _server(self) -> ToxiproxyClient:
         if self._client is None:
             with _environment_problems():

@@ -12,6 +12,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,11 +50,13 @@ from barrier_tck.harness.reference.spark.disks import JobDisks, metadata_of, pri
 from barrier_tck.harness.reference.spark.job_doors import JobOrder, JobReports
 from barrier_tck.harness.reference.spark.job_parts import graph_of, name_of, parts_of
 from barrier_tck.harness.reference.spark.judge import SparkJudge
+from barrier_tck.harness.reference.spark.object_store import TrialStore, store_of
 from barrier_tck.harness.reference.spark.proxied_network import ProxyNetwork
 from barrier_tck.harness.reference.spark.proxies import ProxyServers
 from barrier_tck.harness.reference.spark.remote_job import JobDrivers, RemoteJob, doors_of
 from barrier_tck.harness.reference.spark.spark_targets import SparkTargets
 from barrier_tck.harness.reference.spark.spark_watcher import FAULT_POINTS, SparkWatcher
+from barrier_tck.harness.reference.stored_elsewhere import FilesAndMedium
 from barrier_tck.harness.reference.unsynced_files import lose_unsynced
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.job_view import JobView
@@ -67,8 +70,11 @@ from barrier_tck.reference_impl.ids import SubtaskId
 from barrier_tck.reference_impl.operators.graph import JobGraph
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.state.backend import StateBackend
-from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
-from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
+from barrier_tck.reference_impl.storage.checkpoint_storage import (
+    FileCheckpointStorage,
+    MediumCheckpointStorage,
+)
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 
 WORKERS, CORES_PER_WORKER = 3, 3
 """Nine slots: the standard job of five subtasks still fits when one executor is dead."""
@@ -126,6 +132,7 @@ class ReferenceSpark:
             Capability.LOCAL_RECOVERY,
             Capability.SLOW_SNAPSHOTS,
             Capability.MESSAGE_FAULTS,
+            Capability.OBJECT_STORE_FAULTS,
         }
     )
 
@@ -208,9 +215,10 @@ class ReferenceSpark:
         with (
             _scratch(self._cluster.directory) as scratch,
             self._proxies.network(plan, self._cluster.worker_hosts(), self._cluster.driver_host) as network,
+            store_of(plan, self._proxies, scratch / "objects", self._cluster.driver_host) as store,
         ):
             source = _input_directory(driver, workload, plan, scratch)
-            return self._run_job(drivers, plan, workload, source, scratch, nemesis, network)
+            return self._run_job(drivers, plan, workload, source, scratch, nemesis, network, store)
 
     def _run_job(
         self,
@@ -221,15 +229,24 @@ class ReferenceSpark:
         scratch: Path,
         nemesis: NemesisHooks,
         network: ProxyNetwork | None,
+        store: TrialStore | None,
     ) -> TrialOutcome:
         graph = graph_of(plan, source)
         if network is not None:
             _slow_down(network, graph, plan.network)
         root = scratch / "files"
         root.mkdir()
-        files = LocalFileSystem(root)
-        storage = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
-        components = parts_of(plan, self._backend)
+        files: FileSystem = LocalFileSystem(root)
+        components = parts_of(plan, self._backend, store.of_judges if store is not None else None)
+        primaries, metadata = None, None
+        if store is None:
+            on_files = FileCheckpointStorage(files, graph.name, CHECKPOINTS)
+            storage: MediumCheckpointStorage = on_files
+            primaries = partial(primary_of, storage=on_files, files_root=root)
+            metadata = partial(metadata_of, on_files, root, graph.name)
+        else:
+            storage = store.of_judges(files, graph.name, CHECKPOINTS)
+            files = FilesAndMedium(files, storage.medium, (CHECKPOINTS, SAVEPOINTS))
         opener = CheckpointOpener(
             graph,
             kinds_of(plan),
@@ -265,13 +282,16 @@ class ReferenceSpark:
             ),
             proxied=network is not None,
             backend=self._backend,
+            elsewhere=store.of_job if store is not None else None,
             journals=str(journals) if journals is not None else None,
         )
         job = RemoteJob(drivers, order, lambda: watcher.finished)
         watcher.on_job_over, watcher.on_savepoint = job.job_over, job.take_savepoint
         repeats = RepeatedMessages(lambda: job.repeat(repeats.in_force))
         forger = Forger(
-            lambda: FileCheckpointStorage(files, graph.name, CHECKPOINTS), graph.subtasks, job.take_forged
+            lambda: components.checkpoint_storage(files, graph.name, CHECKPOINTS),
+            graph.subtasks,
+            job.take_forged,
         )
         assert self._cluster is not None
         disks = JobDisks(self._cluster.directory, self._cluster.worker_host, graph.name, root)
@@ -280,14 +300,15 @@ class ReferenceSpark:
             watcher.note_kill,
             job,
             disks,
-            lambda subtask: primary_of(subtask, storage, root),
-            lambda: metadata_of(storage, root, graph.name),
+            primaries,
+            metadata,
             bool(plan.local_recovery),
             self._cluster.local_directory,
             self._cluster.host,
             network,
             lambda subtask: RepeatableMessages(repeats, subtask, forger),
             (lambda pids: lose_unsynced(journals, root, pids)) if journals is not None else None,
+            store,
         )
         nemesis.bind(targets, watcher.now_ms)
         watcher.nemesis, watcher.network = nemesis, network

@@ -12,6 +12,7 @@ from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrit
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
 from barrier_tck.harness.reference.spark.host_targets import ExecutorOnHost, LinkOfHost, LostHost
+from barrier_tck.harness.reference.spark.object_store import TrialStore
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.harness.reference.spark.remote_job import RemoteJob
 from barrier_tck.reference_impl.ids import SubtaskId
@@ -48,14 +49,15 @@ class SparkTargets(NoTargets):
         on_kill: Callable[[], None],
         job: RemoteJob,
         disks: JobDisks,
-        primaries: Callable[[str], PrimaryCopies],
-        metadata: Callable[[], MetadataWrites],
+        primaries: Callable[[str], PrimaryCopies] | None,
+        metadata: Callable[[], MetadataWrites] | None,
         local_recovery: bool,
         local_directory: Callable[[str], Path | None],
         hosts: Callable[[str], Host | None],
         network: ProxyNetwork | None = None,
         messages: Callable[[str], RepeatableMessages] | None = None,
         lose: Lose | None = None,
+        store: TrialStore | None = None,
     ) -> None:
         """Look up subtasks in what ``processes()`` returns at that moment; ``disks`` are the workers' own disks.
 
@@ -75,18 +77,23 @@ class SparkTargets(NoTargets):
         self._network = network
         self._messages = messages
         self._lose = lose
+        self._store = store
 
     def local_copies_of(self, subtask: str) -> LocalCopies | None:
         """Return the copies of a subtask on the workers' disks; None without local recovery."""
         return self._disks.copies_of(subtask) if self._local_recovery else None
 
-    def primary_of(self, subtask: str) -> PrimaryCopies:
-        """Return a subtask's part of the latest completed checkpoint."""
-        return self._primaries(subtask)
+    def primary_of(self, subtask: str) -> PrimaryCopies | None:
+        """Return a subtask's part of the latest completed checkpoint; None if that is not in files."""
+        return self._primaries(subtask) if self._primaries is not None else None
 
-    def metadata(self) -> MetadataWrites:
-        """Return the writes that make checkpoints complete."""
-        return self._metadata()
+    def metadata(self) -> MetadataWrites | None:
+        """Return the writes that make checkpoints complete; None if they do not go to files."""
+        return self._metadata() if self._metadata is not None else None
+
+    def object_store(self) -> TrialStore | None:
+        """Return the store that holds the checkpoints; None if they are in files."""
+        return self._store
 
     def messages_of(self, subtask: str) -> RepeatableMessages | None:
         """Return the messages about checkpoints between a subtask and the coordinator."""

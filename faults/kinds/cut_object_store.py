@@ -1,0 +1,44 @@
+"""Cut everybody off from the object store."""
+
+from __future__ import annotations
+
+import time
+from typing import Self
+
+from barrier_tck.faults.drawing import Aim, Chooser, DrawnAs
+from barrier_tck.faults.fault import Fault, OnProgress, Wait
+from barrier_tck.faults.fields import Duration
+from barrier_tck.faults.injectors.connections import Closure
+from barrier_tck.faults.injectors.injection import Injection
+from barrier_tck.faults.injectors.object_stores import disturb_connections
+from barrier_tck.faults.targets import TargetKind, Targets
+
+
+class CutObjectStore(Fault, frozen=True, tag="cut_object_store"):
+    """Close every connection with the object store, and let none be opened until ``duration_ms`` have passed.
+
+    Contract: a request whose answer was lost is repeated, and finds what it has put itself (COO-1); what still fails
+    fails its checkpoint, and checkpoints complete afterwards (REC-6).
+    """
+
+    duration_ms: Duration
+
+    label = "cut off object store"
+    colour = "#a02860"
+    needs = TargetKind.OBJECT_STORE
+    drawn_as = (DrawnAs("cut-object-store", package="object-store"),)
+    on_progress = OnProgress.STOPS
+    shown_as = "object store cut off"
+
+    def told(self) -> str:
+        """Return the fault as a phrase."""
+        return f"cut off object store for {self.duration_ms} ms"
+
+    def inject(self, targets: Targets, wait: Wait = time.sleep) -> Injection:
+        """Close the connections."""
+        return disturb_connections(targets.object_store(), Closure(), wait)
+
+    @classmethod
+    def drawn(cls, choose: Chooser, aim: Aim) -> Self:
+        """Draw for how long."""
+        return cls(choose.between(aim.duration_ms))
