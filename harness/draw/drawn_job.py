@@ -79,5 +79,7 @@ class DrawnJob:
                 return view.control_links
             case TargetKind.STORAGE:
                 return view.in_role(Role.STATEFUL)  # only subtasks with state have copies of it
+            case TargetKind.OBJECT_STORE:
+                return view.names if self.plan.checkpoints.storage == "object_store" else ()
             case _:
                 return view.names

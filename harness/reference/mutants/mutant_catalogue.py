@@ -430,9 +430,7 @@ _OWN_BACKEND = TrialPlan().state_backend
 """The default backend of a plan, which is that of the components themselves."""
 
 
-def components_of(
-    plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] = ModelObjectStorage
-) -> Components:
+def components_of(plan: TrialPlan, elsewhere: Callable[..., CheckpointStorage] | None = None) -> Components:
     """Return the parts from which a plan's runtime is built.
 
     Raises UsageProblem if its mutant or its state backend is unknown, or if the mutant is itself a backend and
@@ -453,7 +451,7 @@ def components_of(
             raise UsageProblem(
                 f"mutant {plan.mutant!r} is a broken storage on files; leave checkpoints.storage at 'files'"
             )
-        components = replace(components, checkpoint_storage=elsewhere)
+        components = replace(components, checkpoint_storage=elsewhere or ModelObjectStorage)
     if plan.state_backend == _OWN_BACKEND:
         return components
     if components.state_backend is not Components().state_backend:
