@@ -49,7 +49,7 @@ def test_increments_go_on_across_a_failure(tmp_path: Path, backend: str, fault: 
     assert trial.record.recoveries > 0 and reused(trial) > 20
 
 
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("backend", ["heap", pytest.param("rocksdb", marks=pytest.mark.long)])
 def test_a_local_copy_of_an_increment_is_whole(tmp_path: Path, backend: str) -> None:
     trial = tried(tmp_path, state_backend=backend, faults=(KILLED,), local_recovery=True)
     assert reused(trial) > 20

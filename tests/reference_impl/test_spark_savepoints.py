@@ -22,6 +22,7 @@ def test_code_in_the_guide_is_code_of_the_example() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_the_example_prints_what_the_guide_shows() -> None:
     shown = re.search(r"```console\n\$ python (-m [^\n]*)\n(.*?)```", GUIDE, re.DOTALL)
     assert shown is not None

@@ -140,7 +140,7 @@ def run(
     ("mode", "channel_bytes"),
     [
         pytest.param(CheckpointMode.UNALIGNED, 32 << 20, marks=pytest.mark.long),
-        (CheckpointMode.UNALIGNED, 8 * 500),
+        pytest.param(CheckpointMode.UNALIGNED, 8 * 500, marks=pytest.mark.long),
         (CheckpointMode.ALIGNED_TIMEOUT, 32 << 20),
     ],
     ids=["unaligned", "unaligned, batches in fragments", "aligned, then unaligned"],
