@@ -9,6 +9,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from barrier_tck.harness.system.system_under_test import (
     TrialOutcome,
 )
 
+ParameterSet = type(pytest.param())
 SUBJECTS = sorted(path.stem for path in Path(__file__).parents[1].glob("test_*.py"))
 
 
@@ -87,16 +89,28 @@ def _bodies() -> Iterator[Callable[[Trials], None]]:
                 and not name.startswith("test_generated")
                 and _is_of_a_system(function)
             ):
-                marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
-                if not marks:
-                    yield function
-                for argument, values in (mark.args for mark in marks):
-                    yield from (partial(function, **{argument: _plain(value)}) for value in values)
+                yield from _with_parameters(function)
+
+
+def _with_parameters(function: Callable[..., None]) -> Iterator[Callable[[Trials], None]]:
+    """Yield the function with every combination of the values that its ``parametrize`` marks give."""
+    marks = [mark for mark in getattr(function, "pytestmark", []) if mark.name == "parametrize"]
+    for values in product(*(mark.args[1] for mark in marks)):
+        given: dict[str, Any] = {}
+        for mark, value in zip(marks, values, strict=True):
+            names = mark.args[0]
+            if isinstance(names, str):
+                given[names] = _plain(value)
+            else:
+                given.update(
+                    zip(names, value.values if isinstance(value, ParameterSet) else value, strict=True)
+                )
+        yield partial(function, **given) if given else function
 
 
 def _plain(value: Any) -> Any:
     """Return a parameter's value without its marks, if it has some."""
-    return value.values[0] if isinstance(value, type(pytest.param())) else value
+    return value.values[0] if isinstance(value, ParameterSet) else value
 
 
 @pytest.mark.long
