@@ -2,8 +2,10 @@
 
 Both backends do the same things in one run, in the same order: put a million entries in batches, take a snapshot,
 finish it, change every hundredth key, take another snapshot, finish it, and read random batches. During the
-synchronous part a subtask processes nothing. The cost of writing while a snapshot is unfinished and the time of a
-restore are measured too. Keys have 16 bytes, values 32. All files are on the local disk of the temporary directory.
+synchronous part a subtask processes nothing. So 30 more snapshots follow, each after a change of every hundredth key;
+the p99 and the longest synchronous part are those of all 32. The cost of writing while a snapshot is unfinished and the
+time of a restore are measured too. Keys have 16 bytes, values 32. All files are on the local disk of the temporary
+directory.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from barrier_tck.harness.plan.backend_targets import SHIPPED_BACKENDS
 from barrier_tck.harness.reference.state_backends import require_state_backend
@@ -26,6 +30,7 @@ from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 KEYS = 1_000_000
 BATCH = 10_000
 GROUPS = KeyGroupRange(0, 128)
+MORE_SNAPSHOTS = 30
 STATE = "state"
 
 Batch = tuple[list[int], list[bytes], list[bytes]]
@@ -58,6 +63,17 @@ def _measure(backend: StateBackend, directory: Path, keys: int) -> dict[str, flo
     few = list(_batches(keys, 100, b"b"))
     _put(store, few)
     _snapshot(store, storage, 2, numbers, "second", while_unfinished=lambda: _put(store, few))
+    parts = [numbers["first_sync_ms"], numbers["second_sync_ms"]]
+    for number in range(3, 3 + MORE_SNAPSHOTS):
+        _put(store, few)
+        another: dict[str, float] = {}
+        written = _snapshot(
+            store, storage, number, another, "", while_unfinished=lambda: _put(store, few[:1])
+        )
+        parts.append(another["_sync_ms"])
+        storage.discard(written)
+    numbers["sync_ms_p99"] = round(float(np.percentile(parts, 99)), 2)
+    numbers["sync_ms_max"] = max(parts)
     chosen = random.Random(0).choices(every, k=min(len(every), 20))
     read = sum(len(batch[1]) for batch in chosen)
     numbers["get_many_per_second"] = round(read / _seconds(lambda: _get(store, chosen)))

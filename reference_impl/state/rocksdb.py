@@ -1,9 +1,9 @@
 """A state backend that keeps state in RocksDB, on local disk (SNP-4).
 
-A snapshot's synchronous part flushes the memtable and makes a native checkpoint: a directory of hard links to
-RocksDB's files, which never change once written, so the time does not grow with what earlier snapshots flushed.
-The asynchronous part uploads the directory's files and removes it. With local recovery the runtime keeps the files by
-hard links, and a restore on the same disk links the table files back (LOC-10).
+A snapshot's synchronous part only begins a capture (``rocksdb_capture``): from then on writes are kept apart. The
+asynchronous part flushes the memtable and makes a native checkpoint: a directory of hard links to RocksDB's files, which
+never change once written. Then it uploads the directory's files and removes it. With local recovery the runtime keeps
+the files by hard links, and a restore on the same disk links the table files back (LOC-10).
 
 The write-ahead log is off. A crash loses the working directory anyway: the attempt that follows starts from a
 checkpoint in checkpoint storage, never from a log, so a log would cost every write and save none.
@@ -26,11 +26,8 @@ import os
 import struct
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from operator import add
 from pathlib import Path
 from threading import Lock
-
-from rocksdict import Checkpoint, Rdict, WriteBatch
 
 from barrier_tck.reference_impl.ids import CheckpointId, KeyGroupRange
 from barrier_tck.reference_impl.protocol.messages import StateHandle
@@ -50,13 +47,8 @@ from barrier_tck.reference_impl.state.backend import (
     StateWriter,
 )
 from barrier_tck.reference_impl.state.checks import require_in_range, require_same_length
-from barrier_tck.reference_impl.state.rocksdb_library import (
-    Failures,
-    close_database,
-    entries_from,
-    is_empty,
-    make_directory,
-)
+from barrier_tck.reference_impl.state.rocksdb_capture import Capture, CapturingDatabase
+from barrier_tck.reference_impl.state.rocksdb_library import make_directory
 from barrier_tck.reference_impl.state.rocksdb_restoring import (
     GROUP,
     TABLE,
@@ -67,7 +59,6 @@ from barrier_tck.reference_impl.state.rocksdb_restoring import (
 )
 from barrier_tck.reference_impl.state.rocksdb_tables import SharedTables, Tables
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot
-from barrier_tck.reference_impl.state.working_directory import remove_tree
 
 _CHUNK_BYTES = 1 << 20
 """Files are uploaded in chunks of this size: a cancel is noticed between any two."""
@@ -118,7 +109,7 @@ class RocksDBStateBackend:
         _require_one_file_system(working, checkpoints)
         snapshots = snapshots_of(restore, reader, scope.key_groups)
         database = restored_database(working, snapshots, reader, scope.key_groups)
-        store = RocksDBStateStore(scope.key_groups, database, checkpoints)
+        store = RocksDBStateStore(scope.key_groups, CapturingDatabase(database), checkpoints)
         if (
             scope.restored is not None
             and len(snapshots) == 1
@@ -151,10 +142,10 @@ class _Prefixes(dict[int, bytes]):
 class RocksDBStateStore:
     """The live state of one operator of one subtask, in one RocksDB database."""
 
-    def __init__(self, key_groups: KeyGroupRange, database: Rdict, checkpoints: Path) -> None:
+    def __init__(self, key_groups: KeyGroupRange, database: CapturingDatabase, checkpoints: Path) -> None:
         """Take the open database, which the store closes, and the directory of local checkpoints."""
         self._key_groups = key_groups
-        self._database: Rdict | None = database
+        self._database: CapturingDatabase | None = database
         self._checkpoints = checkpoints
         self.tables = SharedTables()
         self._prefixes: dict[str, _Prefixes] = {}
@@ -165,27 +156,19 @@ class RocksDBStateStore:
 
     def get(self, name: str, group: int, key: bytes) -> bytes | None:
         """Return the value, or None if there is none."""
-        database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with Failures("read from"):
-            value: bytes | None = database.get(prefix + key)
-        return value
+        return self._open(name).get(self._prefixes_of(name)[group], key)
 
     def put(self, name: str, group: int, key: bytes, value: bytes) -> None:
         """Set the value; raises JobUsageError for a key group that is not the store's."""
-        database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with Failures("write to"):
-            database.put(prefix + key, value)
+        self._open(name).put(self._prefixes_of(name)[group], key, value)
 
     def delete(self, name: str, group: int, key: bytes) -> None:
         """Remove the value; a missing one is no error."""
-        database, prefix = self._open(name), self._prefixes_of(name)[group]
-        with Failures("write to"):
-            database.delete(prefix + key)
+        self._open(name).delete(self._prefixes_of(name)[group], key)
 
     def scan(self, name: str, group: int) -> Iterator[tuple[bytes, bytes]]:
         """Iterate over the entries as they are now, in the order of their keys; later writes do not disturb it."""
-        database, prefix = self._open(name), self._prefixes_of(name)[group]
-        scan = _Scan(entries_from(database, prefix), prefix)
+        scan = _Scan(self._open(name).entries(self._prefixes_of(name)[group]))
         self._scans_begun += 1
         self._scans[self._scans_begun] = scan
         return scan
@@ -193,10 +176,7 @@ class RocksDBStateStore:
     def get_many(self, name: str, groups: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return the values of many keys with one multi-get; ``groups`` and ``keys`` run in step."""
         require_same_length(len(groups), len(keys))
-        database, prefixes = self._open(name), self._prefixes_of(name)
-        wanted = list(map(add, map(prefixes.__getitem__, groups), keys))
-        with Failures("read from"):
-            return database.get(wanted) if wanted else []  # type: ignore[return-value]
+        return self._open(name).get_many(map(self._prefixes_of(name).__getitem__, groups), keys)
 
     def put_many(
         self, name: str, groups: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes]
@@ -204,39 +184,23 @@ class RocksDBStateStore:
         """Set many values, all or none; the three sequences run in step."""
         require_same_length(len(groups), len(keys))
         require_same_length(len(groups), len(values))
-        database, prefixes = self._open(name), self._prefixes_of(name)
-        batch = WriteBatch(raw_mode=True)
-        put = batch.put
-        with Failures("write to"):
-            for prefix, key, value in zip(map(prefixes.__getitem__, groups), keys, values, strict=True):
-                put(prefix + key, value)
-            database.write(batch)
+        self._open(name).put_many(map(self._prefixes_of(name).__getitem__, groups), keys, values)
 
     def snapshot(
         self, checkpoint: CheckpointId, writer: StateWriter
     ) -> SnapshotFuture[tuple[StateHandle, ...]]:
-        """Flush, link the files into a local checkpoint; the future uploads and removes it (SNP-1, SNP-4)."""
+        """Keep later writes apart; the future flushes, links the files, uploads and removes them (SNP-1, SNP-4)."""
         database = self._open("")
-        if is_empty(database):
+        number = self._snapshots_taken + 1
+        capture = database.begin(self._checkpoints / f"{number}-of-checkpoint-{checkpoint}")
+        if capture is None:
             return FinishedSnapshot(())
-        self._snapshots_taken += 1
-        number = self._snapshots_taken
-        directory = self._checkpoints / f"{number}-of-checkpoint-{checkpoint}"
-        try:
-            with Failures("take a local checkpoint of"):
-                # With the log off, what is not flushed is in no file.
-                database.flush(wait=True)
-                Checkpoint(database).create_checkpoint(str(directory))
-        except StorageError:
-            if directory.exists():
-                remove_tree(directory)
-            raise
-        reusable = self.tables.reusable(writer)
+        self._snapshots_taken = number
         task = _Upload(
-            directory,
+            capture,
             writer,
             self._key_groups,
-            reusable,
+            self.tables.reusable(writer),
             lambda tables: self.tables.stored(number, checkpoint, tables),
             lambda: self._outstanding.pop(number, None),
         )
@@ -262,14 +226,14 @@ class RocksDBStateStore:
         for _, scan in sorted(self._scans.items()):
             # An iterator keeps the database open.
             scan.close()
-        close_database(database)
+        database.close()
 
     @staticmethod
     def _cancel(futures: list[DeferredSnapshot[tuple[StateHandle, ...]]]) -> None:
         for future in futures:
             future.cancel()
 
-    def _open(self, name: str) -> Rdict:
+    def _open(self, name: str) -> CapturingDatabase:
         if self._database is None:
             raise JobUsageError(f"the state {name!r} was used after its store was closed")
         return self._database
@@ -282,13 +246,12 @@ class RocksDBStateStore:
 
 
 class _Scan:
-    """Iterates over the entries of one prefix; after ``close`` it refuses instead of looking exhausted."""
+    """Iterates over entries; after ``close`` it refuses instead of looking exhausted."""
 
-    __slots__ = ("__weakref__", "_entries", "_prefix")
+    __slots__ = ("__weakref__", "_entries")
 
-    def __init__(self, entries: Iterator[tuple[bytes, bytes]], prefix: bytes) -> None:
+    def __init__(self, entries: Iterator[tuple[bytes, bytes]]) -> None:
         self._entries: Iterator[tuple[bytes, bytes]] | None = entries
-        self._prefix = prefix
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         return self
@@ -296,29 +259,26 @@ class _Scan:
     def __next__(self) -> tuple[bytes, bytes]:
         if self._entries is None:
             raise JobUsageError("a scan was continued after its store was closed")
-        key, value = next(self._entries)
-        if not key.startswith(self._prefix):
-            self._entries = iter(())
-            raise StopIteration
-        return key[len(self._prefix) :], value
+        return next(self._entries)
 
     def close(self) -> None:
         self._entries = None
 
 
 class _Upload:
-    """The asynchronous part of one snapshot: uploads a local checkpoint and removes it, whatever happens."""
+    """The asynchronous part of one snapshot: makes a local checkpoint, uploads and removes it, whatever happens."""
 
     def __init__(
         self,
-        directory: Path,
+        capture: Capture,
         writer: StateWriter,
         key_groups: KeyGroupRange,
         reusable: Tables,
         stored: Callable[[Tables], object],
         ended: Callable[[], object],
     ) -> None:
-        self._directory = directory
+        self._capture = capture
+        self._directory = capture.directory
         self._writer = writer
         self._key_groups = key_groups
         self._reusable = reusable
@@ -335,6 +295,8 @@ class _Upload:
         handles: list[StateHandle] = []
         names = []
         try:
+            self._check_cancelled()
+            self._capture.require()
             for file in sorted(self._directory.iterdir()):
                 self._check_cancelled()
                 handles.append(self._upload(file))
@@ -369,7 +331,7 @@ class _Upload:
 
     def _release(self) -> None:
         self._ended()
-        remove_tree(self._directory)
+        self._capture.drop()
 
     def _chunks(self, file: Path) -> Iterator[bytes]:
         with file.open("rb") as stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,14 +49,20 @@ def descriptors() -> list[str]:
 def test_the_local_checkpoint_is_made_of_hard_links(world: StateWorld) -> None:
     store = world.store()
     store.put("a", 0, b"k", b"1")
-    future = world.snapshot(store)
-    (local,) = world.local_checkpoints()
-    tables = list(Path(local).glob("*.sst"))
-    assert tables
-    for table in tables:
-        live = Path(local).parents[1] / "db" / table.name
-        assert os.path.samefile(table, live)
-    future.cancel()
+    linked = []
+
+    class Looking:
+        """A writer that looks at the local checkpoint while it is uploaded."""
+
+        def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+            (local,) = world.local_checkpoints()
+            for table in Path(local).glob("*.sst"):
+                linked.append(os.path.samefile(table, Path(local).parents[1] / "db" / table.name))
+            return writer.write(name, chunks, key_groups)
+
+    writer = world.writer()
+    store.snapshot(ONE, Looking()).run()
+    assert linked and all(linked)
     assert world.local_checkpoints() == []
 
 
@@ -186,6 +192,7 @@ def test_local_checkpoints_on_another_file_system_are_refused_at_open(
     store = backend.open(scope, [], world.storage)
     store.put("a", 0, b"k", b"1")
     future = store.snapshot(ONE, world.writer())
+    store.snapshot(CheckpointId(2), world.writer())  # it waits until the first one is captured
     assert list(elsewhere.glob("working/o/*"))
     future.run()
     assert not list(elsewhere.glob("working/o/*"))
@@ -198,10 +205,12 @@ def test_a_failing_local_disk_fails_the_checkpoint_only(world: StateWorld) -> No
     store.put("a", 0, b"k", b"1")
     present = store._checkpoints
     store._checkpoints = present / "there" / "is" / "no" / "such"
+    failing = world.snapshot(store)
+    store.put("a", 0, b"k", b"2")
     with pytest.raises(StorageError, match="local checkpoint"):
-        world.snapshot(store)
+        failing.run()
     store._checkpoints = present
-    assert world.held(world.snapshot(store).run()) == {("a", 0, b"k"): b"1"}
+    assert world.held(world.snapshot(store).run()) == {("a", 0, b"k"): b"2"}
 
 
 def test_values_that_are_no_bytes_are_the_callers_mistake(world: StateWorld) -> None:
@@ -223,6 +232,6 @@ def test_many_snapshots_with_compactions_between_them_stay_as_they_were(world: S
         store.delete("a", 0, b"%d" % number)
         taken.append((world.snapshot(store), content(store)))
     assert store._database is not None
-    store._database.compact_range(None, None)
+    store._database.native.compact_range(None, None)
     for future, expected in reversed(taken):
         assert world.held(future.run()) == expected
