@@ -185,6 +185,10 @@ class JobConfig:
     restart: AnyRestart = NO_RESTART
     write_through: bool = False
     """Keyed operators write every change to the state backend at once, not only at barriers."""
+    cached_keys: int | None = None
+    """Most keys whose accumulators a keyed aggregate of a subtask has in memory, in front of its state backend; None:
+    all. With a backend on disk, a limit lets state be larger than memory.
+    """
     storage_root: str = "checkpoints"
     """Directory of checkpoint storage below the file system's root."""
     local_recovery: bool = False
@@ -200,6 +204,13 @@ class JobConfig:
     stored of the job itself. Give the same directory again when the job is resumed after a crash: it then goes on from
     its own newer checkpoints. To start a second time from one savepoint, give the job another name.
     """
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot work."""
+        _require(
+            self.cached_keys is None or self.cached_keys >= 1,
+            f"{self.cached_keys} keys in memory; use 1 or more, or None for all",
+        )
 
     @property
     def alignment(self) -> tuple[CheckpointMode, int]:

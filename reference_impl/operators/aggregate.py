@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from itertools import islice
+from typing import ClassVar, TypeVar, cast
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import AccumulatorTable, DataPlane, OperatorContext, Payload
@@ -16,6 +17,10 @@ from barrier_tck.reference_impl.state.snapshots import MappedSnapshot
 
 AGGREGATE_STATE = "aggregate"
 """Name of the state in the store: encoded key to encoded accumulator (``operators.encoding``)."""
+CHANGED_STATE = "aggregate-changed"
+"""Name of the state whose keys are yet to be emitted and not in memory; it is empty whenever a snapshot is taken."""
+
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,10 @@ class KeyedAggregate:
     The table is written through to the store after every batch, or only ahead of a snapshot, as the context
     says. In both cases the store holds exactly the records before the barrier when its snapshot begins
     (ALN-2).
+
+    The table has all keys, or a limited number (``OperatorContext.cached_keys``, decision 0056). With a limit it is
+    written to the store and emptied whenever the next records could exceed it, and fetches what it lacks. Changed keys
+    that have yet to be emitted then wait in the store too, under ``CHANGED_STATE``.
     """
 
     def __init__(self, spec: AggregateSpec, plane: DataPlane) -> None:
@@ -60,54 +69,121 @@ class KeyedAggregate:
         self._table: AccumulatorTable | None = None
         self._input_ended = False
         self._write_through = False
+        self._limit: int | None = None
+        self._changes_stored = False
+        """Whether changed keys may be in the store."""
         self._emits_each = spec.emit is Emission.EACH_RECORD
         self._emits_changes = spec.emit is Emission.CHANGES
 
     def open(self, context: OperatorContext, restored: OperatorSnapshot | None) -> None:
-        """Open the store with the restored files and fill the table from it (REC-1)."""
+        """Open the store with the restored files, and fill the table from it if it is to have all keys (REC-1)."""
         spec = self._spec
         self._context = context
         self._write_through = context.write_through
+        self._limit = context.cached_keys
         self._store = context.open_store(self.uid, restored)
         self._table = self._plane.accumulators(spec.key, spec.aggregates, spec.carry, context.max_parallelism)
-        entries = [
-            (int(group), key, value)
-            for group in context.key_groups
-            for key, value in self._store.scan(AGGREGATE_STATE, group)
-        ]
-        if entries:
-            self._table.load(entries)
+        if self._limit is None:
+            entries = list(self._stored_entries())
+            if entries:
+                self._table.load(entries)
         self._input_ended = restored is not None and restored.input_ended
+
+    @property
+    def keys_in_memory(self) -> int:
+        """Return how many keys the table has."""
+        return len(self._opened_table())
 
     def process(self, payload: Payload) -> Payload | None:
         """Fold a batch in; returns running aggregates with ``Emission.EACH_RECORD``."""
         table = self._opened_table()
-        output = table.update(payload, self._emits_each)
+        if self._limit is None:
+            output = table.update(payload, self._emits_each)
+        else:
+            output = self._update_within(table, self._limit, payload)
         if self._write_through:
             self._flush(table)
         return output
 
-    def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
+    def _update_within(self, table: AccumulatorTable, limit: int, payload: Payload) -> Payload | None:
+        outputs = []
+        for part in self._plane.slices(payload, limit):
+            if len(table) + self._plane.length(part) > limit:
+                self.evict(table)
+            outputs.append(table.update(part, self._emits_each, self._look_up))
+        return self._plane.joined([output for output in outputs if output is not None])
+
+    def _look_up(self, groups: Sequence[int], keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        return self._opened_store().get_many(AGGREGATE_STATE, groups, keys)
+
+    def evict(self, table: AccumulatorTable) -> None:
+        """Write what changed to the store, and empty the table."""
+        self._flush(table)
+        if self._emits_changes:
+            groups, keys = table.take_changed()
+            if keys:
+                self._changes_stored = True
+                self._opened_store().put_many(CHANGED_STATE, groups, keys, [b""] * len(keys))
+        table.clear()
+
+    def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         """Return the keys changed since the previous emission, with ``Emission.CHANGES``.
 
         This leaves no changed key behind whenever a snapshot is taken, so the set of changed keys is always
         empty in a checkpoint and need not be part of it. The rows belong to the checkpoint, as they precede
         its barrier.
         """
-        if self._emits_changes:
-            return self._opened_table().take_changed_rows()
-        return None
+        return self._changed_rows() if self._emits_changes else ()
 
-    def end_of_input(self) -> Payload | None:
+    def end_of_input(self) -> Iterable[Payload]:
         """Return what is still to be emitted, unless a restored checkpoint already contains that emission."""
         ended_before, self._input_ended = self._input_ended, True
         if ended_before:
-            return None
+            return ()
         if self._emits_changes:
-            return self._opened_table().take_changed_rows()
+            return self._changed_rows()
         if self._spec.emit is Emission.FINAL:
-            return self._opened_table().all_rows()
-        return None
+            return self._final_rows()
+        return ()
+
+    def _changed_rows(self) -> Iterator[Payload]:
+        table, store = self._opened_table(), self._opened_store()
+        if not self._changes_stored:
+            rows = table.take_changed_rows()
+            if rows is not None:
+                yield rows
+            return
+        self.evict(table)
+        for group in self._opened_context().key_groups:
+            changed = [key for key, _ in store.scan(CHANGED_STATE, group)]
+            for keys in _parts_of(iter(changed), self._limit):
+                groups = [group] * len(keys)
+                values = self._look_up(groups, keys)
+                assert None not in values, "what changed is in the store"
+                yield from self._rows_of(zip(groups, keys, cast("Sequence[bytes]", values), strict=True))
+            for key in changed:
+                store.delete(CHANGED_STATE, group, key)
+        self._changes_stored = False
+
+    def _final_rows(self) -> Iterator[Payload]:
+        table = self._opened_table()
+        if self._limit is None:
+            rows = table.all_rows()
+            if rows is not None:
+                yield rows
+            return
+        self.evict(table)
+        for entries in _parts_of(self._stored_entries(), self._limit):
+            yield from self._rows_of(entries)
+
+    def _rows_of(self, entries: Iterable[tuple[int, bytes, bytes]]) -> Iterator[Payload]:
+        """Yield the rows of entries, no more than the limit, by way of the table, which is empty before and after."""
+        table = self._opened_table()
+        table.load(list(entries))
+        rows = table.all_rows()
+        table.clear()
+        if rows is not None:
+            yield rows
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Flush the table and do the store's synchronous part (SNP-1)."""
@@ -135,6 +211,12 @@ class KeyedAggregate:
         if self._store is not None:
             self._store.close()
 
+    def _stored_entries(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield key group, key and accumulator of all that is in the store."""
+        for group in self._opened_context().key_groups:
+            for key, value in self._opened_store().scan(AGGREGATE_STATE, group):
+                yield int(group), key, value
+
     def _flush(self, table: AccumulatorTable) -> None:
         groups, keys, values = table.take_dirty()
         if keys:
@@ -154,3 +236,9 @@ class KeyedAggregate:
         if self._context is None:
             raise ProtocolError(f"operator {self.uid!r} was used before it was opened")
         return self._context
+
+
+def _parts_of(items: Iterator[ItemT], size: int | None) -> Iterator[list[ItemT]]:
+    """Yield lists of at most so many items."""
+    while part := list(islice(items, size)):
+        yield part

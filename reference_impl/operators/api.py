@@ -6,7 +6,7 @@ or Arrow) is behind ``DataPlane``, of which there are two implementations that m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,6 +52,8 @@ class OperatorContext:
     """The file system that sinks write to (rooted at the file system's root, not at the sink's directory)."""
     write_through: bool = False
     """Keyed operators flush their accumulators to the store after every batch, not only at barriers."""
+    cached_keys: int | None = None
+    """Most keys whose accumulators a keyed aggregate has in memory; None: all (decision 0056)."""
     working_directory: Callable[[str], str | None] = lambda _uid: None
     """Makes an operator's local directory, if the state backend needs one."""
     defer_restored_commits: bool = False
@@ -102,11 +104,14 @@ class Operator(Protocol):
     def process(self, payload: Payload) -> Payload | None:
         """Process a batch and return what is passed on, or None."""
 
-    def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
-        """Return what must be emitted ahead of the barrier (and so belongs to this checkpoint), or None."""
+    def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
+        """Return the batches that must be emitted ahead of the barrier, and so belong to this checkpoint.
 
-    def end_of_input(self) -> Payload | None:
-        """Learn that no record follows, return what is emitted last, or None. Called once per attempt."""
+        Each is made when it is taken, and all are.
+        """
+
+    def end_of_input(self) -> Iterable[Payload]:
+        """Learn that no record follows; returns what is emitted last. Called once per attempt."""
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Do the synchronous part of the snapshot."""
@@ -155,6 +160,10 @@ class Source(Protocol):
         """Return the reader of the subtask's share of the splits."""
 
 
+LookUp = Callable[[Sequence[int], Sequence[bytes]], Sequence[bytes | None]]
+"""Takes groups and keys, and gives the accumulators of those that have one."""
+
+
 class AccumulatorTable(Protocol):
     """The running aggregates of one subtask's keys, vectorised or not, in front of a keyed state store.
 
@@ -165,17 +174,29 @@ class AccumulatorTable(Protocol):
     def load(self, entries: Sequence[tuple[int, bytes, bytes]]) -> None:
         """Take (key group, key, accumulator) entries from a restored store."""
 
-    def update(self, payload: Payload, emit_each: bool) -> Payload | None:
-        """Fold a batch in; with ``emit_each`` return one output row per input row (running aggregates)."""
+    def update(self, payload: Payload, emit_each: bool, look_up: LookUp | None = None) -> Payload | None:
+        """Fold a batch in; with ``emit_each`` return one output row per input row (running aggregates).
+
+        A key that the table does not have begins with what ``look_up`` gives for it, or else with nothing.
+        """
 
     def take_dirty(self) -> tuple[Sequence[int], Sequence[bytes], Sequence[bytes]]:
         """Return groups, keys and accumulators changed since the last call, in a fixed order."""
+
+    def take_changed(self) -> tuple[Sequence[int], Sequence[bytes]]:
+        """Return groups and keys of what ``take_changed_rows`` would return, in its place."""
 
     def take_changed_rows(self) -> Payload | None:
         """Return one output row per key changed since the last call of this method, or None."""
 
     def all_rows(self) -> Payload | None:
         """Return one output row per key, or None if there is none."""
+
+    def clear(self) -> None:
+        """Forget all keys, also what is dirty or changed."""
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
 
 
 class RowEncoder(Protocol):
@@ -201,6 +222,12 @@ class DataPlane(Protocol):
 
     def to_rows(self, payload: Payload) -> Sequence[dict[str, Any]]:
         """Return a batch as rows, which must not be changed."""
+
+    def slices(self, payload: Payload, length: int) -> Sequence[Payload]:
+        """Cut a batch into batches of at most so many records, in order."""
+
+    def joined(self, payloads: Sequence[Payload]) -> Payload | None:
+        """Return batches with the same columns as one; None if there is none."""
 
     def map(self, payload: Payload, function: Any) -> Payload:
         """Apply a row function (see ``operators.functions``) to every record."""

@@ -128,6 +128,16 @@ class ArrowPlane:
         rows: list[Row] = payload.to_pylist()
         return rows
 
+    def slices(self, payload: Any, length: int) -> list[Any]:
+        """Cut the batch into batches of at most so many records, without a copy."""
+        return [payload.slice(start, length) for start in range(0, payload.num_rows, length)]
+
+    def joined(self, payloads: Sequence[Any]) -> Any | None:
+        """Return batches with the same columns as one; None if there is none."""
+        if len(payloads) < 2:
+            return payloads[0] if payloads else None
+        return pa.Table.from_batches(payloads).combine_chunks().to_batches()[0]
+
     def map(self, payload: Any, function: Any) -> Any:
         """Apply a row function to every record, or its vectorised form to the batch."""
         if isinstance(function, Vectorized):

@@ -207,16 +207,19 @@ class KeyIndex(Protocol):
     def groups(self, slots: Ints, max_parallelism: int) -> list[int]:
         """Return the key groups of the keys of some slots."""
 
+    def emptied(self) -> KeyIndex:
+        """Return an empty index of the same kind."""
+
 
 class GenericKeyIndex:
     """Any keys: one Python dictionary look-up per distinct key of a batch."""
 
-    def __init__(self, width: int) -> None:
-        """Take the number of key columns."""
+    def __init__(self, width: int, types: Sequence[Any] = ()) -> None:
+        """Take the number of key columns, and their types if they are known."""
         self._slot_of: dict[bytes, int] = {}
         self._encoded: list[bytes] = []
         self._keys: list[Key] = []
-        self._types: list[Any] = [None] * width
+        self._types: list[Any] = list(types) or [None] * width
 
     def __len__(self) -> int:
         """Return the number of slots."""
@@ -263,6 +266,10 @@ class GenericKeyIndex:
     def groups(self, slots: Ints, max_parallelism: int) -> list[int]:
         """Return the key groups of the keys of some slots."""
         return [group_of_encoded(encoded, max_parallelism) for encoded in self.encoded(slots)]
+
+    def emptied(self) -> GenericKeyIndex:
+        """Return an empty index that knows the types of the columns."""
+        return GenericKeyIndex(len(self._types), self._types)
 
 
 def _array(values: list[Any], kind: Any) -> Column:
@@ -427,3 +434,7 @@ class IntKeyIndex:
             groups[slots == self._null_slot] = group_of_encoded(encode_key((None,)), max_parallelism)
         found: list[int] = groups.tolist()
         return found
+
+    def emptied(self) -> IntKeyIndex:
+        """Return an empty index."""
+        return IntKeyIndex()

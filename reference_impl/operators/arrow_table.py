@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from barrier_tck.reference_impl.operators.api import LookUp
 from barrier_tck.reference_impl.operators.arrow_keys import (
     BatchKeys,
     Column,
@@ -100,6 +101,13 @@ class _Totals:
         self._bound = 0
         """No value of an integer aggregate is further from zero than this."""
 
+    def set(self, slots: Ints, values: Any) -> None:
+        """Set the values of at least one slot."""
+        self.values[slots] = values
+        if not self.floating:
+            low, high = bounds_of(self.values[slots])
+            self._bound = max(self._bound, -low, high)
+
     def add(self, slots: Ints, added: Numbers | int) -> None:
         """Add contributions to slots, which may repeat; raises JobUsageError if a sum leaves 64 bits."""
         if not self.floating and not self._fits(slots, added):
@@ -179,26 +187,49 @@ class ArrowAccumulatorTable:
         self._index.add(keys)
         self._grow()
         values = [decode_accumulator(accumulator) for _, _, accumulator in entries]
+        slots = np.arange(first, first + len(keys))
         for totals, column in zip(self._totals, zip(*values, strict=True), strict=False):
-            totals.values[first : first + len(keys)] = column
+            totals.set(slots, column)
 
-    def update(self, payload: Any, emit_each: bool) -> Any | None:
+    def update(self, payload: Any, emit_each: bool, look_up: LookUp | None = None) -> Any | None:
         """Fold a batch in; with ``emit_each`` return one row per input row."""
         if not payload.num_rows:
             return None
         columns = columns_of(payload, self._key, "aggregate")
+        known = len(self._index)
         slots = self._index.slots(columns)
         if slots is None:
             self._index = self._generic()
             slots = self._index.slots(columns)
             assert slots is not None
         self._grow()
+        if look_up is not None:
+            self._fetch(np.arange(known, len(self._index)), look_up)
         added = [contributions(totals.aggregate, payload) for totals in self._totals]
         output = self._running_rows(payload, columns, slots, added) if emit_each else None
         for totals, each in zip(self._totals, added, strict=True):
             totals.add(slots, each)
         self._marks[slots] = _DIRTY | _CHANGED
         return output
+
+    def _fetch(self, slots: Ints, look_up: LookUp) -> None:
+        """Take the accumulators of the keys of new slots."""
+        if not len(slots):
+            return
+        found = look_up(self._index.groups(slots, self._max_parallelism), self._index.encoded(slots))
+        present = [value for value in found if value is not None]
+        if not present:
+            return
+        where = slots[np.array([value is not None for value in found])]
+        size, header = self._entry_type.itemsize, self._header
+        if all(len(value) == size and value.startswith(header) for value in present):
+            packed = np.frombuffer(b"".join(present), dtype=self._entry_type)
+            for position, totals in enumerate(self._totals):
+                totals.set(where, packed[f"value{position}"])
+            return
+        values = map(decode_accumulator, present)
+        for totals, column in zip(self._totals, zip(*values, strict=True), strict=True):
+            totals.set(where, column)
 
     def take_dirty(self) -> tuple[list[int], list[bytes], list[bytes]]:
         """Return groups, keys and accumulators changed since the last call."""
@@ -210,6 +241,11 @@ class ArrowAccumulatorTable:
         values: list[bytes] = packed.view(f"V{self._entry_type.itemsize}").tolist()
         return self._index.groups(slots, self._max_parallelism), self._index.encoded(slots), values
 
+    def take_changed(self) -> tuple[list[int], list[bytes]]:
+        """Return groups and keys of what ``take_changed_rows`` would return, in its place."""
+        slots = self._take(_CHANGED)
+        return self._index.groups(slots, self._max_parallelism), self._index.encoded(slots)
+
     def take_changed_rows(self) -> Any | None:
         """Return one row per key changed since the last call (or restore), or None."""
         return self._rows(self._take(_CHANGED))
@@ -217,6 +253,16 @@ class ArrowAccumulatorTable:
     def all_rows(self) -> Any | None:
         """Return one row per key, or None if there is none."""
         return self._rows(np.arange(len(self._index)))
+
+    def clear(self) -> None:
+        """Forget all keys; a table for any kind of key goes on as such, with the types last seen."""
+        self._index = self._index.emptied()
+        self._totals = [_Totals(totals.aggregate, 1024) for totals in self._totals]
+        self._marks = np.zeros(1024, dtype=np.uint8)
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._index)
 
     def _generic(self) -> GenericKeyIndex:
         """Return the index for any kind of key, with the present slots."""

@@ -115,13 +115,13 @@ class _KeyedFunctionOperator:
         self._function = function_at(make, context.place) if isinstance(make, PerSubtask) else make()
         self._function.open(KeyedStates(self._store))
 
-    def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
-        """Return None: nothing is held back."""
-        return None
+    def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
+        """Return nothing: nothing is held back."""
+        return ()
 
-    def end_of_input(self) -> Payload | None:
-        """Return None: nothing is held back."""
-        return None
+    def end_of_input(self) -> Iterable[Payload]:
+        """Return nothing: nothing is held back."""
+        return ()
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Do the store's synchronous part (SNP-1)."""

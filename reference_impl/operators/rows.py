@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.reference_impl.operators.api import LookUp
 from barrier_tck.reference_impl.operators.encoding import (
     Key,
     decode_accumulator,
@@ -93,8 +94,10 @@ class RowAccumulatorTable:
             values = list(decode_accumulator(accumulator))
             self._entries[encoded] = _Entry(encoded, group, decode_key(encoded), values)
 
-    def update(self, payload: Rows, emit_each: bool) -> Rows | None:
+    def update(self, payload: Rows, emit_each: bool, look_up: LookUp | None = None) -> Rows | None:
         """Fold a batch in; with ``emit_each`` return one row per input row."""
+        if look_up is not None:
+            self._fetch(payload, look_up)
         output: Rows = []
         key_of, entries, dirty, changed = self._key_of, self._entries, self._dirty, self._changed
         carried, columns = self._carried, self._columns
@@ -117,6 +120,21 @@ class RowAccumulatorTable:
             raise missing_column(error.args[0], row, "aggregate") from error
         return output or None
 
+    def _fetch(self, payload: Rows, look_up: LookUp) -> None:
+        """Take the accumulators of keys of a batch that are not here."""
+        row: Row = {}
+        missing: dict[bytes, int] = {}
+        try:
+            for row in payload:
+                encoded = encode_key(self._key_of(row))
+                if encoded not in self._entries:
+                    missing[encoded] = group_of_encoded(encoded, self._max_parallelism)
+        except KeyError as error:
+            raise missing_column(error.args[0], row, "aggregate") from error
+        groups, keys = list(missing.values()), list(missing)
+        found = zip(groups, keys, look_up(groups, keys) if keys else (), strict=True)
+        self.load([(group, key, value) for group, key, value in found if value is not None])
+
     def take_dirty(self) -> tuple[list[int], list[bytes], list[bytes]]:
         """Return groups, keys and accumulators changed since the last call."""
         groups: list[int] = []
@@ -128,6 +146,12 @@ class RowAccumulatorTable:
         self._dirty.clear()
         return groups, keys, values
 
+    def take_changed(self) -> tuple[list[int], list[bytes]]:
+        """Return groups and keys of what ``take_changed_rows`` would return, in its place."""
+        groups, keys = [entry.group for entry in self._changed.values()], list(self._changed)
+        self._changed.clear()
+        return groups, keys
+
     def take_changed_rows(self) -> Rows | None:
         """Return one row per key changed since the last call (or restore), or None."""
         rows = [self._row(entry) for entry in self._changed.values()]
@@ -137,6 +161,16 @@ class RowAccumulatorTable:
     def all_rows(self) -> Rows | None:
         """Return one row per key, or None if there is none."""
         return [self._row(entry) for entry in self._entries.values()] or None
+
+    def clear(self) -> None:
+        """Forget all keys."""
+        self._entries.clear()
+        self._dirty.clear()
+        self._changed.clear()
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self._entries)
 
     def _row(self, entry: _Entry) -> Row:
         row: Row = dict(zip(self._key, entry.key, strict=True))
@@ -175,6 +209,14 @@ class RowPlane:
     def to_rows(self, payload: Rows) -> Rows:
         """Return the payload, which is rows."""
         return payload
+
+    def slices(self, payload: Rows, length: int) -> list[Rows]:
+        """Cut the rows into lists of at most so many."""
+        return [payload[start : start + length] for start in range(0, len(payload), length)]
+
+    def joined(self, payloads: Sequence[Rows]) -> Rows | None:
+        """Return all rows as one payload."""
+        return [row for payload in payloads for row in payload] or None
 
     def map(self, payload: Rows, function: Any) -> Rows:
         """Apply a row function to every row."""

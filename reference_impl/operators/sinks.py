@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import quote
@@ -138,12 +138,14 @@ class TransactionalFileSink:
             with self._ending_on_failure():
                 self.flush_buffer()
 
-    def before_barrier(self, checkpoint: CheckpointId) -> None:
+    def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         """Emit nothing."""
+        return ()
 
-    def end_of_input(self) -> None:
+    def end_of_input(self) -> Iterable[Payload]:
         """Remember it; the last checkpoint commits the last output."""
         self._input_ended = True
+        return ()
 
     def snapshot(self, checkpoint: CheckpointId) -> SnapshotFuture[OperatorSnapshot]:
         """Prepare the current transaction; list it with all that are prepared and not committed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -37,14 +37,14 @@ class StatelessOperator:
         """Apply the function."""
         return self._function(payload)
 
-    def before_barrier(self, checkpoint: CheckpointId) -> Payload | None:
+    def before_barrier(self, checkpoint: CheckpointId) -> Iterable[Payload]:
         """Emit nothing: no record is held back."""
-        return None
+        return ()
 
-    def end_of_input(self) -> Payload | None:
+    def end_of_input(self) -> Iterable[Payload]:
         """Emit nothing."""
         self._input_ended = True
-        return None
+        return ()
 
     def snapshot(self, checkpoint: CheckpointId) -> FinishedSnapshot[OperatorSnapshot]:
         """Return a finished snapshot without state."""

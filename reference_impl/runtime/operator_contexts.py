@@ -36,6 +36,7 @@ def context_of(
         writers=copies,
         output_files=ports.files,
         write_through=deployment.config.write_through,
+        cached_keys=deployment.config.cached_keys,
         working_directory=working.of_operator,
         defer_restored_commits=deployment.config.on_unreadable is OnUnreadable.OLDER,
         files_wanted=FILES_WANTED if deployment.config.local_recovery else 1,

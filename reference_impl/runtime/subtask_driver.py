@@ -325,7 +325,8 @@ class SubtaskDriver:
         self.channels.begin(barrier.checkpoint)
         try:
             for position, operator in enumerate(self.operators):
-                self.run_chain(position + 1, operator.before_barrier(barrier.checkpoint))
+                for payload in operator.before_barrier(barrier.checkpoint):
+                    self.run_chain(position + 1, payload)
             if self.reader is not None:
                 snapshot.add_finished(OperatorSnapshot(self._source_uid, positions=self.reader.positions()))
             for operator in self.operators:

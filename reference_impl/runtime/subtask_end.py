@@ -43,7 +43,8 @@ class SubtaskEnd:
         deployment = self._deployment
         if not deployment.finished_before:
             for position, operator in enumerate(self._operators):
-                run_chain(position + 1, operator.end_of_input())
+                for payload in operator.end_of_input():
+                    run_chain(position + 1, payload)
         self._router.send_control(EndOfInput())
         if not self._is_terminal:
             return

@@ -1,9 +1,9 @@
 """A state backend that keeps state in RocksDB, on local disk (SNP-4).
 
 A snapshot's synchronous part only begins a capture (``rocksdb_capture``): from then on writes are kept apart. The
-asynchronous part flushes the memtable and makes a native checkpoint: a directory of hard links to RocksDB's files, which
-never change once written. Then it uploads the directory's files and removes it. With local recovery the runtime keeps
-the files by hard links, and a restore on the same disk links the table files back (LOC-10).
+asynchronous part flushes the memtable and makes a native checkpoint: a directory of hard links to RocksDB's files,
+which never change once written. Then it uploads the directory's files and removes it. With local recovery the runtime
+keeps the files by hard links, and a restore on the same disk links the table files back (LOC-10).
 
 The write-ahead log is off. A crash loses the working directory anyway: the attempt that follows starts from a
 checkpoint in checkpoint storage, never from a log, so a log would cost every write and save none.

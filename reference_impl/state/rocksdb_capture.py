@@ -34,7 +34,7 @@ LATER_BYTES = 32 * 1024 * 1024
 
 
 class Capture:
-    """A local checkpoint of what a database holds now, to be made by ``make`` or given up by ``drop``, by any thread."""
+    """A local checkpoint of what a database holds now. Any thread may ``make`` it or ``drop`` it."""
 
     def __init__(self, database: Rdict, directory: Path) -> None:
         """Take the database, to which nobody writes until ``ended``, and the directory that is to be made."""

@@ -49,15 +49,15 @@ def descriptors() -> list[str]:
 def test_the_local_checkpoint_is_made_of_hard_links(world: StateWorld) -> None:
     store = world.store()
     store.put("a", 0, b"k", b"1")
-    linked = []
+    linked: list[bool] = []
 
     class Looking:
         """A writer that looks at the local checkpoint while it is uploaded."""
 
         def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
             (local,) = world.local_checkpoints()
-            for table in Path(local).glob("*.sst"):
-                linked.append(os.path.samefile(table, Path(local).parents[1] / "db" / table.name))
+            live = Path(local).parents[1] / "db"
+            linked.extend(os.path.samefile(table, live / table.name) for table in Path(local).glob("*.sst"))
             return writer.write(name, chunks, key_groups)
 
     writer = world.writer()

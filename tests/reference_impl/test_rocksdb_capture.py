@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rocksdict import Rdict
+from rocksdict import Checkpoint, Rdict
 
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.state import rocksdb_capture
@@ -118,7 +118,7 @@ def test_a_writer_goes_on_while_another_thread_makes_the_capture(
             assert written.wait(20), "the writer waited for the capture"
             self._real.create_checkpoint(path)
 
-    real = rocksdb_capture.Checkpoint
+    real = Checkpoint
     monkeypatch.setattr(rocksdb_capture, "Checkpoint", Standing)
     database.put(b"p", b"k", b"before")
     capture = begun(database, tmp_path / "c")

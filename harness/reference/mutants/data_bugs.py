@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from barrier_tck.reference_impl.ids import CheckpointId
 from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Payload, SourceReader
@@ -135,10 +135,11 @@ class LeavesRecordsInTheBuffer(TransactionalFileSink):
         self.pre_commit(checkpoint)
         return FinishedSnapshot(OperatorSnapshot(self.uid, transactions=self.prepared))
 
-    def end_of_input(self) -> None:
+    def end_of_input(self) -> Iterable[Payload]:
         """Flush, so that only a failure shows the loss."""
-        super().end_of_input()
+        last = super().end_of_input()
         self.flush_buffer()
+        return last
 
 
 class RefusesToCommitTwice(TransactionalFileSink):
