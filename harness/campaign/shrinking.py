@@ -117,7 +117,8 @@ def _restless(plan: TrialPlan) -> int:
         for _, actual, calm in _calm_pairs(plan)
         for name in calm.__struct_fields__
     )
-    return differing + int(not plan.deployment.write_through) + int(plan.limits != TrialPlan().limits)
+    deployment = int(not plan.deployment.write_through) + int(plan.deployment.cached_keys is not None)
+    return differing + deployment + int(plan.limits != TrialPlan().limits)
 
 
 def _settings_values(plan: TrialPlan) -> int:
@@ -236,6 +237,8 @@ def calm_down(plan: TrialPlan) -> Iterator[TrialPlan]:
                     continue  # the field goes together with another one
                 yield calmer
     yield _with(plan, "deployment", write_through=True)
+    if plan.deployment.cached_keys is not None:
+        yield _with(plan, "deployment", cached_keys=None)
     yield msgspec.structs.replace(plan, limits=TrialPlan().limits)
 
 

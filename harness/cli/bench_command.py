@@ -21,6 +21,7 @@ BENCHMARKS = {
     "simulation": "simulation",
     "state": "state_access",
     "incremental": "incremental",
+    "large-state": "large_state",
     "recovery": "recovery_times",
     "proxy": "proxy",
     "backpressure": "backpressure",
@@ -36,7 +37,7 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="throughput|simulation|state|incremental|recovery|proxy|backpressure|protocols",
+            metavar="throughput|simulation|state|incremental|large-state|recovery|proxy|backpressure|protocols",
             help="The benchmark to run.",
         ),
     ],
@@ -55,6 +56,10 @@ def bench(
             help="For throughput: measure only what checkpoints cost, over at most N pairs of runs.",
         ),
     ] = None,
+    state_mb: Annotated[
+        int | None,
+        typer.Option(metavar="MB", min=1, help="For large-state and recovery: how much state there is."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a benchmark and print its numbers.
@@ -68,6 +73,8 @@ def bench(
       barrier-tck bench simulation      simulated schedules per second
       barrier-tck bench state           snapshots of a million keys, on the heap and in RocksDB
       barrier-tck bench incremental     checkpoints when 1 % of a million keys has changed, incremental and full
+      barrier-tck bench large-state     state larger than memory, on disk: keys per second, snapshot, restore, memory
+      barrier-tck bench large-state --state-mb 10240
       barrier-tck bench recovery        restoring 500 MB from the local copy and over a link of 100 MB/s
       barrier-tck bench proxy           a channel without a proxy, through Toxiproxy, and through the embedded one
       barrier-tck bench backpressure    delay and size of checkpoints, aligned and unaligned, as the sink gets slower
@@ -81,7 +88,7 @@ def bench(
     module = _module_of(name)
     if plot is not None and not hasattr(module, "page"):
         raise UsageProblem(f"the benchmark {name!r} has no curves to plot")
-    numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system, pairs)
+    numbers = run_benchmark(name, lambda text: console.print(text, markup=False), system, pairs, state_mb)
     has_table = hasattr(module, "table")
     for key, value in numbers.items():
         if key != "points" or not has_table:
@@ -95,12 +102,17 @@ def bench(
 
 
 def run_benchmark(
-    name: str, progress: Progress, system: str = "", pairs: int | None = None
+    name: str,
+    progress: Progress,
+    system: str = "",
+    pairs: int | None = None,
+    state_mb: int | None = None,
 ) -> dict[str, Any]:
     """Run a benchmark by its name, in a world if it knows several, and return its numbers, units in the names.
 
-    ``pairs`` limits it to so many pairs of runs, if it has pairs. Raises EnvironmentProblem if the benchmarks cannot be
-    imported, for instance outside a checkout, and UsageProblem if the benchmark knows neither the world nor pairs.
+    ``pairs`` limits it to so many pairs of runs, if it has pairs, and ``state_mb`` says how much state there is. Raises
+    EnvironmentProblem if the benchmarks cannot be imported, for instance outside a checkout, and UsageProblem if the
+    benchmark does not know what it is given.
     """
     module = _module_of(name)
     known: Sequence[str] = getattr(module, "SYSTEMS", ())
@@ -110,7 +122,9 @@ def run_benchmark(
     run: Callable[..., dict[str, Any]] = module.run
     if pairs is not None and "pairs" not in inspect.signature(run).parameters:
         raise UsageProblem(f"the benchmark {name!r} has no pairs of runs; leave --pairs out")
-    given = {"system": system or None, "pairs": pairs}
+    if state_mb is not None and "state_mb" not in inspect.signature(run).parameters:
+        raise UsageProblem(f"the benchmark {name!r} has a state of fixed size; leave --state-mb out")
+    given = {"system": system or None, "pairs": pairs, "state_mb": state_mb}
     told = {option: value for option, value in given.items() if value is not None}
     return run(lambda what, share: progress(f"{what} ({share:.0%} done)"), **told)
 

@@ -94,6 +94,8 @@ class Profile:
     on_unreadable: tuple[WhenUnreadable, ...] = ("fail", "older")
     """What to do when no copy of the latest checkpoint can be read, in a system whose copies can be damaged (REC-4)."""
     async_ms_max: Range = (0, 40)
+    cached_keys: tuple[int | None, ...] = ()
+    """How many keys a keyed aggregate may have in memory, or None for all; empty: all, and nothing is drawn."""
     incremental_per_mille: int = 0
     """How many plans in 1,000 have incremental checkpoints (SNP-5)."""
     late_async_per_mille: int = 150

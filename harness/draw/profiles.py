@@ -230,6 +230,19 @@ PROFILES: tuple[Profile, ...] = (
         storage_per_mille=100,
         savepoints_per_mille=250,
     ),
+    Profile(
+        name="large-state",
+        description="Fewer keys in memory than there are, on every state backend, with 0 to 3 faults.",
+        workloads=("keyed-totals", "lineage"),
+        batches=(10, 30),
+        keys=(5, 40),
+        cached_keys=(1, 2, 3, 8, None),
+        modes=("exactly_once", "exactly_once", "unaligned", "at_least_once"),
+        drawn_jobs_per_mille=300,
+        incremental_per_mille=300,
+        faults=(0, 3),
+        restore_per_mille=500,
+    ),
     *SPARK_PROFILES,
 )
 """Every profile there is."""

@@ -255,7 +255,9 @@ def _draw_without_faults(draw: st.DrawFn, profile: Profile) -> TrialPlan:
         seed=draw(numbers(0, 2**31 - 1)),
         workload=_draw_workload(draw, profile),
         deployment=DeploymentPlan(
-            executors=between(draw, profile.executors), write_through=draw(st.booleans())
+            executors=between(draw, profile.executors),
+            write_through=draw(st.booleans()),
+            cached_keys=draw(st.sampled_from(profile.cached_keys)) if profile.cached_keys else None,
         ),
         checkpoints=_draw_checkpoints(draw, profile),
         restart=_draw_restart(draw, profile),

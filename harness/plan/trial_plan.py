@@ -89,6 +89,8 @@ class DeploymentPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     executors: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
     write_through: bool = True
     """Whether keyed operators write every change to the state backend at once, and not only at barriers."""
+    cached_keys: Annotated[int, msgspec.Meta(ge=1, le=2**31)] | None = None
+    """Most keys that a keyed aggregate of a subtask has in memory, in front of its state backend; None: all."""
     slow_vertex: str | None = None
     """A vertex that is slower than the others, so that records queue up before it."""
     slow_batch_ms: _Duration = 0

@@ -51,6 +51,7 @@ def job_config(plan: TrialPlan) -> JobConfig:
     return JobConfig(
         restart=_restart_config(plan.restart),
         write_through=plan.deployment.write_through,
+        cached_keys=plan.deployment.cached_keys,
         storage_root=CHECKPOINTS,
         compression=Compression(plan.checkpoints.compression),
         local_compression=Compression(second) if second is not None else None,

@@ -54,7 +54,7 @@ class KeyedAggregate:
     says. In both cases the store holds exactly the records before the barrier when its snapshot begins
     (ALN-2).
 
-    The table has all keys, or a limited number (``OperatorContext.cached_keys``, decision 0056). With a limit it is
+    The table has all keys, or a limited number (``OperatorContext.cached_keys``, decision 0057). With a limit it is
     written to the store and emptied whenever the next records could exceed it, and fetches what it lacks. Changed keys
     that have yet to be emitted then wait in the store too, under ``CHANGED_STATE``.
     """
@@ -110,10 +110,11 @@ class KeyedAggregate:
         for part in self._plane.slices(payload, limit):
             if len(table) + self._plane.length(part) > limit:
                 self.evict(table)
-            outputs.append(table.update(part, self._emits_each, self._look_up))
+            outputs.append(table.update(part, self._emits_each, self.look_up))
         return self._plane.joined([output for output in outputs if output is not None])
 
-    def _look_up(self, groups: Sequence[int], keys: Sequence[bytes]) -> Sequence[bytes | None]:
+    def look_up(self, groups: Sequence[int], keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Return what the store has for keys that are not in the table."""
         return self._opened_store().get_many(AGGREGATE_STATE, groups, keys)
 
     def evict(self, table: AccumulatorTable) -> None:
@@ -158,7 +159,7 @@ class KeyedAggregate:
             changed = [key for key, _ in store.scan(CHANGED_STATE, group)]
             for keys in _parts_of(iter(changed), self._limit):
                 groups = [group] * len(keys)
-                values = self._look_up(groups, keys)
+                values = self.look_up(groups, keys)
                 assert None not in values, "what changed is in the store"
                 yield from self._rows_of(zip(groups, keys, cast("Sequence[bytes]", values), strict=True))
             for key in changed:

@@ -53,7 +53,7 @@ class OperatorContext:
     write_through: bool = False
     """Keyed operators flush their accumulators to the store after every batch, not only at barriers."""
     cached_keys: int | None = None
-    """Most keys whose accumulators a keyed aggregate has in memory; None: all (decision 0056)."""
+    """Most keys whose accumulators a keyed aggregate has in memory; None: all (decision 0057)."""
     working_directory: Callable[[str], str | None] = lambda _uid: None
     """Makes an operator's local directory, if the state backend needs one."""
     defer_restored_commits: bool = False

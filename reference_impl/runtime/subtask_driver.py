@@ -3,9 +3,8 @@
 Written once for both worlds. A world calls the methods of one driver from one thread at a time: ``on_data`` and
 ``on_control`` for what it read from a channel whose ``blocked`` entry is False, ``on_message`` for what the
 coordinator sent, ``poll_source`` when a source may emit, and the outcome of a background task through the
-callback that it was submitted with. Batches do not pass through the machine; only control elements do. If barriers
-overtake, it also calls ``on_announced`` and ``on_arrived`` for what arrives (``ports.InputBuffers``), ``on_sent`` for
-barriers that leave an output buffer, and ``on_timer``.
+callback that it was submitted with. If barriers overtake, it also calls ``on_announced`` and ``on_arrived`` for what
+arrives (``ports.InputBuffers``), ``on_sent`` for barriers that leave an output buffer, and ``on_timer``.
 """
 
 from __future__ import annotations

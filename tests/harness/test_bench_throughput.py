@@ -62,7 +62,7 @@ def made(side: str, rows: int, seconds: float, passes: int = 1) -> Run:
 
 def test_the_recovery_benchmark_compares_both_copies_of_both_backends() -> None:
     told: list[str] = []
-    numbers = recovery_times.run(lambda what, share: told.append(what), state_bytes=300_000)
+    numbers = recovery_times.run(lambda what, share: told.append(what), state_mb=1)
     assert len(told) == 2
     for backend in ("heap", "rocksdb"):
         assert numbers[f"{backend}_remote_bytes_over_the_link"] == numbers[f"{backend}_snapshot_bytes"]

@@ -78,15 +78,13 @@ def context(files: _Files, write_through: bool = False, cached_keys: int | None 
     )  # fmt: skip
 
 
-def rows(payload: Any) -> list[dict[str, Any]]:
-    """Return the rows of a batch."""
-    found: list[dict[str, Any]] = payload if isinstance(payload, list) else payload.to_pylist()
-    return found
+def rows(payload: Any) -> list[dict[str, Any]] | None:
+    return payload if payload is None or isinstance(payload, list) else payload.to_pylist()
 
 
 def emitted(batches: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the rows of several batches."""
-    return [row for one in batches for row in rows(one)]
+    return [row for one in batches for row in rows(one) or ()]
 
 
 def batch(plane: Any, *pairs: tuple[str, int | None]) -> Any:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from barrier_tck.reference_impl.ids import CheckpointId
-from barrier_tck.reference_impl.operators.api import DataPlane, Operator, Payload, SourceReader
+from barrier_tck.reference_impl.operators.aggregate import AggregateSpec, KeyedAggregate
+from barrier_tck.reference_impl.operators.api import (
+    AccumulatorTable,
+    DataPlane,
+    Operator,
+    Payload,
+    SourceReader,
+)
 from barrier_tck.reference_impl.operators.graph import OperatorSpec
 from barrier_tck.reference_impl.operators.sinks import FileSink, TransactionalFileSink
 from barrier_tck.reference_impl.protocol.messages import OperatorSnapshot, SplitPosition, TransactionHandle
@@ -216,6 +223,33 @@ def commits_when_it_is_stopped(spec: OperatorSpec, plane: DataPlane) -> Operator
 def sweeps_successors(spec: OperatorSpec, plane: DataPlane) -> Operator:
     """Build the chain with FE-02."""
     return with_sink(SweepsSuccessors, spec, plane)
+
+
+class ForgetsWhatItEvicts(KeyedAggregate):
+    """EV-01: what makes room for other keys is never written back."""
+
+    def evict(self, table: AccumulatorTable) -> None:
+        """Drop what changed since it was last written."""
+        table.take_dirty()
+        super().evict(table)
+
+
+def forgets_what_it_evicts(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with EV-01."""
+    return ForgetsWhatItEvicts(spec, plane) if isinstance(spec, AggregateSpec) else spec.build(plane)
+
+
+class FindsNothing(KeyedAggregate):
+    """EV-02: a key that was evicted begins anew when it comes back."""
+
+    def look_up(self, groups: Sequence[int], keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        """Find nothing."""
+        return [None] * len(keys)
+
+
+def finds_nothing(spec: OperatorSpec, plane: DataPlane) -> Operator:
+    """Build the chain with EV-02."""
+    return FindsNothing(spec, plane) if isinstance(spec, AggregateSpec) else spec.build(plane)
 
 
 class _LiveStore(HeapStateStore):

@@ -16,6 +16,7 @@ from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
+    DeploymentPlan,
     LimitsPlan,
     NetworkPlan,
     TrialPlan,
@@ -168,6 +169,27 @@ def _mutants() -> Iterator[Mutant]:
         "FLINK-9269, FLINK-8699, bytewax f21f0f40",
         replace(product, state_backend=data.SnapshotsLiveTables),
         SIMULATED,
+    )
+    few = msgspec.structs.replace(
+        SIMULATED,
+        workload=WorkloadPlan(batches=20, keys=12),
+        deployment=DeploymentPlan(write_through=False, cached_keys=3),
+    )
+    yield Mutant(
+        "EV-01",
+        "SNP-1",
+        "Keys that make room for others in memory are not written to the state backend.",
+        "planted here, no public report",
+        replace(product, build_operator=data.forgets_what_it_evicts),
+        few,
+    )
+    yield Mutant(
+        "EV-02",
+        "SNP-1",
+        "A key that made room for others in memory begins anew when it comes back.",
+        "planted here, no public report",
+        replace(product, build_operator=data.finds_nothing),
+        few,
     )
     yield Mutant(
         "AL-02",
