@@ -134,8 +134,7 @@ FULL: dict[str, dict[tuple[str, str], str]] = {
         ),
         ("SNP-4", "A B D"): (
             "Backends: a heap backend with copy-on-write snapshots, and a RocksDB backend that flushes "
-            "its memtable and hard-links its files, with later writes kept apart from the end of the "
-            "synchronous part until it has."
+            "its memtable and hard-links its files, with later writes kept apart until it has."
         ),
         ("SNP-5", "A B"): (
             "Incremental snapshots: only new files are uploaded; shared files are reference-counted; "
