@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import msgspec
 from hypothesis import strategies as st
 
@@ -23,6 +25,12 @@ def with_savepoints(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Trial
         )
         for _ in range(between(draw, profile.savepoints))
     )
+    if profile.savepoints_in_turn:
+        counts = accumulate(asked.after_checkpoints for asked in drawn)
+        drawn = tuple(
+            msgspec.structs.replace(asked, after_checkpoints=count)
+            for asked, count in zip(drawn, counts, strict=True)
+        )
     return msgspec.structs.replace(plan, savepoints=drawn)
 
 
@@ -35,32 +43,54 @@ def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPl
     if not any(chance(draw, profile.rescale_per_mille) for _ in range(stops)):
         return plan
     together = _groups(plan.job)
-    rescales = tuple(
-        RescalePlan(
-            {
-                name: width
-                for names in together
-                if chance(draw, _RESCALED_PER_MILLE)
-                for width in [_width(draw, plan)]
-                for name in names
-            }
-        )
-        for _ in range(stops)
-    )
-    return msgspec.structs.replace(plan, rescales=rescales)
+    jobs = [plan.job]
+    rescales: list[RescalePlan] = []
+    for _ in range(stops):
+        widths: dict[str, int] = {}
+        for names in together:
+            if chance(draw, _RESCALED_PER_MILLE):
+                job = jobs[-1].at_widths(widths)
+                width = _width(
+                    draw, profile, plan, job, names, [one.vertex(names[0]).parallelism for one in jobs]
+                )
+                widths |= dict.fromkeys(names, width)
+        jobs.append(jobs[-1].at_widths(widths))
+        rescales.append(RescalePlan(widths))
+    return msgspec.structs.replace(plan, rescales=tuple(rescales))
+
+
+def at_narrowest(plan: TrialPlan) -> TrialPlan:
+    """Return the plan with only those subtasks that every job of the trial has: faults find them at any time."""
+    if not plan.rescales:
+        return plan
+    jobs = [plan.after_stops(stops).job for stops in range(len(plan.rescales) + 1)]
+    widths = {one.name: min(job.vertex(one.name).parallelism for job in jobs) for one in plan.job.vertices}
+    return msgspec.structs.replace(plan, job=plan.job.at_widths(widths), rescales=())
 
 
 _RESCALED_PER_MILLE = 600
 """How many vertices in 1,000 get another width when a job is rescaled."""
-_WIDTHS_MAX = 7
+_BACK_PER_MILLE = 200
+"""How many of them in 1,000 get the width back that they had before the last stop."""
+_MOST_PER_MILLE = 150
+"""How many of them in 1,000 become as wide as is possible, if that is not too much."""
 
 
-def _width(draw: st.DrawFn, plan: TrialPlan) -> int:
-    """Draw a width: mostly any small one, sometimes 1, and sometimes the most that is possible, if that is not much."""
-    most = plan.deployment.max_parallelism
-    if most <= 2 * _WIDTHS_MAX and chance(draw, 100):
-        return most
-    return between(draw, (1, min(most, _WIDTHS_MAX)))
+def _width(
+    draw: st.DrawFn, profile: Profile, plan: TrialPlan, job: JobPlan, names: list[str], before: list[int]
+) -> int:
+    """Draw a width for vertices of a job: a width of before, the most that is possible, or any.
+
+    The job gets no more subtasks than the profile says; where it has more already, its vertices only become narrower.
+    """
+    others = len(job.subtasks) - sum(job.vertex(name).parallelism for name in names)
+    room = max(1, (profile.rescaled_subtasks_max - others) // len(names))
+    groups = plan.deployment.max_parallelism
+    if len(before) > 1 and before[-2] <= room and chance(draw, _BACK_PER_MILLE):
+        return before[-2]
+    if groups <= room and chance(draw, _MOST_PER_MILLE):
+        return groups
+    return between(draw, (1, min(groups, room, profile.rescaled_width_max)))
 
 
 def _groups(job: JobPlan) -> list[list[str]]:

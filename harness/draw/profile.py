@@ -145,12 +145,18 @@ class Profile:
     """How many such a plan asks for."""
     savepoint_after: Range = (0, 5)
     """After how many completed checkpoints each is asked for."""
+    savepoints_in_turn: bool = False
+    """Whether these are counted from the savepoint before, so that a job is stopped several times."""
     savepoint_delay_ms: Range = (0, 20)
     """How much later."""
     stop_per_mille: int = 400
     """With how many savepoints in 1,000 the job is stopped, and another one is started from it."""
     rescale_per_mille: int = 0
     """After how many such stops in 1,000 the job goes on with other widths, if the system can do that (RSC-2)."""
+    rescaled_width_max: int = 7
+    """How wide a vertex becomes then, at most; sometimes it becomes as wide as there are key groups."""
+    rescaled_subtasks_max: int = 30
+    """How many subtasks the job has then, at most."""
     lose_unsynced_per_mille: int = 250
     """How many executor kills and coordinator crashes in 1,000 also lose the unsynced writes of their host."""
     unreadable_per_mille: int = 200

@@ -114,25 +114,48 @@ _SPARK_LOOPS = replace(
     modes=("exactly_once", "exactly_once", "unaligned", "aligned_timeout"),
 )
 
+_SPARK_SAVEPOINTS = replace(
+    _SPARK_GRAPHS,
+    name="spark-savepoints",
+    description="For a real cluster: savepoints, stops and second jobs, with kills.",
+    workloads=("lineage", "keyed-totals"),
+    subtasks_max=8,
+    interval_ms=(200, 500),
+    retained=(1, 2),
+    tolerated_failures=(1_000,),
+    on_unreadable=("fail",),
+    faults=(0, 1),
+    kinds=(("executor", 2), ("worker", 2)),
+    storage_per_mille=0,
+    savepoints_per_mille=1_000,
+    savepoint_after=(0, 3),
+    savepoint_delay_ms=(0, 200),
+    stop_per_mille=600,
+)
+
+_SPARK_RESCALE = replace(
+    _SPARK_SAVEPOINTS,
+    name="spark-rescale",
+    description="For a real cluster: jobs stopped with savepoints that go on wider or narrower, with kills.",
+    max_parallelism=(16, 16, 5, 128),
+    modes=("unaligned", "unaligned", "aligned_timeout", "exactly_once", "at_least_once"),
+    alignment_timeouts_ms=(0, 50, 200),
+    slow_vertex_per_mille=600,
+    slow_batch_ms=(5, 20),
+    faults=(1, 2),
+    kinds=(("executor", 2), ("worker", 3), ("coordinator", 1)),
+    savepoints=(2, 4),
+    savepoints_in_turn=True,
+    stop_per_mille=1_000,
+    rescale_per_mille=1_000,
+    rescaled_width_max=4,
+    # A cluster of 30 slots has room for it when one of its three executors is dead.
+    rescaled_subtasks_max=16,
+)
+
 SPARK_PROFILES: tuple[Profile, ...] = (
-    replace(
-        _SPARK_GRAPHS,
-        name="spark-savepoints",
-        description="For a real cluster: savepoints, stops and second jobs, with kills.",
-        workloads=("lineage", "keyed-totals"),
-        subtasks_max=8,
-        interval_ms=(200, 500),
-        retained=(1, 2),
-        tolerated_failures=(1_000,),
-        on_unreadable=("fail",),
-        faults=(0, 1),
-        kinds=(("executor", 2), ("worker", 2)),
-        storage_per_mille=0,
-        savepoints_per_mille=1_000,
-        savepoint_after=(0, 3),
-        savepoint_delay_ms=(0, 200),
-        stop_per_mille=600,
-    ),
+    _SPARK_SAVEPOINTS,
+    _SPARK_RESCALE,
     replace(
         _SPARK_GRAPHS,
         name="spark-kill",

@@ -15,7 +15,7 @@ from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ScheduledFault
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
-from barrier_tck.harness.draw.drawn_savepoints import with_rescales, with_savepoints
+from barrier_tck.harness.draw.drawn_savepoints import at_narrowest, with_rescales, with_savepoints
 from barrier_tck.harness.draw.profile import Profile, Range
 from barrier_tck.harness.draw.recovery_plans import can_recover_in_flight, for_recovery, with_meeting
 from barrier_tck.harness.draw.storage_faults import hits_copies, long_enough
@@ -116,7 +116,8 @@ def trial_plans(
         plan = filled(around.fitted(with_savepoints(draw, profile, plan)))
         if profile.rescale_per_mille and Capability.RESCALING in around.capabilities:
             plan = filled(around.fitted(with_rescales(draw, profile, plan)))
-    drawn = draw_faults(draw, profile, plan, around.view(plan), around.capabilities, kinds, of_copies)
+    lasting = around.view(at_narrowest(plan))
+    drawn = draw_faults(draw, profile, plan, lasting, around.capabilities, kinds, of_copies)
     if drawn.left_out:
         note = f"{plan.note}; nothing to hit: {', '.join(drawn.left_out)}"
         plan = msgspec.structs.replace(plan, note=note.removeprefix("; "))

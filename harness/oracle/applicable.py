@@ -120,7 +120,9 @@ def is_exact(plan: TrialPlan) -> bool:
     """Tell whether output and snapshots must be exact: always, except with a shuffle in at-least-once mode.
 
     Without checkpoints the mode has no meaning, and without a shuffle no subtask has a second channel to wait for
-    (ALO-3). The plan's job must be filled in.
+    (ALO-3). A job that goes on wider after a stop may have a shuffle that the first one had not. The plan's job must
+    be filled in.
     """
     at_least_once = plan.checkpoints.enabled and plan.checkpoints.mode == AT_LEAST_ONCE
-    return not at_least_once or not plan.job.shuffles
+    stops = range(len(plan.rescales) + 1)
+    return not at_least_once or not any(plan.after_stops(number).job.shuffles for number in stops)

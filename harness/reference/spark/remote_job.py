@@ -19,6 +19,7 @@ import msgspec
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
+from barrier_tck.harness.plan.trial_plan import TrialPlan, to_builtins
 from barrier_tck.harness.reference.repeated_messages import Repeated
 from barrier_tck.harness.reference.spark import job_driver
 from barrier_tck.harness.reference.spark.job_doors import (
@@ -212,11 +213,14 @@ class RemoteJob:
         self._repeats = tuple(Repeat(one.subtask, one.direction, one.late_ms) for one in in_force)
         self._ask(lambda doors: doors.repeat(self._repeats))
 
-    def start_from(self, savepoint: str) -> None:
-        """Start a second job from the savepoint with which the first one was stopped, as a user would."""
+    def start_from(self, savepoint: str, plan: TrialPlan) -> None:
+        """Start the next job from the savepoint with which the last one was stopped, as a user would.
+
+        ``plan`` has the next job's graph, which may be wider or narrower.
+        """
         with self._changed:
             self._over = None
-        self._order = msgspec.structs.replace(self._order, start_from=savepoint)
+        self._order = msgspec.structs.replace(self._order, start_from=savepoint, plan=to_builtins(plan))
         self.start()
 
     def take_savepoint(self, savepoint: Savepoint, delay_ms: float) -> None:

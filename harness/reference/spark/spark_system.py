@@ -113,6 +113,7 @@ class ReferenceSpark:
             Capability.COORDINATOR_CRASH,
             Capability.STORAGE_OUTAGE,
             Capability.SAVEPOINTS,
+            Capability.RESCALING,
             Capability.UNALIGNED_CHECKPOINTS,
             Capability.LOOPS,
             Capability.CHANDY_LAMPORT,
@@ -318,8 +319,12 @@ class ReferenceSpark:
         try:
             job.start()
             end, detail, pending = _wait(job, watcher, nemesis, plan)
+            stops = 0
             while job.stopped_with is not None:
-                job.start_from(job.stopped_with)
+                stops += 1
+                later = plan.after_stops(stops)
+                watcher.rescaled(graph_of(later, source))
+                job.start_from(job.stopped_with, later)
                 end, detail, pending = _wait(job, watcher, nemesis, plan)
         finally:
             nemesis.heal_all()  # before the job ends: a stopped process cannot leave

@@ -1,0 +1,127 @@
+"""A job that goes on wider or narrower leaves what one job would have left."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointingMode,
+    CheckpointPlan,
+    DeploymentPlan,
+    RescalePlan,
+    SavepointPlan,
+    TrialPlan,
+)
+from barrier_tck.harness.record.history import SnapshotView
+from barrier_tck.harness.record.operations import AttemptStarted, JobFinished, JobStopped
+from barrier_tck.harness.system.system_under_test import Capability
+
+pytestmark = [
+    pytest.mark.needs(
+        Capability.RESCALING, Capability.SAVEPOINTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION
+    ),
+    pytest.mark.long_on_clusters,
+]
+
+WIDE, MOST = 5, 8
+"""How wide a vertex becomes, and how many key groups there are."""
+CHAINS: dict[str, tuple[dict[str, int], ...]] = {
+    "wider, and back": ({"totals": WIDE, "source": 3}, {"totals": 2, "source": 2}),
+    "to one, and to the most that is possible": ({"totals": 1, "source": 1}, {"totals": MOST, "sink": 2}),
+}
+
+
+def _plan(
+    *widths: dict[str, int], mode: CheckpointingMode = "exactly_once", faults: tuple[ScheduledFault, ...] = ()
+) -> TrialPlan:
+    """Return a plan with one stop for each of the widths; the sink is slow, so that records queue up before it."""
+    return msgspec.structs.replace(
+        CALM,
+        workload=msgspec.structs.replace(CALM.workload, keys=30, batches=40),
+        checkpoints=CheckpointPlan(mode=mode, interval_ms=12, async_ms_max=3),
+        deployment=DeploymentPlan(max_parallelism=MOST, slow_vertex="sink", slow_batch_ms=2),
+        savepoints=tuple(
+            SavepointPlan(after_checkpoints=1 + 3 * number, stop=True) for number in range(len(widths))
+        ),
+        rescales=tuple(map(RescalePlan, widths)),
+        faults=faults,
+    )
+
+
+def _stopped_with(trial: Trial) -> list[SnapshotView]:
+    """Return the savepoints with which the job was stopped, in order."""
+    stops = [line.operation.checkpoint for line in trial.history.of(JobStopped)]
+    return [view for number in stops for view in trial.history.checkpoints if view.checkpoint == number]
+
+
+def _restored(trial: Trial) -> list[int | None]:
+    return [line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)]
+
+
+def _newest_of_each_job(trial: Trial) -> list[SnapshotView]:
+    """Return the newest checkpoint of each job that none of its subtasks had finished before."""
+    newest: dict[int, SnapshotView] = {}
+    stops = [view.checkpoint for view in _stopped_with(trial)]
+    for view in trial.history.checkpoints:
+        if not view.finished:
+            newest[sum(stop < view.checkpoint for stop in stops)] = view
+    return [newest[job] for job in sorted(newest)]
+
+
+def _width(view: SnapshotView, vertex: str) -> int:
+    return sum(subtask.startswith(f"{vertex}[") for subtask in view.subtasks)
+
+
+@pytest.mark.clause("RSC-1", "RSC-2", "RSC-3")
+@pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
+def test_a_job_that_goes_on_wider_and_narrower_leaves_what_one_job_would_have_left(
+    trials: Trials, chain: tuple[dict[str, int], ...]
+) -> None:
+    trial = trials.valid(_plan(*chain))
+    require(len(_stopped_with(trial)) == len(chain), "the job was stopped and went on, each time", trial)
+    require(any(trial.history.of(JobFinished)), "the last job finished", trial)
+    views = _newest_of_each_job(trial)
+    widths = [_width(view, "totals") for view in views]
+    require(widths == [2, *(one["totals"] for one in chain)], f"its widths were {widths}", trial)
+    for view in views:
+        owners = {(group, part.subtask) for part in view.state for group in part.groups.values()}
+        twice = [group for group, n in Counter(group for group, _ in owners).items() if n > 1]
+        require(owners and not twice, f"each key group has one owner; two have {twice}", trial)
+
+
+@pytest.mark.clause("RSC-3", "UNA-1")
+@pytest.mark.parametrize("mode", ["unaligned", "aligned_timeout"])
+@pytest.mark.parametrize("width", [1, WIDE])
+def test_records_in_flight_at_the_stop_reach_the_subtasks_that_own_them_now(
+    trials: Trials, mode: CheckpointingMode, width: int
+) -> None:
+    trials.valid_until(
+        _plan({"totals": width, "sink": 3}, mode=mode),
+        lambda trial: [view for view in _stopped_with(trial) if view.in_flight],
+        "were records in flight when the job was stopped",
+    )
+
+
+@pytest.mark.clause("RSC-2", "REC-1", "REC-5")
+@pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
+@pytest.mark.parametrize("mode", ["exactly_once", "unaligned"])
+def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint_change_nothing(
+    trials: Trials, mode: CheckpointingMode
+) -> None:
+    faults = (
+        kill_worker(STATEFUL, After(ProtocolPoint.RESTORED, STATEFUL, nth=1)),
+        kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth=4)),
+    )
+    trial = trials.valid(_plan({"totals": WIDE}, mode=mode, faults=faults))
+    (view,) = _stopped_with(trial)
+    restored = _restored(trial)
+    started = restored.count(view.checkpoint)
+    require(started >= 2, f"the wider job was started from the savepoint twice, in {restored}", trial)
+    own = [number for number in restored if number is not None and number > view.checkpoint]
+    require(own, f"and later from a checkpoint of its own, in {restored}", trial)
