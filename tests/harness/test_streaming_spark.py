@@ -17,7 +17,7 @@ from barrier_tck.faults.fault import Fault
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.vocabulary import Trigger
+from barrier_tck.faults.vocabulary import At, Trigger
 from barrier_tck.harness import (
     After,
     CrashCoordinator,
@@ -25,6 +25,7 @@ from barrier_tck.harness import (
     LimitsPlan,
     ProtocolPoint,
     QueryPlace,
+    QueryState,
     ScheduledFault,
     StreamingJob,
     TrialPlan,
@@ -252,8 +253,12 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
         (stock_jobs.windows, CrashCoordinator(unreadable_ms=1_500), AFTER_THE_WRITE, {}),
         (stock_jobs.pairs, FailPrimaryWrites("tasks"), WITHIN_A_TASK, {}),
         (stock_jobs.keys, PauseExecutor("tasks", 1_000), WITHIN_A_TASK, {}),
+        (stock_jobs.own_state, KillExecutor("tasks"), WITHIN_A_TASK, {"retries": "none"}),
+        (stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}),
+        (stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}),
+        (stock_jobs.started, CrashCoordinator(), At(1_000), {}),
     ],
-    ids=["totals", "commit", "windows", "pairs", "keys"],
+    ids=["totals", "commit", "windows", "pairs", "keys", "own-state", "complete", "files", "started"],
 )
 def test_stock_jobs_keep_their_promise(
     cluster: StructuredStreaming,
@@ -272,6 +277,40 @@ def test_stock_jobs_keep_their_promise(
         fault, PauseExecutor | PauseWorker | KillExecutor
     ):  # the query ended, and was started again
         assert len(record.attempts) > 1
+
+
+def swaps(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
+    """Plant a bug: the state of the third micro-batch is, on disk, that of the second."""
+    stock_job.overwrite(batch, batch_id, place)
+    for file in Path(place.checkpoint, "state", "0").glob("*/3.delta") if batch_id == 2 else ():
+        file.with_name(f".{file.name}.crc").unlink()
+        file.write_bytes(file.with_name("2.delta").read_bytes())
+
+
+swapped = StreamingJob(
+    query=stock_job.totals,
+    sink=swaps,
+    output_mode="update",
+    latest_by=("key",),
+    state=QueryState(of=stock_job.totals),
+)
+
+
+@pytest.mark.long
+def test_wrong_state_shows_only_in_the_state(cluster: StructuredStreaming, tmp_path: Path) -> None:
+    record = run_one(cluster, tmp_path, swapped, PauseWorker("tasks", 200), WITHIN_A_TASK, {})
+    assert finding(record, "committed-output").verdict is Verdict.VALID
+    found = finding(record, "state-in-between")
+    assert found.verdict is Verdict.INVALID
+    assert found.examples[0].startswith("after micro-batch 2, ")
+
+
+@pytest.mark.long
+def test_a_naive_append_is_caught_without_any_kill(cluster: StructuredStreaming, tmp_path: Path) -> None:
+    """The commit log cannot be written once, so the micro-batch comes again."""
+    naive = example("naive")
+    record = run_one(cluster, tmp_path, naive, AT_THE_COMMIT, AFTER_THE_WRITE, {})
+    assert finding(record, "committed-output").counts["duplicated"] == 4
 
 
 def run_one(
