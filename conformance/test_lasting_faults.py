@@ -79,9 +79,9 @@ def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials
 @pytest.mark.parametrize(
     "fault",
     [
-        PauseWorker(SOURCE, ZOMBIE_MS),
+        pytest.param(PauseWorker(SOURCE, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         PauseWorker(STATEFUL, ZOMBIE_MS),
-        PauseWorker(SINK, ZOMBIE_MS),
+        pytest.param(PauseWorker(SINK, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         PauseExecutor(STATEFUL, ZOMBIE_MS),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.subtask}",
@@ -94,7 +94,7 @@ def test_a_process_that_was_replaced_while_it_stood_still_changes_nothing_when_i
 
 
 @pytest.mark.clause("REC-2", "SNK-1")
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.long_on_clusters)])
 def test_a_sink_that_commits_late_changes_nothing(trials: Trials, nth: int) -> None:
     aim = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, nth)
     plan = with_faults(ScheduledFault(PauseWorker(SINK, ZOMBIE_MS), aim), plan=LONGER)
@@ -124,9 +124,12 @@ def test_a_slow_connection_costs_time_and_nothing_else(trials: Trials, fault: Fa
         CutChannel(SOURCE, STATEFUL, MOMENT_MS),
         CutChannel(STATEFUL, COORDINATOR, MOMENT_MS),
         BlackHoleChannel(STATEFUL, SINK, MOMENT_MS),
-        BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS),
+        pytest.param(BlackHoleChannel(STATEFUL, COORDINATOR, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         LimitChannel(SOURCE, STATEFUL, bytes_max=500, duration_ms=MOMENT_MS),
-        LimitChannel(STATEFUL, COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
+        pytest.param(
+            LimitChannel(STATEFUL, COORDINATOR, bytes_max=100, duration_ms=MOMENT_MS),
+            marks=pytest.mark.long_on_clusters,
+        ),
     ],
     ids=lambda fault: f"{_name(fault)}-{fault.receiver}",
 )
@@ -142,7 +145,9 @@ def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
 @pytest.mark.parametrize(
     "fault",
     [
-        PartitionExecutor(STATEFUL, Peers.EXECUTORS, ZOMBIE_MS),
+        pytest.param(
+            PartitionExecutor(STATEFUL, Peers.EXECUTORS, ZOMBIE_MS), marks=pytest.mark.long_on_clusters
+        ),
         PartitionExecutor(STATEFUL, Peers.COORDINATOR, ZOMBIE_MS),
         PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS),
         PartitionHalves((STATEFUL,), ZOMBIE_MS),

@@ -31,6 +31,8 @@ loops = pytest.mark.needs(Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
 recovers = pytest.mark.needs(Capability.LOOPS, Capability.ATTEMPTS, Capability.SNAPSHOT_INSPECTION)
 marked = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
 observed = pytest.mark.needs(Capability.CHANDY_LAMPORT, Capability.LOOPS, Capability.MESSAGE_LOG)
+ONCE_MORE = (pytest.mark.long, pytest.mark.long_on_clusters)
+"""Marks of what simpler loops show already."""
 
 LOOP: TrialPlan = varied(
     workload=WorkloadPlan("rounds", batches=20, batch_records=3, keys=5, records_per_second=300),
@@ -87,7 +89,7 @@ NARROW = {
     "shape",
     [
         *("loop", "mesh"),
-        *(pytest.param(shape, marks=pytest.mark.long_on_clusters) for shape in ("nested", "two-loops")),
+        *(pytest.param(shape, marks=ONCE_MORE) for shape in ("nested", "two-loops")),
     ],
 )
 def test_what_is_under_way_in_a_loop_is_part_of_its_checkpoints(trials: Trials, shape: str) -> None:

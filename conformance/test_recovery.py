@@ -218,7 +218,7 @@ def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(t
 @pytest.mark.parametrize(
     "point",
     [
-        ProtocolPoint.ATTEMPT_RUNNING,
+        pytest.param(ProtocolPoint.ATTEMPT_RUNNING, marks=pytest.mark.long_on_clusters),
         pytest.param(ProtocolPoint.CHECKPOINT_TRIGGERED, marks=pytest.mark.long_on_clusters),
         ProtocolPoint.ALL_ACKNOWLEDGED,
         pytest.param(ProtocolPoint.CHECKPOINT_COMPLETED, marks=pytest.mark.long_on_clusters),

@@ -22,7 +22,7 @@ import pytest
 from tests.test_tidy import FOLDERS, ROOT
 
 #: As tox and pip install it, through the source distribution, and as developers install it.
-INSTALLS = ("wheel", "editable")
+INSTALLS = ("wheel", pytest.param("editable", marks=pytest.mark.long))
 #: Files that a wheel needs besides modules.
 DATA = (
     "barrier_tck/py.typed",

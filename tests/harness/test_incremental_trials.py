@@ -42,7 +42,7 @@ def reused(trial: TrialResult) -> int:
     return finding.counts[REUSED]
 
 
-@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@pytest.mark.parametrize("backend", ["heap", pytest.param("rocksdb", marks=pytest.mark.long)])
 @pytest.mark.parametrize("fault", [KILLED, CRASHED], ids=["a worker is killed", "the coordinator crashes"])
 def test_increments_go_on_across_a_failure(tmp_path: Path, backend: str, fault: ScheduledFault) -> None:
     trial = tried(tmp_path, state_backend=backend, faults=(fault,))
