@@ -199,6 +199,7 @@ def test_a_copy_found_damaged_is_not_believed_by_the_next_restore(trials: Trials
         require(trial.record.end == "finished", "the job finishes", trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("LOC-4", "LOC-5", "REC-5")
 def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> None:
     # Only some interruptions come while a neighbour still has to restore, so each trial has several.

@@ -117,7 +117,9 @@ def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
 
 @pytest.mark.needs(Capability.LOOPS, Capability.CHANDY_LAMPORT, Capability.SAVEPOINTS)
 @pytest.mark.clause("COO-5", "CHL-5")
-@pytest.mark.parametrize("where", STOPPED)
+@pytest.mark.parametrize(
+    "where", [pytest.param("loop", marks=pytest.mark.long_on_clusters), "chandy-lamport"]
+)
 def test_a_stop_that_a_job_cannot_make_is_refused_and_it_goes_on_to_its_end(
     trials: Trials, where: str
 ) -> None:
@@ -207,6 +209,7 @@ def test_connected_components_survive_kills(trials: Trials, mode: CheckpointingM
 
 
 @marked
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("CHL-4")
 def test_on_an_acyclic_graph_barriers_store_no_channel_state_and_markers_do(trials: Trials) -> None:
     """The same run with each protocol; the sink is slow, so that the markers of a process come at different times."""

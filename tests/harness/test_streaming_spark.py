@@ -216,10 +216,10 @@ def example(name: str) -> StreamingJob:
     [
         ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
         ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
-        ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
         *(
             pytest.param(*case, marks=pytest.mark.long)
             for case in (
+                ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
                 ("at_least_once", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
                 ("naive", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.VALID),
                 ("idempotent", EXECUTOR, AFTER_THE_TASKS_WRITE, "none", Verdict.VALID),

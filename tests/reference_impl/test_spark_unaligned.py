@@ -29,7 +29,7 @@ from barrier_tck.reference_impl.spark.running_attempt import JobEnd
 from barrier_tck.reference_impl.spark.spark_observer import SparkJobObserver
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions, session_settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 BATCH_ROWS, BATCHES, KEYS, SOURCES = 100, 60, 17, 2
 PAUSE_S = 0.04
@@ -139,8 +139,8 @@ def run(
 @pytest.mark.parametrize(
     ("mode", "channel_bytes"),
     [
-        pytest.param(CheckpointMode.UNALIGNED, 32 << 20, marks=pytest.mark.long),
-        pytest.param(CheckpointMode.UNALIGNED, 8 * 500, marks=pytest.mark.long),
+        (CheckpointMode.UNALIGNED, 32 << 20),
+        (CheckpointMode.UNALIGNED, 8 * 500),
         (CheckpointMode.ALIGNED_TIMEOUT, 32 << 20),
     ],
     ids=["unaligned", "unaligned, batches in fragments", "aligned, then unaligned"],
