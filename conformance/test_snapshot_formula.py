@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from barrier_tck.conformance.plans import (
@@ -79,6 +80,19 @@ def test_a_job_goes_on_from_increments_too(trials: Trials) -> None:
         _assert_every_checkpoint_is_its_prefix(trial)
         later = [view.checkpoint for view in trial.history.checkpoints if (view.attempt or 0) > 1]
         require(later, "a checkpoint of a later attempt was checked", trial)
+
+
+@pytest.mark.uses("deployment.cached_keys")
+@pytest.mark.clause("SNP-1", "ALN-1")
+@pytest.mark.long_on_clusters
+@pytest.mark.parametrize("write_through", [True, False])
+def test_keys_that_make_room_for_others_in_memory_lose_nothing(trials: Trials, write_through: bool) -> None:
+    plan = varied(
+        workload=msgspec.structs.replace(CALM.workload, keys=12),
+        deployment=DeploymentPlan(write_through=write_through, cached_keys=3),
+    )
+    for trial in trials.several(plan):
+        _assert_every_checkpoint_is_its_prefix(trial)
 
 
 @pytest.mark.clause("BAR-2", "BAR-3", "ALN-1")

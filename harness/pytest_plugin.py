@@ -105,6 +105,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "long_on_clusters: the same, but only where time is real; in a simulator it is quick"
     )
+    config.addinivalue_line(
+        "markers",
+        "nightly: takes minutes, and shows once more what long tests show; not run before each merge",
+    )
     try:
         require_system(config.getoption("--system"))
         if config.getoption("--state-backend") is not None:

@@ -2,7 +2,7 @@
 
 No trial may be INVALID. On a loaded machine one trial in twenty may be UNKNOWN, or one of a few trials. The verdict
 of a campaign is that of its worst trial, so such a trial alone would fail CI. Run this with ``python
-tests/spark_exploration.py --budget 5m``; the options are those of ``barrier-tck campaign``.
+tests/spark_exploration.py --budget 2m``; the options are those of ``barrier-tck campaign``.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         for command in spelled_out(job, step.get("run", ""))
     ]
     named = [match.groups() for match in run if match]
-    assert {environment for environment, _ in named} == {"tests", "explore", "campaign"}
+    assert {environment for environment, _ in named} == {"tests", "explore", "nightly", "campaign"}
     files = {file for _, file in named if file}
     assert files == {
         "campaigns/flights.toml",
@@ -96,8 +96,9 @@ def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
     same = "pytest tests conformance --system reference-simulated -m"
-    assert f'{same} "not long"' in tox.get("testenv:tests", "commands")
+    assert f'{same} "not long and not nightly"' in tox.get("testenv:tests", "commands")
     assert f"{same} long" in tox.get("testenv:explore", "commands")
+    assert f"{same} nightly" in tox.get("testenv:nightly", "commands")
     on_clusters = [
         line
         for environment in ("tests", "explore")

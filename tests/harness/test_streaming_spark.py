@@ -251,19 +251,42 @@ WITHIN_A_TASK = After(ProtocolPoint.RECORDS_PROCESSED, "tasks", nth=3)
 AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("job", "fault", "trigger", "settings"),
     [
-        (stock_job.job, CrashCoordinator(), AFTER_THE_WRITE, {"executors_again": 1}),
-        (stock_job.job, AT_THE_COMMIT, AFTER_THE_WRITE, {}),
-        (stock_jobs.windows, CrashCoordinator(unreadable_ms=1_500), AFTER_THE_WRITE, {}),
-        (stock_jobs.pairs, FailPrimaryWrites("tasks"), WITHIN_A_TASK, {}),
-        (stock_jobs.keys, PauseExecutor("tasks", 1_000), WITHIN_A_TASK, {}),
-        (stock_jobs.own_state, KillExecutor("tasks"), WITHIN_A_TASK, {"retries": "none"}),
-        (stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}),
-        (stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}),
-        (stock_jobs.started, CrashCoordinator(), At(1_000), {}),
+        pytest.param(
+            stock_job.job,
+            CrashCoordinator(),
+            AFTER_THE_WRITE,
+            {"executors_again": 1},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(stock_job.job, AT_THE_COMMIT, AFTER_THE_WRITE, {}, marks=pytest.mark.nightly),
+        pytest.param(
+            stock_jobs.windows,
+            CrashCoordinator(unreadable_ms=1_500),
+            AFTER_THE_WRITE,
+            {},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(
+            stock_jobs.pairs, FailPrimaryWrites("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            stock_jobs.keys, PauseExecutor("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
+        ),
+        pytest.param(
+            stock_jobs.own_state,
+            KillExecutor("tasks"),
+            WITHIN_A_TASK,
+            {"retries": "none"},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.long
+        ),
+        pytest.param(stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly),
+        pytest.param(stock_jobs.started, CrashCoordinator(), At(1_000), {}, marks=pytest.mark.nightly),
     ],
     ids=["totals", "commit", "windows", "pairs", "keys", "own-state", "complete", "files", "started"],
 )

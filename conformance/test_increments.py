@@ -1,0 +1,50 @@
+"""Incremental checkpoints: what they share is kept as long as somebody needs it, whoever dies meanwhile (SNP-5)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from barrier_tck.conformance.plans import SINK, crash_coordinator, kill_worker, varied, with_faults
+from barrier_tck.conformance.trials import Trial, Trials, require
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.system.system_under_test import Capability
+
+pytestmark = [
+    pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION),
+    pytest.mark.uses("checkpoints.incremental"),
+    pytest.mark.clause("SNP-5"),
+    pytest.mark.long_on_clusters,
+]
+
+MANY = varied(
+    workload=WorkloadPlan("keyed-totals", batches=60, batch_records=3, keys=60, records_per_second=300),
+    checkpoints=CheckpointPlan(incremental=True, interval_ms=10),
+)
+"""Many keys, of which few change between two checkpoints, so that most of a checkpoint is in files of earlier ones."""
+
+
+def _assert_files_are_shared(trial: Trial) -> None:
+    require(trial.finding("shared-files").counts["reused"] > 0, "checkpoints shared files", trial)
+    require(len(trial.record.attempts) > 1, "the job was recovered", trial)
+
+
+def _retaining(retained: int, fault: ScheduledFault) -> TrialPlan:
+    checkpoints = msgspec.structs.replace(MANY.checkpoints, retained=retained)
+    return with_faults(fault, plan=varied(MANY, checkpoints=checkpoints))
+
+
+@pytest.mark.clause("COO-6")
+def test_a_new_coordinator_deletes_nothing_that_is_shared(trials: Trials) -> None:
+    for trial in trials.all_valid(
+        _retaining(2, crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)))
+    ):
+        _assert_files_are_shared(trial)
+
+
+@pytest.mark.clause("REC-1")
+def test_after_a_recovery_shared_files_have_no_fewer_users(trials: Trials) -> None:
+    killed = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5))
+    for trial in trials.all_valid(_retaining(1, killed)):
+        _assert_files_are_shared(trial)
