@@ -8,7 +8,7 @@ import pytest
 from barrier_tck.conformance.plans import SINK, crash_coordinator, kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.system.system_under_test import Capability
 
 pytestmark = [
@@ -47,4 +47,21 @@ def test_a_new_coordinator_deletes_nothing_that_is_shared(trials: Trials) -> Non
 def test_after_a_recovery_shared_files_have_no_fewer_users(trials: Trials) -> None:
     killed = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5))
     for trial in trials.all_valid(_retaining(1, killed)):
+        _assert_files_are_shared(trial)
+
+
+@pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
+@pytest.mark.clause("COO-3", "STA-3")
+def test_what_several_pending_checkpoints_share_and_aborted_ones_uploaded_is_counted(trials: Trials) -> None:
+    several = CheckpointPlan(incremental=True, interval_ms=6, max_concurrent=3, retained=1, async_ms_max=30)
+    killed = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5))
+    for trial in trials.all_valid(with_faults(killed, plan=varied(MANY, checkpoints=several))):
+        _assert_files_are_shared(trial)
+
+
+@pytest.mark.needs(Capability.SAVEPOINTS)
+@pytest.mark.clause("COO-5")
+def test_a_job_that_starts_from_a_savepoint_shares_nothing_with_it(trials: Trials) -> None:
+    stopped = msgspec.structs.replace(MANY, savepoints=(SavepointPlan(after_checkpoints=2, stop=True),))
+    for trial in trials.all_valid(stopped):
         _assert_files_are_shared(trial)
