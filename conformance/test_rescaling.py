@@ -10,17 +10,31 @@ import pytest
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.plan.job_graph import (
+    SINK as OUT,
+)
+from barrier_tck.harness.plan.job_graph import (
+    EdgePlan,
+    JobPlan,
+    OperatorPlan,
+    Spread,
+    VertexPlan,
+)
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
     DeploymentPlan,
+    LimitsPlan,
+    NetworkPlan,
     RescalePlan,
     SavepointPlan,
     TrialPlan,
+    WorkloadPlan,
 )
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, JobFinished, JobStopped
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.lineage import hashed, source
 
 pytestmark = [
     pytest.mark.needs(
@@ -125,3 +139,60 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
     require(started >= 2, f"the wider job was started from the savepoint twice, in {restored}", trial)
     own = [number for number in restored if number is not None and number > view.checkpoint]
     require(own, f"and later from a checkpoint of its own, in {restored}", trial)
+
+
+STATE_WITHOUT_STATE_BETWEEN = JobPlan(
+    vertices=(
+        source("read", 3),
+        VertexPlan("first", "keep", 7, then=(OperatorPlan("first.too", "keep"),)),
+        VertexPlan("between", "pass", 3),
+        VertexPlan("last", "keep", 7),
+        VertexPlan("out", OUT, 3),
+    ),
+    edges=(
+        hashed("read", "first"),
+        EdgePlan("first", "between", Spread.REBALANCE),
+        hashed("between", "last"),
+        EdgePlan("last", "out", Spread.REBALANCE),
+    ),
+)
+FULL = {
+    "the keyed vertices become narrower": (
+        {"first": 2, "last": 2},
+        "last",
+        NetworkPlan(channel_capacity=3, buffer_bytes=40),
+    ),
+    "and senders hold most": ({"first": 2, "last": 2}, "last", NetworkPlan(channel_capacity=3)),
+    "the vertex between them becomes narrower": (
+        {"between": 2},
+        "between",
+        NetworkPlan(channel_capacity=3, buffer_bytes=40),
+    ),
+}
+"""New widths, the slow vertex, and how little the channels hold."""
+
+
+@pytest.mark.needs(Capability.DETERMINISTIC_REPLAY)
+@pytest.mark.clause("RSC-2", "RSC-3", "REC-6", "UNA-4")
+@pytest.mark.parametrize("full", FULL.values(), ids=FULL)
+def test_full_channels_between_vertices_with_and_without_state_are_redistributed(
+    trials: Trials, full: tuple[dict[str, int], str, NetworkPlan]
+) -> None:
+    """Only in virtual time is it certain that all these channels are full when the job is stopped."""
+    widths, slow, network = full
+    plan = msgspec.structs.replace(
+        CALM,
+        workload=WorkloadPlan("lineage", batches=15, records_per_second=600),
+        job=STATE_WITHOUT_STATE_BETWEEN,
+        deployment=DeploymentPlan(slow_vertex=slow, slow_batch_ms=6),
+        checkpoints=CheckpointPlan(mode="unaligned", interval_ms=15, retained=2, async_ms_max=4),
+        network=network,
+        limits=LimitsPlan(virtual_ms=10_000),
+        savepoints=(SavepointPlan(after_checkpoints=1, stop=True),),
+        rescales=(RescalePlan(widths),),
+    )
+    trials.valid_until(
+        plan,
+        lambda trial: [view for view in _stopped_with(trial) if view.in_flight],
+        "were records in flight when the job was stopped",
+    )

@@ -20,6 +20,7 @@ from barrier_tck.conformance.trials import Trials
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.mutants.catalogue_suite import FLOW_BUGS
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
+from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.system.job_view import JobView
 from barrier_tck.harness.system.scale import scale_of
 from barrier_tck.harness.system.system_names import open_system
@@ -123,6 +124,8 @@ def test_a_system_with_a_planted_bug_fails_the_suite(tmp_path: Path, identifier:
             body(trials)
         except AssertionError:
             return
+        except UsageProblem:
+            continue  # a broken state backend does not stand for the other one, which this test asks for
         passed += 1
     pytest.fail(f"all {passed} tests with fixed plans pass although {MUTANTS[identifier].description}")
 

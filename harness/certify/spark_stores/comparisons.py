@@ -12,7 +12,7 @@ from barrier_tck.harness.certify.spark_stores.store_model import Content, Versio
 from barrier_tck.harness.certify.spark_stores.store_steps import brief
 from barrier_tck.harness.certify.store_models import Violation
 
-_ROUNDS_COMPARED = 6
+_ROUNDS_COMPARED = 12
 
 
 @dataclass(frozen=True, slots=True)

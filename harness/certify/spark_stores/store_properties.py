@@ -223,7 +223,7 @@ STORE_PROPERTIES: tuple[StoreProperty, ...] = (
         "contract",
         promises.CLEANUP,
         "Batch after batch writes the same key, after an abort, with maintenance; files in storage do not become more.",
-        listed=(steps.WriteOnAndOn(0, 20),),
+        listed=(steps.WriteOnAndOn(0, 36),),
         needs=("on-and-on",),
     ),
     _property(
