@@ -14,7 +14,6 @@ from barrier_tck.harness.system.system_under_test import Capability
 pytestmark = [
     pytest.mark.needs(Capability.ATTEMPTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION),
     pytest.mark.uses("checkpoints.incremental"),
-    pytest.mark.clause("SNP-5"),
     pytest.mark.long_on_clusters,
 ]
 
@@ -35,7 +34,7 @@ def _retaining(retained: int, fault: ScheduledFault) -> TrialPlan:
     return with_faults(fault, plan=varied(MANY, checkpoints=checkpoints))
 
 
-@pytest.mark.clause("COO-6")
+@pytest.mark.clause("SNP-5", "COO-6")
 def test_a_new_coordinator_deletes_nothing_that_is_shared(trials: Trials) -> None:
     for trial in trials.all_valid(
         _retaining(2, crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)))
@@ -43,7 +42,7 @@ def test_a_new_coordinator_deletes_nothing_that_is_shared(trials: Trials) -> Non
         _assert_files_are_shared(trial)
 
 
-@pytest.mark.clause("REC-1")
+@pytest.mark.clause("SNP-5", "REC-1")
 def test_after_a_recovery_shared_files_have_no_fewer_users(trials: Trials) -> None:
     killed = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5))
     for trial in trials.all_valid(_retaining(1, killed)):
@@ -51,7 +50,7 @@ def test_after_a_recovery_shared_files_have_no_fewer_users(trials: Trials) -> No
 
 
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS)
-@pytest.mark.clause("COO-3", "STA-3")
+@pytest.mark.clause("SNP-5", "COO-3", "STA-3")
 def test_what_several_pending_checkpoints_share_and_aborted_ones_uploaded_is_counted(trials: Trials) -> None:
     several = CheckpointPlan(incremental=True, interval_ms=6, max_concurrent=3, retained=1, async_ms_max=30)
     killed = kill_worker(SINK, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 5))
@@ -60,7 +59,7 @@ def test_what_several_pending_checkpoints_share_and_aborted_ones_uploaded_is_cou
 
 
 @pytest.mark.needs(Capability.SAVEPOINTS)
-@pytest.mark.clause("COO-5")
+@pytest.mark.clause("SNP-5", "COO-5")
 def test_a_job_that_starts_from_a_savepoint_shares_nothing_with_it(trials: Trials) -> None:
     stopped = msgspec.structs.replace(MANY, savepoints=(SavepointPlan(after_checkpoints=2, stop=True),))
     for trial in trials.all_valid(stopped):
