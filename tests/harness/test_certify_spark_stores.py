@@ -391,14 +391,8 @@ def test_a_failure_is_made_smaller_and_played_again_with_the_bug_and_without(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("rocksdb", marks=pytest.mark.nightly),
-        pytest.param("rocksdb-changelog", marks=pytest.mark.nightly),
-        pytest.param("hdfs", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["rocksdb", "rocksdb-changelog", "hdfs"])
 def test_a_store_of_sparks_own_is_certified(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
