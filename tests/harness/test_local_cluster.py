@@ -25,19 +25,11 @@ from barrier_tck.harness.cluster.settings import application_conf, bind_problem,
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
 from barrier_tck.reference_impl.spark.spark_options import session_settings
+from tests.waiting import eventually
 
 SMALL = LocalClusterConfig(
     workers=2, cores_per_worker=1, memory_per_worker_mb=512, startup_timeout_s=120, quick_start=True
 )
-
-
-def eventually(what: str, condition: Callable[[], Any], within_s: float = 60.0) -> Any:
-    """Poll until `condition` returns something true, and return that."""
-    deadline = time.monotonic() + within_s
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.02)
-    return result
 
 
 def running(pid: int) -> bool:
@@ -274,10 +266,10 @@ def test_cluster_of_a_killed_harness_goes_away(temporary_root: Path, guard_dies_
             child.kill()
             if guard_dies_too:
                 psutil.Process(state["processes"]["guard"]["pid"]).kill()
-                eventually("its owner is dead", lambda: not running(child.pid), 10)
+                eventually("its owner is dead", lambda: not running(child.pid))
                 LocalCluster.reap_orphans()
-            eventually("all its processes are gone", lambda: not any(map(running, family)), 20)
-            eventually("its directory is gone", lambda: not directory.exists(), 10)
+            eventually("all its processes are gone", lambda: not any(map(running, family)))
+            eventually("its directory is gone", lambda: not directory.exists())
             assert not marked_pids(state["cluster"])
         finally:
             child.kill()

@@ -36,14 +36,13 @@ def built(components: Components, uid: str) -> Any:
 
 def test_only_the_named_vertex_pauses_and_it_does_the_same() -> None:
     components = slowed_down(Components(), "sink", 30)
-    started = time.monotonic()
-    assert built(components, "totals").process("x") == "x"
-    fast_s = time.monotonic() - started
+    fast = built(components, "totals")
+    assert type(fast) is Spec, "nothing stands between the runtime and another vertex"
     slow = built(components, "sink")
     started = time.monotonic()
     assert slow.process("x") == "x"
     assert slow.process_input("x", 1) == ("x", 1)
-    assert time.monotonic() - started >= 0.06 > fast_s
+    assert time.monotonic() - started >= 0.06
     assert slow.uid == "sink"
 
 

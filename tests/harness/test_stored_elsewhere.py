@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from barrier_tck.reference_impl.runtime_errors import StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 from tests.reference_impl.object_stores import VersityServer
+from tests.waiting import eventually
 
 GROUPS = KeyGroupRange(0, 8)
 ON_FILES = "barrier_tck.reference_impl.storage.checkpoint_storage:file_storage"
@@ -127,8 +127,7 @@ def objects(server: VersityServer) -> list[str]:
 
 
 def start_again_when_dead(store: TrialStore) -> None:
-    while not store.is_dead():
-        time.sleep(0.01)
+    eventually("the server dies", store.is_dead)
     store.start_again()
 
 
@@ -148,10 +147,15 @@ def test_a_server_that_dies_in_an_upload_and_starts_again_loses_nothing_and_leav
     assert store.of_judges(files, "job").files() == sorted(f"checkpoints/{path}" for path in (kept, lasts))
 
 
+def stop_throttling_when_felt(store: TrialStore) -> None:
+    eventually("a request is refused", store.has_throttled)
+    store.stop_throttling()
+
+
 def test_a_throttled_store_is_asked_again_until_it_answers(store: TrialStore, tmp_path: Path) -> None:
     store.throttle()
     assert not store.has_throttled(), "nobody has asked for anything yet"
-    relief = threading.Timer(0.3, store.stop_throttling)
+    relief = threading.Thread(target=stop_throttling_when_felt, args=(store,))
     relief.start()
     write(store.of_job(LocalFileSystem(tmp_path), "job"))
     relief.join()

@@ -11,6 +11,7 @@ import pytest
 
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, SnapshotCancelled, StorageError
 from barrier_tck.reference_impl.state.snapshots import DeferredSnapshot, FinishedSnapshot, MappedSnapshot
+from tests.waiting import PATIENCE_S
 
 
 def fail() -> int:
@@ -64,7 +65,7 @@ def test_a_cancel_from_another_thread_reaches_the_function_once() -> None:
 
     def work() -> None:
         begun.set()
-        assert told.wait(5)
+        assert told.wait(PATIENCE_S)
         raise SnapshotCancelled("noticed")
 
     def on_cancel() -> None:
@@ -74,7 +75,7 @@ def test_a_cancel_from_another_thread_reaches_the_function_once() -> None:
     snapshot: DeferredSnapshot[None] = DeferredSnapshot(work, on_cancel)
 
     def cancel() -> None:
-        assert begun.wait(5)
+        assert begun.wait(PATIENCE_S)
         snapshot.cancel()
 
     threads = [threading.Thread(target=cancel) for _ in range(3)]

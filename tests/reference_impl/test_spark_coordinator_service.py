@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,6 +27,7 @@ from barrier_tck.reference_impl.spark.link_messages import (
     SubtaskLeft,
 )
 from barrier_tck.reference_impl.spark.mailbox import SubtaskCancelled
+from tests.waiting import PATIENCE_S, eventually
 
 SECRET = new_secret()
 OFFER = SlotOffer(0, "127.0.0.1", 1, 2, 3, "0")
@@ -56,7 +56,7 @@ class Driver:
     def next(self) -> tuple[Any, ...]:
         before = len(self.events)
         while len(self.events) == before:
-            self.calls.get(timeout=5)()
+            self.calls.get(timeout=PATIENCE_S)()
         return self.events[-1]
 
     def drain(self) -> None:
@@ -65,7 +65,7 @@ class Driver:
 
     def connect(self, attempt: int = 1, slot: int = 0, secret: bytes = SECRET) -> ControlLink:
         claim = Claim("slot", attempt, str(slot))
-        return ControlLink.connect(("127.0.0.1", self.service.port), secret, claim, 0.02, 5.0)
+        return ControlLink.connect(("127.0.0.1", self.service.port), secret, claim, 0.02, PATIENCE_S)
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def driver() -> Iterator[Driver]:
 
 def registered(driver: Driver) -> socket.socket:
     """Return a bare connection of slot 0 that was admitted."""
-    raw = socket.create_connection(("127.0.0.1", driver.service.port), 5)
+    raw = socket.create_connection(("127.0.0.1", driver.service.port), PATIENCE_S)
     introduce(raw, SECRET, Claim("slot", 1, "0"))
-    raw.settimeout(5)
+    raw.settimeout(PATIENCE_S)
     return raw
 
 
@@ -99,20 +99,13 @@ def _send_for_ever(link: ControlLink) -> None:
         link.send(InputConsumed(AttemptNumber(1), SUBTASK))
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        threading.Event().wait(0.005)
-
-
 def test_a_slot_registers_and_messages_pass_both_ways(driver: Driver) -> None:
     link = driver.connect()
     connection, heard, _ = deployed(driver, link)
     link.send(InputConsumed(AttemptNumber(1), SUBTASK))
     assert driver.next() == ("message", connection, InputConsumed(AttemptNumber(1), SUBTASK))
     connection.send(FinishSubtask())
-    eventually(lambda: heard == [FinishSubtask()])
+    eventually("the driver has noticed", lambda: heard == [FinishSubtask()])
     link.close()
 
 
@@ -145,7 +138,7 @@ def test_a_message_that_waits_when_its_attempt_ends_is_dropped(driver: Driver) -
     link = driver.connect()
     deployed(driver, link)
     link.send(InputConsumed(AttemptNumber(1), SUBTASK))
-    eventually(lambda: not driver.calls.empty())
+    eventually("the driver has noticed", lambda: not driver.calls.empty())
     driver.service.admit_attempt(2)
     driver.drain()
     assert [event[0] for event in driver.events if event[0] == "message"] == []
@@ -156,7 +149,7 @@ def test_a_new_attempt_ends_the_subtasks_of_the_old_one_at_once(driver: Driver) 
     link = driver.connect()
     _, _, ends = deployed(driver, link)
     driver.service.admit_attempt(2)
-    eventually(lambda: ends)
+    eventually("the driver has noticed", lambda: ends)
     with pytest.raises(SubtaskCancelled, match="the coordinator is gone"):
         _send_for_ever(link)
     link.close()
@@ -186,7 +179,9 @@ def test_silence_is_noticed_and_heartbeats_prevent_it() -> None:
     driver.next()
     silent = registered(driver)
     send_frame(silent, encode(OFFER))
-    eventually(lambda: [connection.slot for connection in driver.service.silent()] == [0])
+    eventually(
+        "the driver has noticed", lambda: [connection.slot for connection in driver.service.silent()] == [0]
+    )
     silent.close()
     beating.close()
     driver.service.close()
@@ -271,7 +266,7 @@ def test_a_slot_that_is_cancelled_instead_of_deployed_learns_the_reason(driver: 
     thread.start()
     _, connection = driver.next()
     connection.send(CancelSubtask("attempt 1 failed"))
-    thread.join(5)
+    thread.join(PATIENCE_S)
     assert failures == ["no deployment: attempt 1 failed"]
     link.close()
 
@@ -295,7 +290,7 @@ def test_a_subtask_stands_still_at_a_watched_point_until_it_is_resumed(driver: D
     assert driver.next()[2] == PointReached(1, "snapshot_taken", None)
     assert not passed.wait(0.05)
     connection.send(Resume(1))
-    assert passed.wait(5)
+    assert passed.wait(PATIENCE_S)
     thread.join()
     link.close()
 
@@ -316,15 +311,15 @@ def test_a_subtask_at_a_watched_point_ends_with_its_attempt(driver: Driver) -> N
     thread.start()
     driver.next()
     driver.service.close_attempt()
-    thread.join(1.0)
+    thread.join(PATIENCE_S)
     assert ended == ["the coordinator hung up"]
     link.close()
 
 
 def test_connections_that_say_nothing_cannot_keep_a_slot_out(driver: Driver) -> None:
     """Each peer holds a place for ten seconds; a slot that is delayed for so long has lost its attempt."""
-    idle = [socket.create_connection(("127.0.0.1", driver.service.port), 5) for _ in range(200)]
-    eventually(lambda: sum(driver.service.refused().values()) >= 200 - 64)
+    idle = [socket.create_connection(("127.0.0.1", driver.service.port), PATIENCE_S) for _ in range(200)]
+    eventually("the driver has noticed", lambda: sum(driver.service.refused().values()) >= 200 - 64)
     link = driver.connect()
     _, _, ends = deployed(driver, link)
     assert set(driver.service.refused()) == {"crowded_out"}
@@ -338,9 +333,9 @@ def test_refused_connections_are_counted_by_kind(driver: Driver) -> None:
     for secret, attempt in ((new_secret(), 1), (SECRET, 7), (SECRET, 8)):
         with pytest.raises(HandshakeRefused):
             driver.connect(attempt=attempt, secret=secret)
-    stranger = socket.create_connection(("127.0.0.1", driver.service.port), 5)
+    stranger = socket.create_connection(("127.0.0.1", driver.service.port), PATIENCE_S)
     stranger.sendall(b"\x00\x00\x00\x03GET")
-    eventually(lambda: sum(driver.service.refused().values()) == 4)
+    eventually("the driver has noticed", lambda: sum(driver.service.refused().values()) == 4)
     assert driver.service.refused() == {"no_handshake": 1, "wrong_secret": 1, "not_wanted": 2}
     stranger.close()
 
@@ -353,7 +348,7 @@ def test_data_channels_that_slots_refused_are_counted_beside_those_refused_here(
     expected = {"data_channel_wrong_secret": 4, "data_channel_not_wanted": 3}
     link.tell_refused()
     link.tell_refused()
-    eventually(lambda: driver.service.refused() == expected)
+    eventually("the driver has noticed", lambda: driver.service.refused() == expected)
     link.close()
 
 
@@ -362,5 +357,5 @@ def test_refused_data_channels_are_told_with_the_heartbeats(driver: Driver) -> N
     deployed(driver, link)
     news = iter([{"no_proof": 1}])
     link.report_refused(lambda: next(news, {}))
-    eventually(lambda: driver.service.refused() == {"data_channel_no_proof": 1})
+    eventually("the driver has noticed", lambda: driver.service.refused() == {"data_channel_no_proof": 1})
     link.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from barrier_tck.reference_impl.spark.event_loop import EventLoop, LoopBackground, MonotonicClock
+from tests.waiting import PATIENCE_S
 
 
 def run(schedule: Callable[[EventLoop, MonotonicClock, list[str]], None], wanted: int) -> list[str]:
@@ -24,7 +25,7 @@ def run(schedule: Callable[[EventLoop, MonotonicClock, list[str]], None], wanted
     loop = EventLoop(clock, after_each, crashed)
     loop.post(lambda: schedule(loop, clock, seen))
     loop.start()
-    assert enough.wait(5), seen
+    assert enough.wait(PATIENCE_S), seen
     assert loop.stop(5.0)
     return seen
 
@@ -100,7 +101,7 @@ def test_a_call_that_does_not_end_delays_the_stop_of_the_loop_only_for_a_time() 
 
     loop.post(stand_still)
     loop.start()
-    assert begun.wait(5)
+    assert begun.wait(PATIENCE_S)
     assert not loop.stop(0.05)
     goes_on.set()
     assert loop.stop(5.0)

@@ -17,6 +17,7 @@ from barrier_tck.reference_impl.spark.handshake import (
     introduce,
     new_secret,
 )
+from tests.waiting import PATIENCE_S
 
 SECRET = new_secret()
 CLAIM = Claim("channel", 3, "source[0]->totals[1]")
@@ -41,7 +42,7 @@ class Server:
             self.end.close()
 
     def join(self) -> Server:
-        self.thread.join(5)
+        self.thread.join(PATIENCE_S)
         assert not self.thread.is_alive()
         return self
 
@@ -56,7 +57,7 @@ def server() -> Iterator[Server]:
 
 
 def test_both_sides_accept_each_other_and_the_claim_arrives(server: Server) -> None:
-    introduce(server.client, SECRET, CLAIM, 5)
+    introduce(server.client, SECRET, CLAIM, PATIENCE_S)
     assert server.join().claim == CLAIM
     server.client.sendall(b"x")
     assert server.end.recv(1) == b"x"
@@ -65,7 +66,7 @@ def test_both_sides_accept_each_other_and_the_claim_arrives(server: Server) -> N
 
 def test_a_client_with_another_secret_is_refused_without_an_answer(server: Server) -> None:
     with pytest.raises(HandshakeRefused, match="without a reason"):
-        introduce(server.client, new_secret(), CLAIM, 5)
+        introduce(server.client, new_secret(), CLAIM, PATIENCE_S)
     assert "wrong secret" in server.join().refused
     assert server.claim is None
 
@@ -82,7 +83,7 @@ def test_a_server_that_does_not_know_the_secret_is_refused() -> None:
     thread = threading.Thread(target=pretend)
     thread.start()
     with pytest.raises(HandshakeRefused, match="the server does not know the secret"):
-        introduce(ours, SECRET, CLAIM, 5)
+        introduce(ours, SECRET, CLAIM, PATIENCE_S)
     thread.join()
     ours.close()
     theirs.close()
@@ -103,7 +104,7 @@ def test_a_proof_does_not_hold_for_another_claim() -> None:
     thread = threading.Thread(target=forge)
     thread.start()
     with pytest.raises(HandshakeRefused):
-        introduce(genuine, SECRET, CLAIM, 5)
+        introduce(genuine, SECRET, CLAIM, PATIENCE_S)
     thread.join()
     assert "wrong secret" in server.join().refused
     server.client.close()
@@ -118,7 +119,7 @@ def _frame(connection: socket.socket) -> bytes:
 def test_a_proven_peer_that_is_not_wanted_learns_why() -> None:
     server = Server(lambda claim: f"attempt {claim.attempt} is over")
     with pytest.raises(HandshakeRefused, match="attempt 3 is over"):
-        introduce(server.client, SECRET, CLAIM, 5)
+        introduce(server.client, SECRET, CLAIM, PATIENCE_S)
     assert "attempt 3 is over" in server.join().refused
     server.client.close()
 
@@ -132,7 +133,7 @@ def test_a_server_that_ends_in_the_middle_of_a_handshake_refuses_the_peer() -> N
 
     server = Server(end)
     with pytest.raises(HandshakeRefused):
-        introduce(server.client, SECRET, CLAIM, 5)
+        introduce(server.client, SECRET, CLAIM, PATIENCE_S)
     assert "this side closed the connection" in server.join().refused
     server.client.close()
 
@@ -146,7 +147,7 @@ def test_an_unproven_peer_is_never_asked_about() -> None:
 
     server = Server(ask)
     with pytest.raises(HandshakeRefused):
-        introduce(server.client, new_secret(), CLAIM, 5)
+        introduce(server.client, new_secret(), CLAIM, PATIENCE_S)
     server.join()
     server.client.close()
     assert asked == []
@@ -162,7 +163,7 @@ def test_a_peer_that_drips_bytes_is_dropped_in_time() -> None:
     server = Server(timeout_s=0.2)
     started = time.monotonic()
     server.client.sendall(b"\0\0\0\x40")
-    while server.thread.is_alive() and time.monotonic() - started < 3:
+    while server.thread.is_alive() and time.monotonic() - started < PATIENCE_S:
         try:
             server.client.sendall(b"x")
         except OSError:
@@ -191,7 +192,7 @@ def test_a_replayed_hello_is_refused() -> None:
 
     thread = threading.Thread(target=record)
     thread.start()
-    introduce(genuine, SECRET, CLAIM, 5)
+    introduce(genuine, SECRET, CLAIM, PATIENCE_S)
     thread.join()
     assert first.join().claim == CLAIM
     second = Server()

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ from barrier_tck.reference_impl.spark.mailbox import Arrivals, Mailbox, SubtaskC
 from barrier_tck.reference_impl.spark.output_buffers import BufferedOutput
 from barrier_tck.reference_impl.spark.transport import ChannelSender, ChannelServer, connect_channel
 from barrier_tck.reference_impl.storage.channel_state import Fragment
+from tests.waiting import PATIENCE_S, eventually
 
 SECRET = new_secret()
 CHANNEL = ChannelId(SubtaskId("source", 0), SubtaskId("totals", 0))
@@ -92,7 +93,9 @@ class Line:
 
     def arrive(self, count: int) -> None:
         """Tell of what arrived, without reading anything, until so many elements lie in the queue."""
-        eventually(lambda: self._pump() and len(self.mailbox._channels[0].queue) >= count)
+        eventually(
+            "the elements arrive", lambda: self._pump() and len(self.mailbox._channels[0].queue) >= count
+        )
 
     def _pump(self) -> bool:
         call = self.mailbox.take([True], 0.0)
@@ -104,7 +107,7 @@ class Line:
     def next(self) -> Any:
         """Read the next element in line."""
         taken: Any = None
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE_S
         while not isinstance(taken, tuple):
             assert time.monotonic() < deadline, "nothing can be read"
             taken = self.mailbox.take([False], 0.05)
@@ -120,13 +123,6 @@ def line(fragment_bytes: int = 1 << 20) -> Iterator[Line]:
         yield made
     finally:
         made.close()
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.002)
 
 
 def starts(elements: Any) -> list[int]:
@@ -270,7 +266,7 @@ def test_a_full_buffer_says_when_it_has_room() -> None:
         assert not here.room.is_set()
         for _ in range(2):
             here.next()
-        assert here.room.wait(5.0)
+        assert here.room.wait(PATIENCE_S)
         assert not here.output.full
 
 
@@ -327,7 +323,7 @@ def test_a_reader_that_comes_to_an_end_does_not_fail_and_one_that_breaks_does() 
     with line() as here:
         here.fill(PLACES + 2)
         here.server.close()
-        eventually(lambda: bool(here.failures))
+        eventually("the sender fails", lambda: bool(here.failures))
         assert isinstance(here.failures[0], ConnectionLost)
         assert str(CHANNEL) in str(here.failures[0])
 
@@ -362,7 +358,7 @@ def test_a_flood_of_barriers_fails_the_receiver() -> None:
 
 
 def wait_for_failure(mailbox: Mailbox) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         mailbox.take([True], 0.05)
 
@@ -382,7 +378,7 @@ def test_a_receiver_that_grants_nonsense_fails_its_sender(frame: bytes) -> None:
     near, far = socket.socketpair(socket.AF_UNIX)
     with _buffered(near) as failures, far:
         far.sendall(frame)
-        eventually(lambda: bool(failures))
+        eventually("the sender fails", lambda: bool(failures))
         assert isinstance(failures[0], WireError)
 
 

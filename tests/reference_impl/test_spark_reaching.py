@@ -32,6 +32,7 @@ from barrier_tck.reference_impl.spark.reaching import reach
 from barrier_tck.reference_impl.spark.routes import CoordinatorAddress, DirectRoutes
 from barrier_tck.reference_impl.spark.spark_options import SparkOptions
 from barrier_tck.reference_impl.spark.transport import ChannelServer, OpenConnections, connect_channel
+from tests.waiting import PATIENCE_S
 
 SECRET = new_secret()
 CHANNEL = ChannelId(SubtaskId("source", 0), SubtaskId("totals", 0))
@@ -88,7 +89,7 @@ def test_a_peer_that_may_have_been_admitted_tries_again_only_where_that_is_safe(
     with unanswering() as (host, port):
 
         def connect(_left_s: float) -> Any:
-            return connect_channel(CHANNEL, host, port, ATTEMPT, SECRET, 5.0)
+            return connect_channel(CHANNEL, host, port, ATTEMPT, SECRET, PATIENCE_S)
 
         def stop(seconds: float) -> bool:
             pauses.append(seconds)
@@ -207,7 +208,7 @@ def test_a_blocked_send_does_not_hide_that_the_coordinator_is_silent() -> None:
 
     sender = threading.Thread(target=send_for_ever)
     sender.start()
-    sender.join(5.0)
+    sender.join(PATIENCE_S)
     ended = list(reasons)
     link.close()
     accepted[0].close()
@@ -232,10 +233,10 @@ def test_a_data_channel_is_authenticated_through_a_proxy(proxies: ToxiproxyClien
     host, port = proxies.create("data", ("127.0.0.1", server.port))
     try:
         if secret == SECRET:
-            connect_channel(CHANNEL, host, port, ATTEMPT, secret, 5.0).finish()
+            connect_channel(CHANNEL, host, port, ATTEMPT, secret, PATIENCE_S).finish()
         else:
             with pytest.raises(HandshakeRefused, match="without a reason"):
-                connect_channel(CHANNEL, host, port, ATTEMPT, secret, 5.0)
+                connect_channel(CHANNEL, host, port, ATTEMPT, secret, PATIENCE_S)
     finally:
         mailbox.fail(SubtaskCancelled("the test is over"))
         server.close()
@@ -267,13 +268,13 @@ def test_a_control_connection_with_a_wrong_or_no_secret_is_refused_through_a_pro
     address = proxies.create("control", ("127.0.0.1", service.port))
     try:
         with pytest.raises(HandshakeRefused, match="without a reason"):
-            ControlLink.connect(address, new_secret(), Claim("slot", 1, "0"), 0.1, 5.0)
-        with socket.create_connection(address, 5) as bare:
-            bare.settimeout(5)
+            ControlLink.connect(address, new_secret(), Claim("slot", 1, "0"), 0.1, PATIENCE_S)
+        with socket.create_connection(address, PATIENCE_S) as bare:
+            bare.settimeout(PATIENCE_S)
             bare.sendall(b"\0\0\0\4junk")
             while bare.recv(64):
                 pass
-        ControlLink.connect(address, SECRET, Claim("slot", 1, "0"), 0.1, 5.0).close()
+        ControlLink.connect(address, SECRET, Claim("slot", 1, "0"), 0.1, PATIENCE_S).close()
         assert "offered" not in nobody.events
     finally:
         service.close()

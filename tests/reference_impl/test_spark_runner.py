@@ -22,6 +22,7 @@ from barrier_tck.reference_impl.spark import deployment
 from barrier_tck.reference_impl.spark.deployment import SparkJobRunner
 from barrier_tck.reference_impl.spark.running_attempt import JobEnd, RunningAttempt
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from tests.waiting import PATIENCE_S
 
 
 class Machine:
@@ -66,7 +67,7 @@ def test_a_job_that_does_not_fit_its_stored_state_is_no_crash_of_the_coordinator
 
     runner._loop.post(refuse)
     with pytest.raises(IncompatibleState, match="parallelism 3"):
-        runner.wait(5.0)
+        runner.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize(("ended", "told"), [(True, []), (False, [1])])
@@ -135,7 +136,7 @@ def test_a_job_ends_although_none_of_its_attempts_could_be_deployed(tmp_path: Pa
     config = JobConfig(restart=RestartConfig(attempts_max=restarts))
     full = Components(checkpoint_storage=NeverReserves)
     with SparkJobRunner(spark, graph, config, tmp_path, components=full) as runner:
-        end = runner.wait(10.0)
+        end = runner.wait(PATIENCE_S)
     assert end is not None, "the job waits for the end of an attempt that never began"
     assert end.state is JobState.FAILED
     assert "attempt number could not be made durable: the disk is full" in end.reason

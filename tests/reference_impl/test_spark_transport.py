@@ -5,9 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +24,7 @@ from barrier_tck.reference_impl.spark.handshake import HandshakeRefused, new_sec
 from barrier_tck.reference_impl.spark.mailbox import Arrivals, Mailbox, SubtaskCancelled
 from barrier_tck.reference_impl.spark.output_buffers import BufferedOutput
 from barrier_tck.reference_impl.spark.transport import ChannelSender, ChannelServer, connect_channel
+from tests.waiting import PATIENCE_S, eventually
 
 SECRET = new_secret()
 CHANNELS = [ChannelId(SubtaskId("source", i), SubtaskId("totals", 0)) for i in range(2)]
@@ -50,7 +50,7 @@ def receiver(
 
 
 def connect(server: ChannelServer, number: int = 0, attempt: AttemptNumber = ATTEMPT) -> ChannelSender:
-    return connect_channel(CHANNELS[number], "127.0.0.1", server.port, attempt, SECRET, 5.0)
+    return connect_channel(CHANNELS[number], "127.0.0.1", server.port, attempt, SECRET, PATIENCE_S)
 
 
 @contextmanager
@@ -67,15 +67,8 @@ def sending(
         output.close()
 
 
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 5
-    while not holds():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.002)
-
-
 def element(mailbox: Mailbox, blocked: list[bool] | None = None) -> Any:
-    taken = mailbox.take(blocked or [False], 5.0)
+    taken = mailbox.take(blocked or [False], PATIENCE_S)
     assert isinstance(taken, tuple), taken
     return taken[1]
 
@@ -87,12 +80,12 @@ def test_channels_of_parallel_edges_between_two_subtasks_are_told_apart() -> Non
     server.start([first, second], ATTEMPT, SECRET, mailbox)
     try:
         senders = [
-            connect_channel(channel, "127.0.0.1", server.port, ATTEMPT, SECRET, 5.0)
+            connect_channel(channel, "127.0.0.1", server.port, ATTEMPT, SECRET, PATIENCE_S)
             for channel in (second, first)
         ]
         for sender, start in zip(senders, (20, 10), strict=True):
             sender.send_batch(batch(start))
-        found = [mailbox.take([other, not other], 5.0) for other in (False, True)]
+        found = [mailbox.take([other, not other], PATIENCE_S) for other in (False, True)]
         assert [
             (taken[0], taken[1].column("n")[0].as_py()) for taken in found if isinstance(taken, tuple)
         ] == [
@@ -121,7 +114,7 @@ def whole(mailbox: Mailbox) -> Any:
     """Take until a whole element was read: single fragments are taken without a result."""
     taken = None
     while taken is None:
-        taken = mailbox.take([False], 5.0)
+        taken = mailbox.take([False], PATIENCE_S)
     assert isinstance(taken, tuple)
     return taken[1]
 
@@ -186,10 +179,10 @@ def test_a_receiver_that_does_not_read_stops_its_sender_which_goes_on_when_it_re
         for start in range(7):
             assert not output.full
             output.send_data(0, batch(start))
-            eventually(lambda at=start: waiting(output) == max(0, at - 2), "three batches go on the wire")  # type: ignore[misc]
+            eventually("three batches go on the wire", lambda at=start: waiting(output) == max(0, at - 2))  # type: ignore[misc]
         assert output.full
         received = [element(mailbox).column("n")[0].as_py() for _ in range(3)]
-        eventually(lambda: not output.full, "there is room again")
+        eventually("there is room again", lambda: not output.full)
         assert received + [element(mailbox).column("n")[0].as_py() for _ in range(4)] == list(range(7))
 
 
@@ -205,16 +198,15 @@ def test_a_blocked_channel_is_not_read_while_the_other_flows() -> None:
         for i in range(5):
             senders[1].send_batch(batch(100 + i))
         for i in range(5):
-            taken = mailbox.take([True, False], 5.0)
+            taken = mailbox.take([True, False], PATIENCE_S)
             assert isinstance(taken, tuple)
             assert (taken[0], taken[1].column(0)[0].as_py()) == (1, 100 + i)
-        deadline = time.monotonic() + 5
-        while mailbox.buffered_bytes([True, False]) == 0:
-            assert time.monotonic() < deadline, "the batch of the blocked channel never arrived"
-            threading.Event().wait(0.005)
+        eventually(
+            "the batch of the blocked channel arrives", lambda: mailbox.buffered_bytes([True, False]) > 0
+        )
         assert mailbox.take([True, False], 0.0) is None
         assert mailbox.buffered_bytes([False, True]) == 0
-        assert mailbox.take([False, False], 5.0) is not None
+        assert mailbox.take([False, False], PATIENCE_S) is not None
         for sender in senders:
             sender.shut()
 
@@ -230,7 +222,7 @@ def test_a_call_wakes_the_loop_and_overtakes_batches() -> None:
     assert called == ["message"]
     assert isinstance(mailbox.take([False], 0.0), tuple)
     threading.Timer(0.02, lambda: mailbox.post(lambda: None)).start()
-    assert callable(mailbox.take([False], 5.0))
+    assert callable(mailbox.take([False], PATIENCE_S))
 
 
 def test_the_sender_s_sudden_end_fails_the_receiver_and_an_orderly_end_does_not() -> None:
@@ -241,7 +233,7 @@ def test_the_sender_s_sudden_end_fails_the_receiver_and_an_orderly_end_does_not(
         assert mailbox.take([False, False], 0.1) is None
         sudden.shut()
         with pytest.raises(ConnectionLost, match=r"source\[1\]->totals\[0\]: the sender is gone"):
-            mailbox.take([False, False], 5.0)
+            mailbox.take([False, False], PATIENCE_S)
 
 
 def test_an_older_attempt_is_refused_with_the_reason() -> None:
@@ -274,7 +266,7 @@ def test_refused_channels_are_counted_by_kind_and_reported_once() -> None:
             counted.update(server.take_refused())
             return counted.total() >= 3
 
-        eventually(all_counted, "three are counted")
+        eventually("three are counted", all_counted)
         assert counted == {"not_wanted": 3}
         assert server.take_refused() == {}
 
@@ -301,7 +293,7 @@ def test_bytes_that_are_no_frame_fail_the_receiver() -> None:
         connection: socket.socket = sender._connection
         connection.sendall(b"\x63" + b"\xff" * 15)
         with pytest.raises(ConnectionLost, match="a frame of kind 99"):
-            mailbox.take([False], 5.0)
+            mailbox.take([False], PATIENCE_S)
         sender.shut()
 
 
