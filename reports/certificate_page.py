@@ -21,6 +21,9 @@ _MEANINGS = {
     "failed": "At least one property is violated; the smallest failing sequence is shown.",
     "unknown": "No verdict is possible: something that the level requires could not be checked. It is not a pass.",
 }
+_INTERRUPTED = (
+    "The certification was interrupted. What had been shown by then is kept; what was not run is skipped."
+)
 _CLASSES = {
     "certified": "valid",
     "passed": "valid",
@@ -42,7 +45,7 @@ def render_certificate(certificate: Certificate) -> str:
         .render(
             certificate=certificate,
             title=title,
-            meaning=_MEANINGS[certificate.verdict],
+            meaning=_INTERRUPTED if certificate.interrupted else _MEANINGS[certificate.verdict],
             tiles=_tiles(certificate),
             failed=[outcome for outcome in certificate.outcomes if outcome.status in ("failed", "unknown")],
             facts=_facts(certificate),

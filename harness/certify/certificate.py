@@ -95,6 +95,8 @@ class Certificate(msgspec.Struct, frozen=True):
     """What was certified; or ``checkpoint storage``, or ``state store of Spark``."""
     arguments: str = ""
     """What a command line says besides the target, to find the same candidate; begins with a space."""
+    interrupted: bool = False
+    """Whether the certification ended before everything was run; what was not run is ``skipped``."""
     asks: dict[str, str] = {}
     """What those clauses ask that are not in the project's list of clauses."""
 

@@ -21,13 +21,18 @@ _SIGNS = {"passed": "✓", "failed": "✗", "unknown": "?", "skipped": "–"}
 
 def give_out(certificate: Certificate, path: Path, console: Console, as_json: bool) -> int:
     """Write a certificate and its page into a directory, print what it says, and return the exit code."""
+    keep(certificate, path)
+    _print_result(console, certificate, path)
+    emit(as_json, _summary(certificate, path))
+    return _EXIT_CODES[certificate.verdict]
+
+
+def keep(certificate: Certificate, path: Path) -> None:
+    """Write a certificate and its page into a directory, over those that are there."""
     from barrier_tck.reports.certificate_page import write_certificate
 
     write_atomically(path / "certificate.json", _as_json(certificate))
     write_certificate(certificate, path / "certificate.html")
-    _print_result(console, certificate, path)
-    emit(as_json, _summary(certificate, path))
-    return _EXIT_CODES[certificate.verdict]
 
 
 def give_out_replay(name: str, violation: str | None, recorded: str, console: Console, as_json: bool) -> int:

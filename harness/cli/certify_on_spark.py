@@ -10,7 +10,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from barrier_tck.harness.cli.certificate_output import give_out_replay, print_outcome
+from barrier_tck.harness.cli.certificate_output import give_out_replay, keep, print_outcome
 from barrier_tck.harness.cli.printing import printable
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageProblem
 
@@ -46,6 +46,7 @@ def certified_on_spark(
     console: Console,
 ) -> Certificate:
     """Run the certifier of Spark's state stores; if nothing can be certified, remove the empty directory."""
+    from barrier_tck.harness.certify.certificate import Strength
     from barrier_tck.harness.certify.spark_stores.planted_stores import measure_store_strength
     from barrier_tck.harness.certify.spark_stores.store_suite import certify_store
 
@@ -58,11 +59,19 @@ def certified_on_spark(
             call_s=call_timeout_s,
             require=names_in(require),
             progress=lambda outcome: print_outcome(console, outcome, f"{store.name}{store.arguments}", path),
+            keep=lambda certificate: keep(certificate, path),
         )
     except (UsageProblem, EnvironmentProblem):
-        path.rmdir()
+        if not any(path.iterdir()):
+            path.rmdir()
+        raise
+    except KeyboardInterrupt:
+        if any(path.iterdir()):
+            console.print(f"interrupted; what was shown is kept: {path / 'certificate.html'}", markup=False)
         raise
     if strength:
+        not_yet = Strength(measured=False, note="interrupted before it was measured")
+        keep(msgspec.structs.replace(certificate, strength=not_yet), path)
         certificate = msgspec.structs.replace(certificate, strength=measure_store_strength(seed))
     return certificate
 

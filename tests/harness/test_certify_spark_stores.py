@@ -13,8 +13,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from barrier_tck.harness.certify.certificate import achieved
-from barrier_tck.harness.certify.spark_stores import planted_stores, promises
+from barrier_tck.harness.certify.certificate import Certificate, PropertyOutcome, achieved
+from barrier_tck.harness.certify.spark_stores import planted_stores, promises, store_suite
 from barrier_tck.harness.certify.spark_stores import store_steps as steps
 from barrier_tck.harness.certify.spark_stores.damaged_files import HOW, damaged, storage_files
 from barrier_tck.harness.certify.spark_stores.executor import Pair
@@ -27,13 +27,12 @@ from barrier_tck.harness.certify.spark_stores.planted_stores import (
     PlantedStore,
     compile_planted,
     hunt_planted_store,
-    java_compiler,
 )
 from barrier_tck.harness.certify.spark_stores.session import StoreSession
 from barrier_tck.harness.certify.spark_stores.store_hunting import StoreFailure, check_store, play
 from barrier_tck.harness.certify.spark_stores.store_model import VersionedStore
 from barrier_tck.harness.certify.spark_stores.store_processes import StoreProcesses
-from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES
+from barrier_tck.harness.certify.spark_stores.store_properties import STORE_PROPERTIES, StoreProperty
 from barrier_tck.harness.certify.spark_stores.store_suite import (
     certify_store,
     read_store_failure,
@@ -45,6 +44,7 @@ from barrier_tck.harness.certify.spark_stores.unsafe_rows import row_bytes, row_
 from barrier_tck.harness.certify.store_models import Violation
 from barrier_tck.harness.certify.suite import DEFAULT_SEED
 from barrier_tck.harness.cli.main import run
+from barrier_tck.harness.cluster.java_compiler import java_compiler
 from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.reports.certificate_page import render_certificate
 from tests.test_docs import rows
@@ -278,6 +278,59 @@ def test_without_a_java_compiler_the_strength_is_not_measured_and_the_certificat
     strength = planted_stores.measure_store_strength(DEFAULT_SEED)
     assert (strength.measured, strength.note) == (False, NO_COMPILER)
     assert "install a JDK" in strength.note
+
+
+class NoProcesses:
+    """Stands for JVMs in which every step works."""
+
+    started = 1
+    log = ""
+
+    def __init__(self, *arguments: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def dies_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A certification without Java that Ctrl-C ends in the property that a test names."""
+    names: list[str] = []
+
+    def checked(one: StoreProperty, *arguments: object, **options: object) -> tuple[PropertyOutcome, None]:
+        if one.name in names:
+            raise KeyboardInterrupt
+        return PropertyOutcome(one.name, one.level, one.promises, one.text, "passed"), None
+
+    monkeypatch.setattr(store_suite, "StoreProcesses", NoProcesses)
+    monkeypatch.setattr(store_suite, "_require_provider", lambda processes: None)
+    monkeypatch.setattr(store_suite, "_lacks", lambda processes, layout: "")
+    monkeypatch.setattr(store_suite, "check_store", checked)
+    return names
+
+
+def test_an_interrupted_certification_keeps_what_it_had_shown(
+    dies_at: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_crash = [one.name for one in STORE_PROPERTIES if one.level == "crash"]
+    dies_at.append(of_crash[-1])
+    monkeypatch.chdir(tmp_path)
+    assert run(["certify", "spark:hdfs", "--no-strength", "--out", "runs"]) == 130
+    kept = next(tmp_path.glob("runs/*/certificate.json"))
+    certificate = msgspec.json.decode(kept.read_bytes(), type=Certificate)
+    assert (certificate.interrupted, certificate.verdict, certificate.level) == (True, "unknown", "contract")
+    left_out = [outcome.name for outcome in certificate.outcomes if "interrupted" in outcome.reason]
+    assert left_out == of_crash[-1:]
+    assert "interrupted" in kept.with_suffix(".html").read_text()
+    assert "what was shown is kept" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_certification_that_ends_was_not_interrupted(dies_at: list[str]) -> None:
+    kept: list[Certificate] = []
+    certificate = certify_store(store_target("spark:hdfs"), keep=kept.append)
+    assert (certificate.interrupted, certificate.verdict) == (False, "certified")
+    assert len(kept) == len(STORE_PROPERTIES)
+    assert all(one.interrupted for one in kept)
+    assert {one.verdict for one in kept[:-1]} == {"unknown"}
 
 
 # --- in a JVM -----------------------------------------------------------------------------------------------

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,15 +29,12 @@ from barrier_tck.harness.certify.spark_stores.store_targets import (
     store_target,
 )
 from barrier_tck.harness.certify.work_directories import new_work_directory
-from barrier_tck.harness.cluster.installation import spark_home
-from barrier_tck.harness.cluster.java import find_java
-from barrier_tck.harness.support.errors import InternalError
+from barrier_tck.harness.cluster.java_compiler import compile_java, java_compiler
 
 SOURCES = Path(__file__).parent / "planted_java"
 """The Java sources."""
 NO_COMPILER = "there is no javac, which compiles the planted bugs; install a JDK to measure the strength"
 _CLASS = "barriertck.PlantedStores$"
-_COMPILES_S = 300.0
 STRENGTH_S = 900.0
 """For how many seconds, at most, planted bugs are hunted; a bug that was not hunted by then counts as missed."""
 
@@ -265,30 +260,9 @@ PLANTED_STORES: tuple[PlantedStore, ...] = (
 """Every planted bug."""
 
 
-def java_compiler() -> Path | None:
-    """Return the javac beside the Java that Spark uses, or that on PATH; None if there is none."""
-    beside = find_java().executable.resolve().with_name("javac")
-    if os.access(beside, os.X_OK):
-        return beside
-    found = shutil.which("javac")
-    return Path(found) if found else None
-
-
 def compile_planted(compiler: Path, classes: Path) -> None:
     """Compile the sources into a directory; raises InternalError with what the compiler said."""
-    sources = [str(path) for path in sorted(SOURCES.glob("*.java"))]
-    jars = str(spark_home() / "jars" / "*")
-    done = subprocess.run(
-        [str(compiler), "-nowarn", "-encoding", "UTF-8", "-d", str(classes), "-cp", jars, *sources],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_COMPILES_S,
-        check=False,
-    )
-    if done.returncode:
-        raise InternalError(f"the planted bugs cannot be compiled: {done.stderr[-2_000:]}")
+    compile_java(compiler, sorted(SOURCES.glob("*.java")), classes)
 
 
 def hunt_planted_store(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -77,8 +77,11 @@ def certify_store(
     require: Sequence[str] = (),
     scale: float = 1.0,
     progress: Progress = lambda outcome: None,
+    keep: Callable[[Certificate], None] = lambda certificate: None,
 ) -> Certificate:
     """Certify a state store up to a level; replay files go into ``directory``.
+
+    After each property ``keep`` is given what has been shown so far, as a certificate that says it was interrupted.
 
     Raises UsageProblem if the class is no provider or lacks a required capability, EnvironmentProblem without a Java.
     """
@@ -89,14 +92,42 @@ def certify_store(
     began, started_at = time.monotonic(), datetime.now(UTC)
     processes = StoreProcesses(target, call_s, TOTAL_S[level])
     outcomes: list[PropertyOutcome] = []
+    lacking = dict.fromkeys(CAPABILITIES, "no store could be opened")
+
+    def certificate(outcomes: Sequence[PropertyOutcome], interrupted: bool = False) -> Certificate:
+        return Certificate(
+            version=CERTIFICATE_VERSION,
+            suite_version=environment()["barrier-tck"],
+            target=target.name,
+            backend=target.class_name,
+            capabilities=tuple(name for name, reason in lacking.items() if not reason),
+            asked_level=level,
+            level=achieved(outcomes),
+            verdict=verdict_of(outcomes, level),
+            outcomes=tuple(outcomes),
+            clauses=clause_results(outcomes, level),
+            seed=seed,
+            seconds=round(time.monotonic() - began, 2),
+            started_at=started_at.isoformat(timespec="seconds"),
+            environment=environment() | SETTINGS | dict(target.settings) | _jars(target),
+            strength=Strength(measured=False, note="not measured in this run"),
+            log=processes.log,
+            kind=KIND,
+            arguments=target.arguments,
+            interrupted=interrupted,
+            asks=PROMISES,
+        )
 
     def add(outcome: PropertyOutcome) -> None:
         outcomes.append(outcome)
         progress(outcome)
 
+    def add_and_keep(outcome: PropertyOutcome) -> None:
+        add(outcome)
+        keep(certificate((*outcomes, *_left_out(outcomes)), interrupted=True))
+
     try:
         _require_provider(processes)
-        lacking = dict.fromkeys(CAPABILITIES, "no store could be opened")
         why = _lacks(processes, LAYOUTS[PLAIN])
         status = "failed" if why else "passed"
         add(PropertyOutcome(_STARTS, "contract", (), _STARTS_TEXT, status, why, processes=processes.started))
@@ -105,30 +136,19 @@ def certify_store(
         missing = [f"{name} ({lacking[name]})" for name in require if lacking[name]]
         if missing:
             raise UsageProblem(f"{target.name} lacks {'; '.join(missing)}")
-        _run_levels(level, seed, processes, directory, scale, lacking, outcomes, add)
+        _run_levels(level, seed, processes, directory, scale, lacking, outcomes, add_and_keep)
     finally:
         processes.close()
-    return Certificate(
-        version=CERTIFICATE_VERSION,
-        suite_version=environment()["barrier-tck"],
-        target=target.name,
-        backend=target.class_name,
-        capabilities=tuple(name for name, reason in lacking.items() if not reason),
-        asked_level=level,
-        level=achieved(outcomes),
-        verdict=verdict_of(outcomes, level),
-        outcomes=tuple(outcomes),
-        clauses=clause_results(outcomes, level),
-        seed=seed,
-        seconds=round(time.monotonic() - began, 2),
-        started_at=started_at.isoformat(timespec="seconds"),
-        environment=environment() | SETTINGS | dict(target.settings) | _jars(target),
-        strength=Strength(measured=False, note="not measured in this run"),
-        log=processes.log,
-        kind=KIND,
-        arguments=target.arguments,
-        asks=PROMISES,
-    )
+    return certificate(outcomes)
+
+
+def _left_out(outcomes: Sequence[PropertyOutcome]) -> Iterator[PropertyOutcome]:
+    """Yield the outcomes of the properties that are still to come, for a certificate that is kept meanwhile."""
+    run = {outcome.name for outcome in outcomes}
+    for level in _LEVELS:
+        for one in STORE_PROPERTIES:
+            if one.level == level and one.name not in run:
+                yield skipped_store(one, "the certification was interrupted before it was run")
 
 
 def _jars(target: StoreTarget) -> dict[str, str]:
