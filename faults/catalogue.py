@@ -15,6 +15,7 @@ from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
@@ -55,6 +56,7 @@ FAULTS: tuple[type[Fault], ...] = (
     ThrottleObjectStore,
     DelayObjectStore,
     CutObjectStore,
+    DisturbWrites,
 )
 """Every fault there is, in the order in which reports show them. A new one goes to the end."""
 

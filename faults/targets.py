@@ -34,6 +34,8 @@ class TargetKind(StrEnum):
     """Messages about checkpoints between a subtask and the coordinator."""
     OBJECT_STORE = "object_store"
     """The server of an object store that holds checkpoints."""
+    WRITES = "writes"
+    """Writes of single files of checkpoints, whoever writes."""
 
 
 class Direction(StrEnum):
@@ -320,6 +322,47 @@ class ObjectStoreTarget(Protocol):
         """Return the connections of everybody with the store."""
 
 
+class WriteTrouble(StrEnum):
+    """What becomes of the write of a file."""
+
+    FAILS = "fails"
+    """Nothing is written: an error of input and output."""
+    FULL = "full"
+    """A part of it finds room, then there is no space left; the file never gets its name."""
+    UNSURE = "unsure"
+    """The file is written and has its name, and yet whoever wrote it is told that it failed."""
+    SLOW = "slow"
+    """It takes longer."""
+
+    @property
+    def phrase(self) -> str:
+        """Return what such writes do, for instance ``find no space left``."""
+        return _TROUBLES[self]
+
+
+_TROUBLES = {
+    WriteTrouble.FAILS: "fail",
+    WriteTrouble.FULL: "find no space left",
+    WriteTrouble.UNSURE: "succeed and tell an error",
+    WriteTrouble.SLOW: "are slow",
+}
+
+
+@runtime_checkable
+class DisturbableWrites(Protocol):
+    """The writes of all files of checkpoints."""
+
+    @property
+    def description(self) -> str:
+        """Return a phrase for the fault log, for instance ``writes to the checkpoint directory``."""
+
+    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
+        """Disturb this many writes, from now on; raises TargetGone if nobody writes now."""
+
+    def is_struck(self) -> bool:
+        """Tell whether a write was disturbed since then: the proof that the fault fired."""
+
+
 class Targets(Protocol):
     """What a deployment exposes at this moment. A method returns None for what it cannot expose."""
 
@@ -358,6 +401,9 @@ class Targets(Protocol):
 
     def object_store(self) -> ObjectStoreTarget | None:
         """Return the server of the object store that holds the checkpoints."""
+
+    def writes(self) -> DisturbableWrites | None:
+        """Return the writes of all files of checkpoints."""
 
 
 class NoTargets:
@@ -409,6 +455,10 @@ class NoTargets:
 
     def object_store(self) -> ObjectStoreTarget | None:
         """Return None: no object store is exposed."""
+        return None
+
+    def writes(self) -> DisturbableWrites | None:
+        """Return None: no writes are exposed."""
         return None
 
 

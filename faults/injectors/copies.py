@@ -1,4 +1,4 @@
-"""Injects faults of state copies: damages them, or lets writes of them fail, and proves it."""
+"""Injects faults of stored state: damages copies, or lets writes fail or be late, and proves it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable
 
 from barrier_tck.faults.injectors.injection import Injection, proved, skipped, unproved
-from barrier_tck.faults.targets import CopiesTarget, Damage, TargetGone, WritesTarget
+from barrier_tck.faults.targets import (
+    CopiesTarget,
+    Damage,
+    DisturbableWrites,
+    TargetGone,
+    WritesTarget,
+    WriteTrouble,
+)
 
 
 def damage_copies(
@@ -33,6 +40,25 @@ def refuse_writes(
     except TargetGone as gone:
         return Injection("not_fired", target.description, f"there was nothing to hit: {gone}")
     return _proved_of(target, target.refuses_writes, "writes were still possible", wait)
+
+
+def disturb_writes(
+    target: DisturbableWrites | None,
+    trouble: WriteTrouble,
+    times: int,
+    latency_ms: int,
+    wait: Callable[[float], None] = time.sleep,
+) -> Injection:
+    """Disturb the next writes, which is proved by one that was disturbed; ``wait`` as above."""
+    if target is None:
+        return skipped("writes of checkpoint files")
+    try:
+        target.disturb(trouble, times, latency_ms)
+    except TargetGone as gone:
+        return Injection("not_fired", target.description, f"nobody could write: {gone}")
+    if not proved(target.is_struck, wait):
+        return unproved(target.description, "no write was disturbed")
+    return Injection("fired", target.description)
 
 
 def _proved_of(

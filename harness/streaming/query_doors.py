@@ -20,6 +20,8 @@ class QueryOrder:
     place: QueryPlace
     rendezvous: str
     """The directory in which tasks meet the harness."""
+    writes: str = ""
+    """The directory that says which writes to the checkpoint directory are disturbed; empty: none ever is."""
 
 
 class QueryDoors(Protocol):
@@ -36,6 +38,9 @@ class QueryDoors(Protocol):
 
     def stop_query(self) -> None:
         """Stop what runs."""
+
+    def try_write(self, path: str) -> str:
+        """Write a file as the query writes its checkpoint; return what went wrong, if anything did."""
 
 
 class QueryReports(Protocol):

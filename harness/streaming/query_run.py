@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster import Cluster
@@ -32,6 +33,7 @@ from barrier_tck.harness.record.operations import (
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.records import AttemptRecord
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
+from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 from barrier_tck.harness.streaming.query_doors import QueryDoors, QueryOrder, QueryReports
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.support.errors import OperatingError
@@ -153,14 +155,16 @@ class QueryRun:
         nemesis: NemesisHooks,
         storage: CheckpointOutages,
         faults: int,
+        writes: Path | None = None,
     ) -> None:
-        """Take what is to be run, and the number of planned faults."""
+        """Take what is to be run, the number of planned faults, and a new directory for those of writes, if any."""
         self._drivers = drivers
         self._order = order
         self._nemesis = nemesis
         self._failures_max = _FAILURES_MAX + faults
         self._storage = storage
-        self._targets = QueryTargets(cluster, self._driver_pid, storage)
+        self._writes = DisturbedWrites(writes, self._try_write) if writes is not None else None
+        self._targets = QueryTargets(cluster, self._driver_pid, storage, self._writes)
         self._driver: DriverProcess | None = None
         self._events: queue.SimpleQueue[_AttemptOver] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -200,7 +204,8 @@ class QueryRun:
                     return End.STUCK, over.reason, over.detail
                 case Reason.SUBTASK_FAILED:
                     self._storage.failed()
-                    failures += self._outage_over()
+                    struck = self._writes is not None and self._writes.struck_since()
+                    failures += self._outage_over() and not struck
             if failures > self._failures_max:
                 detail = f"the query failed {failures} times, the last time with: {over.detail}"
                 self._note(JobFailed(Reason.RESTARTS_USED_UP, detail))
@@ -215,7 +220,9 @@ class QueryRun:
         return True
 
     def stop(self) -> None:
-        """Stop the query, if it still runs."""
+        """Stop the query, if it still runs, and disturb it no more."""
+        if self._writes is not None:
+            self._writes.stop()
         if self._driver is not None:
             with contextlib.suppress(PeerGone):
                 doors_of(self._driver).stop_query()
@@ -314,6 +321,12 @@ class QueryRun:
     def _driver_pid(self) -> int | None:
         driver = self._driver
         return driver.pid if driver is not None and not driver.peer.gone else None
+
+    def _try_write(self, path: str) -> str:
+        driver = self._driver
+        if driver is None:
+            raise PeerGone("the driver is gone")
+        return doors_of(driver).try_write(path)
 
     def _note(self, operation: Operation) -> None:
         with self._lock:

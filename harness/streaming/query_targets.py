@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from barrier_tck.faults.targets import NoTargets
+from barrier_tck.faults.targets import NoTargets, Peers
 from barrier_tck.harness.cluster.cluster import Cluster
+from barrier_tck.harness.cluster.host_targets import ExecutorOnHost, LinkOfHost, LostHost
 from barrier_tck.harness.cluster.process_identity import ExecutorProcess
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.streaming.checkpoint_outages import COMMITS, CheckpointOutages, RefusedWrites
+from barrier_tck.harness.streaming.disturbed_writes import DisturbedWrites
 
 TASKS = "tasks"
 """The one subtask of a query: whichever task stands at a point, or began last."""
@@ -35,12 +37,18 @@ class QueryTargets(NoTargets):
     """Implements ``barrier_tck.faults.targets.Targets`` for one trial."""
 
     def __init__(
-        self, cluster: Cluster, driver: Callable[[], int | None], storage: CheckpointOutages
+        self,
+        cluster: Cluster,
+        driver: Callable[[], int | None],
+        storage: CheckpointOutages,
+        writes: DisturbedWrites | None = None,
     ) -> None:
-        """Take the cluster, what returns the pid of the driver (None while there is none), and the storage."""
+        """Take the cluster, what returns the pid of the driver (None while there is none), the storage, and the
+        writes to it if they can be disturbed."""
         self._cluster = cluster
         self._driver = driver
         self._storage = storage
+        self._writes = writes
         self._standing = threading.local()
         self._last: int | None = None
 
@@ -66,14 +74,40 @@ class QueryTargets(NoTargets):
         """Return the driver's notes of what is committed."""
         return self._storage.writes(COMMITS)
 
+    def writes(self) -> DisturbedWrites | None:
+        """Return all writes to the checkpoint directory."""
+        return self._writes
+
     def executor_of(self, subtask: str) -> SignalledProcess | None:
-        """Return the executor of the task that stands at a point, or began last; any executor if it is gone."""
-        executors = self._cluster.executors()
-        executor = self._executor_with(self._worker(), executors) or next(iter(executors), None)
+        """Return the executor of the task that stands at a point, or began last; any executor if it is gone.
+
+        Pausing it pauses its host, if that can be hit.
+        """
+        executor = self._executor()
         if executor is None:
             return None
         text = f"executor (pid {executor.pid}) on {executor.host}"
+        host = self._cluster.host(executor.host)
+        if host is not None:
+            return ExecutorOnHost(executor.pid, text, lambda: None, host)
         return SignalledProcess(executor.pid, text, lambda: None, with_children=True)
+
+    def host_of(self, subtask: str) -> LostHost | None:
+        """Return the host of that executor, with its local files."""
+        executor, process = self._executor(), self.executor_of(subtask)
+        directory = self._cluster.local_directory(executor.host) if executor is not None else None
+        if executor is None or process is None or directory is None:
+            return None
+        return LostHost(process, directory, self._cluster.host(executor.host))
+
+    def links_of_executor(self, subtask: str, peers: Peers) -> tuple[LinkOfHost, ...] | None:
+        """Return the network of that executor's host, with Spark's own connections; None unless it can be unplugged.
+
+        Only whole hosts can be: from everyone, and in both directions.
+        """
+        executor = self._executor()
+        host = self._cluster.host(executor.host) if executor is not None else None
+        return (LinkOfHost(host, ()),) if host is not None and peers is Peers.EVERYONE else None
 
     def worker_of(self, subtask: str) -> SignalledProcess | None:
         """Return the Python worker of the task that stands at a point, or began last; None if it is gone."""
@@ -85,6 +119,10 @@ class QueryTargets(NoTargets):
     def _worker(self) -> int | None:
         standing: int | None = getattr(self._standing, "worker", None)
         return standing if standing is not None else self._last
+
+    def _executor(self) -> ExecutorProcess | None:
+        executors = self._cluster.executors()
+        return self._executor_with(self._worker(), executors) or next(iter(executors), None)
 
     def _executor_with(
         self, worker: int | None, executors: tuple[ExecutorProcess, ...]

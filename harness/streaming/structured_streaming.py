@@ -19,12 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from barrier_tck.faults.fault import Ends
+from barrier_tck.faults.targets import TargetKind
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.cluster.cluster import Cluster
 from barrier_tck.harness.cluster.cluster_choice import cluster_of
-from barrier_tck.harness.cluster.cluster_config import ClusterConfig, LocalClusterConfig
+from barrier_tck.harness.cluster.cluster_config import ClusterConfig, DockerClusterConfig, LocalClusterConfig
 from barrier_tck.harness.cluster.driver.driver_process import DriverProcess
 from barrier_tck.harness.cluster.driver.peer import RemoteError
+from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.rendezvous import Rendezvous
 from barrier_tck.harness.draw.profile import Profile
 from barrier_tck.harness.oracle.checker import Checker
@@ -32,6 +34,7 @@ from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.record.history import History, OutputComparison, StateComparison
 from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
+from barrier_tck.harness.streaming.disturbed_writes import JARS, jar_of_writes
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
 from barrier_tck.harness.streaming.query_doors import JudgeDoors, JudgeOrder, QueryOrder, TaskReports
 from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
@@ -67,7 +70,8 @@ middle and at the end of a task."""
 PROFILE = Profile(
     name="structured-streaming",
     description="A few micro-batches; driver, executors and Python workers are killed at points of sink and tasks, "
-    "executors and workers are paused, and after some kills the checkpoint directory cannot be read for a while.",
+    "executors and workers are paused, writes to the checkpoint directory fail or are late, and after some kills it "
+    "cannot be read for a while.",
     batches=(2, 4),
     batch_records=(2, 12),
     keys=(1, 5),
@@ -75,8 +79,12 @@ PROFILE = Profile(
     tiny_inputs_per_mille=0,
     records_per_second=(None,),
     faults=(1, 2),
-    kinds=(("coordinator", 6), ("executor", 2), ("worker", 1), ("pause-executor", 1), ("pause-worker", 1)),
+    kinds=(
+        *(("coordinator", 6), ("executor", 2), ("worker", 1), ("pause-executor", 1), ("pause-worker", 1)),
+        ("disturb-writes", 3),
+    ),
     duration_ms=(200, 2_000),
+    latency_ms=(200, 1_500),
     # The moment after the sink's write is the one that most sinks get wrong.
     points=(*POINTS, *(ProtocolPoint.ALL_ACKNOWLEDGED,) * 2),
     restore_per_mille=0,
@@ -107,10 +115,15 @@ class StructuredStreaming:
         self._cluster: Cluster | None = None
         self._drivers: QueryDrivers | None = None
         self._judge: DriverProcess | None = None
+        self._jar: Path | None = None
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Return what can be hit; a query that its user starts shows no Python worker."""
+        """Return what can be hit; a query that its user starts shows no Python worker.
+
+        Hosts that are containers can be lost and taken off the network. On loopback addresses nothing short of a
+        firewall separates processes, and Spark announces its own ports, so no proxy comes between them.
+        """
         hit = {
             Capability.EXECUTOR_KILL,
             Capability.COORDINATOR_CRASH,
@@ -118,6 +131,10 @@ class StructuredStreaming:
             Capability.STORAGE_FAULTS,
             Capability.STORAGE_OUTAGE,
         }
+        if has_java_compiler():  # for the class that disturbs writes
+            hit.add(Capability.WRITE_FAULTS)
+        if isinstance(self._config, DockerClusterConfig):
+            hit |= {Capability.HOST_LOSS, Capability.PARTITION}
         return frozenset(hit if self._job.start is not None else hit | {Capability.WORKER_KILL})
 
     @property
@@ -195,9 +212,12 @@ class StructuredStreaming:
         with _scratch(self._cluster.directory) as scratch:
             place = QueryPlace(*(str(scratch / name) for name in ("input", "output", "checkpoint")))
             self._write_input(plan, Path(place.input))
-            order = QueryOrder(self._job.address, place, str(scratch / "points"))
+            disturbed = any(one.fault.needs is TargetKind.WRITES for one in plan.faults)
+            writes = scratch / "writes" if disturbed and self._jar is not None else None
+            told = str(writes) if writes is not None else ""
+            order = QueryOrder(self._job.address, place, str(scratch / "points"), told)
             storage = CheckpointOutages(Path(place.checkpoint))
-            run = QueryRun(drivers, order, self._cluster, nemesis, storage, len(plan.faults))
+            run = QueryRun(drivers, order, self._cluster, nemesis, storage, len(plan.faults), writes)
             drivers.reports = run
             with Rendezvous(Path(order.rendezvous), TaskReports, run):
                 try:
@@ -226,6 +246,7 @@ class StructuredStreaming:
         if self._drivers is None or self._judge is None:
             with contextlib.ExitStack() as started:  # all of it, or nothing
                 cluster = started.enter_context(cluster_of(self._config))
+                jar = jar_of_writes(cluster.directory)
                 drivers = started.enter_context(contextlib.closing(QueryDrivers(cluster)))
                 judge = DriverProcess(
                     JUDGE_MODULE, cluster.directory / "judge.log", cluster.driver_environment(), {}
@@ -237,7 +258,7 @@ class StructuredStreaming:
                 )
                 warm.start()
                 self._stack.enter_context(started.pop_all())
-            self._cluster, self._drivers, self._judge = cluster, drivers, judge
+            self._cluster, self._drivers, self._judge, self._jar = cluster, drivers, judge, jar
         conf = self._conf(settings)
         executors = settings.get("executors_again", self._config.workers)
         again = {"spark.cores.max": str(executors * self._config.cores_per_worker)}
@@ -246,7 +267,10 @@ class StructuredStreaming:
 
     def _conf(self, settings: Mapping[str, Any]) -> dict[str, str]:
         retries = {"spark.task.maxFailures": "1"} if settings.get("retries") == "none" else {}
-        return {_SHUFFLE_PARTITIONS: str(self._config.workers), **self._job.conf, **retries}
+        conf = {_SHUFFLE_PARTITIONS: str(self._config.workers), **self._job.conf, **retries}
+        if self._jar is not None:
+            conf[JARS] = ",".join(filter(None, (conf.get(JARS), str(self._jar))))
+        return conf
 
     def _open_judge(self, process: DriverProcess) -> None:
         with contextlib.suppress(OperatingError):  # the first judgement tells what is wrong

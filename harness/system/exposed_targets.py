@@ -21,6 +21,7 @@ _CAPABILITIES = {
     TargetKind.STORAGE: Capability.STORAGE_FAULTS,
     TargetKind.MESSAGES: Capability.MESSAGE_FAULTS,
     TargetKind.OBJECT_STORE: Capability.OBJECT_STORE_FAULTS,
+    TargetKind.WRITES: Capability.WRITE_FAULTS,
 }
 """Kind of target -> the capability of systems that expose it."""
 

@@ -47,6 +47,7 @@ class Capability(StrEnum):
     OBJECT_STORE_FAULTS = (
         "Its checkpoints can be in an object store, whose server can be killed and throttled."
     )
+    WRITE_FAULTS = "Single writes of files of its checkpoints can fail, find no room, or be late."
     MESSAGE_FAULTS = (
         "Messages about checkpoints between subtasks and coordinator can arrive twice, or be forged."
     )

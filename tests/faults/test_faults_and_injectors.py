@@ -21,6 +21,7 @@ from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
 from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.delay_channel import DelayChannel
 from barrier_tck.faults.kinds.delay_object_store import DelayObjectStore
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.fail_local_writes import FailLocalWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.forge_acknowledgement import ForgeAcknowledgement
@@ -46,6 +47,7 @@ from barrier_tck.faults.targets import (
     Peers,
     ProcessTarget,
     UploadMoment,
+    WriteTrouble,
 )
 from tests.harness.fake_system import (
     FakeCopies,
@@ -92,6 +94,7 @@ STORE: tuple[Fault, ...] = (
     DelayObjectStore(30, 20),
     CutObjectStore(20),
 )
+WRITES: tuple[Fault, ...] = (DisturbWrites(WriteTrouble.FULL, 2), DisturbWrites(WriteTrouble.SLOW, 2, 40))
 FAULTS: tuple[Fault, ...] = (
     *KILLS,
     *PAUSES,
@@ -101,6 +104,7 @@ FAULTS: tuple[Fault, ...] = (
     MESSAGES,
     FORGED,
     *STORE,
+    *WRITES,
 )
 
 

@@ -20,6 +20,7 @@ from barrier_tck.faults.targets import (
     ProcessTarget,
     TargetGone,
     UploadMoment,
+    WriteTrouble,
 )
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
 from barrier_tck.harness.oracle.checker import Checker, TrialContext
@@ -160,6 +161,24 @@ class FakeMessages:
         self.stopped += 1
 
 
+class FakeWrites:
+    """Writes that can be disturbed, unless nobody writes or they are told to be stubborn."""
+
+    def __init__(self, description: str, gone: bool = False, stubborn: bool = False) -> None:
+        self.description = description
+        self.gone = gone
+        self.stubborn = stubborn
+        self.disturbed: tuple[WriteTrouble, int, int] | None = None
+
+    def disturb(self, trouble: WriteTrouble, times: int, latency_ms: int) -> None:
+        if self.gone:
+            raise TargetGone(self.description)
+        self.disturbed = trouble, times, latency_ms
+
+    def is_struck(self) -> bool:
+        return self.disturbed is not None and not self.stubborn
+
+
 class FakeStore:
     """The server of an object store to which every fault can be done, unless it is gone or told to be stubborn."""
 
@@ -243,6 +262,9 @@ class FakeTargets(NoTargets):
 
     def object_store(self) -> ObjectStoreTarget | None:
         return None if "object store" in self.missing else FakeStore("object store")
+
+    def writes(self) -> FakeWrites | None:
+        return None if "writes" in self.missing else FakeWrites("writes")
 
     def _links(self, *names: str) -> list[FakeLink]:
         self.links += [FakeLink(name) for name in names]

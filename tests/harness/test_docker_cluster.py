@@ -41,12 +41,12 @@ from barrier_tck.harness.cluster.containers.host_files import (
 from barrier_tck.harness.cluster.containers.image import host_image
 from barrier_tck.harness.cluster.containers.labelled import CLUSTER_LABEL, remove_cluster, remove_orphans
 from barrier_tck.harness.cluster.host import Host
+from barrier_tck.harness.cluster.host_targets import LinkOfHost
 from barrier_tck.harness.cluster.installation import import_path, spark_home
 from barrier_tck.harness.cluster.java import Java
 from barrier_tck.harness.cluster.local_cluster import LocalCluster
 from barrier_tck.harness.cluster.process_identity import this_process
 from barrier_tck.harness.cluster.spark_session import spark_session
-from barrier_tck.harness.reference.spark.host_targets import LinkOfHost
 from barrier_tck.harness.support.errors import EnvironmentProblem, UsageError
 
 SMALL = DockerClusterConfig(workers=2, cores_per_worker=1, memory_per_worker_mb=512, quick_start=True)

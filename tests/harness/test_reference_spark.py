@@ -16,13 +16,13 @@ from barrier_tck.faults.targets import PausableTarget, TargetGone
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.campaign.configuration import configuration_from
 from barrier_tck.harness.campaign.runner import run_campaign
+from barrier_tck.harness.cluster.host_targets import LostHost
 from barrier_tck.harness.cluster.signalled_process import SignalledProcess
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record.history import End
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant_catalogue import MUTANTS
-from barrier_tck.harness.reference.spark.host_targets import LostHost
 from barrier_tck.harness.reference.spark.spark_system import ReferenceSpark
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.harness.system.system_under_test import TrialOutcome

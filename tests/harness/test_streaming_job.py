@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -15,30 +14,27 @@ import pyarrow.parquet as pq
 import pytest
 
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
-from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.kill_executor import KillExecutor
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
-from barrier_tck.faults.targets import NoTargets, TargetGone
+from barrier_tck.faults.targets import WriteTrouble
 from barrier_tck.faults.vocabulary import After, At, ProtocolPoint
 from barrier_tck.harness import StreamingJob, TrialPlan, UsageProblem, WorkloadPlan
 from barrier_tck.harness.campaign.configuration import CampaignConfiguration, SystemSection
 from barrier_tck.harness.campaign.planned_trials import campaign_plans
 from barrier_tck.harness.cli import campaign_command
 from barrier_tck.harness.cli.main import run as run_command
-from barrier_tck.harness.cluster.driver.peer import RemoteError
+from barrier_tck.harness.cluster.cluster_config import DockerClusterConfig
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.record.history import End, History, OutputComparison, OutputCounts, StateComparison
-from barrier_tck.harness.record.operations import Committed
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Verdict
-from barrier_tck.harness.streaming import query_run
-from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
+from barrier_tck.harness.streaming import structured_streaming
 from barrier_tck.harness.streaming.committed_output import CommittedOutput
 from barrier_tck.harness.streaming.driver.state_judge import rows_read
 from barrier_tck.harness.streaming.query_definition import QueryPlace, QueryState
-from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
 from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
 from barrier_tck.harness.streaming.state_in_between import StateInBetween
 from barrier_tck.harness.streaming.structured_streaming import POINTS, StructuredStreaming
@@ -133,182 +129,46 @@ def test_a_query_that_its_user_starts_is_hit_where_nothing_of_ours_stands() -> N
     system = StructuredStreaming(replace(to_files, start=started))
     assert not system.job(TrialPlan()).shows
     assert Capability.WORKER_KILL not in system.capabilities
-    assert [kind for kind, _ in system.profiles[0].kinds] == ["coordinator", "executor", "pause-executor"]
+    kinds = [kind for kind, _ in system.profiles[0].kinds]
+    assert kinds == ["coordinator", "executor", "pause-executor", "disturb-writes"]
     configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=20)
     for plan in islice(campaign_plans(configuration, system), 20):
         check_plan(plan, system)
         assert all(isinstance(one.trigger, At) for one in plan.faults)
 
 
-def test_drawn_trials_pause_processes_and_hide_the_checkpoint_directory() -> None:
+def test_drawn_trials_pause_processes_disturb_writes_and_hide_the_checkpoint_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(structured_streaming, "has_java_compiler", lambda: True)
     system = StructuredStreaming(job)
     configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=60)
     faults = [one.fault for plan in islice(campaign_plans(configuration, system), 60) for one in plan.faults]
     assert {type(fault) for fault in faults} == {
-        CrashCoordinator, KillExecutor, KillWorker, PauseExecutor, PauseWorker
+        CrashCoordinator, DisturbWrites, KillExecutor, KillWorker, PauseExecutor, PauseWorker
     }  # fmt: skip
     assert any(isinstance(fault, CrashCoordinator) and fault.unreadable_ms for fault in faults)
+    assert {fault.trouble for fault in faults if isinstance(fault, DisturbWrites)} == set(WriteTrouble)
 
 
-@pytest.mark.parametrize("part", ["", "commits"])
-def test_storage_that_is_taken_away_comes_back_after_so_many_failures(tmp_path: Path, part: str) -> None:
-    (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
-    (tmp_path / "checkpoint" / "commits" / "0").write_text("v1")
-    storage = CheckpointOutages(tmp_path / "checkpoint")
-    writes = storage.writes(part)
-    injection = FailPrimaryWrites(TASKS, checkpoints=2, metadata=bool(part)).inject(
-        QueryTargets(NoTargets(), lambda: None, storage)  # type: ignore[arg-type]
-    )
-    assert injection.fired
-    assert writes.refuses_writes()
-    with pytest.raises(OSError, match="Not a directory"):
-        (tmp_path / "checkpoint" / "commits" / "1").write_text("v1")
-    storage.failed()
-    assert writes.refuses_writes()
-    storage.failed()
-    assert [one.refuses_writes() for one in (writes, storage.writes())] == [False, False]
-    assert [file.name for file in tmp_path.rglob("*")] == ["checkpoint", "commits", "0"]
-
-
-def test_storage_is_hidden_until_some_time_after_the_next_driver_starts(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
-    checkpoint.mkdir()
-    storage = CheckpointOutages(checkpoint)
-    storage.hide(100)
-    storage.look(now_ms=10_000)
-    storage.failed()
-    assert checkpoint.is_file()
-    storage.started(now_ms=10_000)
-    storage.started(now_ms=10_050)  # the time counts from the first
-    storage.look(now_ms=10_099)
-    assert storage.is_away
-    storage.look(now_ms=10_100)
-    assert checkpoint.is_dir()
-
-
-def test_all_that_was_taken_away_comes_back_at_the_end(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
-    storage = CheckpointOutages(tmp_path / "checkpoint")
-    storage.writes("commits").refuse_writes(1)
-    storage.writes().refuse_writes(1)
-    with pytest.raises(TargetGone):
-        storage.writes().refuse_writes(1)
-    storage.restore()
-    storage.restore()
-    assert [file.name for file in tmp_path.rglob("*")] == ["checkpoint", "commits"]
-    assert not storage.writes().refuses_writes()
-
-
-def test_a_checkpoint_directory_that_does_not_exist_yet_is_not_hidden(tmp_path: Path) -> None:
-    storage = CheckpointOutages(tmp_path / "checkpoint")
-    storage.hide(100)
-    assert not storage.is_away
-
-
-class NoDriver:
-    """Stands for a driver's process, and for what it can be asked to do."""
-
-    made: ClassVar[list[NoDriver]] = []
-
-    def __init__(self, *arguments: object) -> None:
-        self.peer = self
-        self.gone = self.closed = False
-        self.conf: dict[str, str] | None = None
-        self.made.append(self)
-
-    def remote(self, name: str, interface: type) -> NoDriver:
-        return self
-
-    def warm_up(self, place: object, conf: dict[str, str]) -> None:
-        self.conf = conf
-
-    def open_session(self, place: object, conf: dict[str, str]) -> None:
-        assert self.conf in (None, conf), "a JVM that runs keeps its settings"
-        self.conf = conf
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@pytest.fixture
-def drivers(monkeypatch: pytest.MonkeyPatch) -> QueryDrivers:
-    NoDriver.made.clear()
-    monkeypatch.setattr(query_run, "DriverProcess", NoDriver)
-    cluster: Any = SimpleNamespace(directory=Path(), driver_environment=dict, session_place=lambda: None)
-    return QueryDrivers(cluster)
-
-
-class FailsWithoutStorage(NoDriver):
-    """A driver whose query ends at once, and cannot be started while the checkpoint directory is gone."""
-
-    checkpoint: ClassVar[Path]
-    run: ClassVar[QueryRun]
-    pid = 1
-
-    def when_over(self, call: object) -> None: ...
-
-    def start_query(self, order: object) -> None:
-        if not self.checkpoint.is_dir():
-            raise RemoteError("OSError", "not a directory")
-        self.run.query_over("")
-
-
-@pytest.mark.parametrize(("hidden_ms", "end"), [(100, End.FINISHED), (0, End.FAILED)])
-def test_starts_that_find_no_storage_are_not_failures_of_the_query(
-    drivers: QueryDrivers,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    hidden_ms: int,
-    end: End,
-) -> None:
-    monkeypatch.setattr(query_run, "DriverProcess", FailsWithoutStorage)
-    monkeypatch.setattr(query_run, "_LOOK_AGAIN_S", 0.005)
-    checkpoint = FailsWithoutStorage.checkpoint = tmp_path / "checkpoint"
-    nemesis: Any = NoNemesis()
+def test_without_a_java_compiler_no_write_is_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structured_streaming, "has_java_compiler", lambda: False)
+    system = StructuredStreaming(job)
+    configuration = CampaignConfiguration(system=SystemSection(f"{__name__}:job"), trials=30)
+    faults = [one.fault for plan in islice(campaign_plans(configuration, system), 30) for one in plan.faults]
+    assert faults
+    assert not any(isinstance(fault, DisturbWrites) for fault in faults)
     nothing: Any = None
-    storage = CheckpointOutages(checkpoint)
-    run = FailsWithoutStorage.run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0)
-    if hidden_ms:  # otherwise the directory was never there
-        checkpoint.mkdir()
-        storage.hide(hidden_ms)
-    assert run.run(10.0)[0] is end
-    failed = [attempt for attempt in run.attempts if attempt.end == "failed"]
-    assert len(failed) > 4 if hidden_ms else len(failed) == 4
+    targets = QueryTargets(nothing, lambda: None, nothing)
+    assert DisturbWrites(WriteTrouble.FULL).inject(targets).outcome == "skipped"
 
 
-FEWER, MORE = {"spark.cores.max": "1"}, {"spark.cores.max": "2"}
-
-
-@pytest.mark.parametrize("spare", [False, True])
-def test_the_drivers_after_the_first_have_settings_of_their_own(drivers: QueryDrivers, spare: bool) -> None:
-    drivers.use(MORE, FEWER)
-    first: Any = drivers.present()
-    assert first.conf == MORE
-    if spare:
-        drivers.keep_spare()
-    first.gone = True
-    second: Any = drivers.present()
-    assert (first.closed, second.conf) == (True, FEWER)
-    drivers.use(MORE, MORE)
-    third: Any = drivers.present()
-    assert (second.closed, third.conf) == (True, MORE)
-    assert len(NoDriver.made) == 3
-
-
-def test_a_driver_is_kept_for_the_next_trial_and_a_spare_that_nobody_needed_too(
-    drivers: QueryDrivers,
-) -> None:
-    drivers.use(MORE, MORE)
-    first: Any = drivers.present()
-    drivers.keep_spare()
-    drivers.use(MORE, MORE)
-    again: Any = drivers.present()
-    assert again is first
-    first.gone = True
-    drivers.use(MORE, FEWER)
-    other: Any = drivers.present()
-    assert other.conf == MORE
-    assert [driver.closed for driver in NoDriver.made] == [True, True, False]
+def test_hosts_are_lost_and_unplugged_only_where_they_are_containers() -> None:
+    system = StructuredStreaming(job)
+    of_hosts = {Capability.HOST_LOSS, Capability.PARTITION}
+    assert not of_hosts & system.capabilities
+    system.use_cluster(DockerClusterConfig(workers=2))
+    assert of_hosts <= system.capabilities
 
 
 def test_files_that_were_read_are_those_of_the_log_up_to_an_offset(tmp_path: Path) -> None:
@@ -419,46 +279,6 @@ def test_a_query_that_did_not_end_may_lack_rows_but_may_not_repeat_them() -> Non
     lost, repeated = (msgspec.structs.replace(RIGHT, **{name: 1}) for name in ("lost", "duplicated"))
     assert judged(OutputComparison(lost), End.STUCK)[0] is Verdict.UNKNOWN
     assert judged(OutputComparison(repeated), End.STUCK)[0] is Verdict.INVALID
-
-
-class NoNemesis:
-    """Takes reports and strikes nobody."""
-
-    def __init__(self) -> None:
-        self.points: list[tuple[ProtocolPoint, str | None]] = []
-
-    def bind(self, targets: object, now_ms: object) -> None: ...
-
-    def first_attempt_ran(self) -> None: ...
-
-    def next_time_ms(self) -> None: ...
-
-    def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
-        self.points.append((point, subtask))
-
-
-def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
-    nemesis: Any = NoNemesis()
-    nothing: Any = None
-    run = QueryRun(nothing, nothing, nothing, nemesis, nothing, 0)
-    run.sink_called(0)
-    run.task_began(worker=7, batch=0, retry=0)
-    run.sink_returned(0)
-    run.sink_called(1)
-    assert list(run.run_again) == []
-    run.task_began(worker=7, batch=1, retry=1)
-    run.sink_called(2)
-    run.sink_called(2)
-    assert run.run_again == (1, 2)
-    committed = [
-        line.operation.checkpoint for line in run.operations if isinstance(line.operation, Committed)
-    ]
-    assert committed == [0, 1]
-    assert nemesis.points[:3] == [
-        (ProtocolPoint.CHECKPOINT_TRIGGERED, None),
-        (ProtocolPoint.BARRIER_RECEIVED, TASKS),
-        (ProtocolPoint.ALL_ACKNOWLEDGED, None),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from barrier_tck.faults.fault import Fault
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
 from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.pause_executor import PauseExecutor
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
+from barrier_tck.faults.targets import TargetKind, WriteTrouble
 from barrier_tck.faults.vocabulary import At, Trigger
 from barrier_tck.harness import (
     After,
@@ -34,6 +36,7 @@ from barrier_tck.harness import (
     WorkloadPlan,
     run_trial,
 )
+from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.record.history import OutputComparison
 from barrier_tck.harness.streaming import stock_job
@@ -247,6 +250,9 @@ def test_examples_keep_their_promise_or_do_not(
 
 # --- other kinds of queries, outputs and faults ---------------------------------------------------------------
 
+NEEDS_JAVAC = pytest.mark.skipif(
+    not has_java_compiler(), reason="there is no javac, which compiles the class that disturbs writes"
+)
 WITHIN_A_TASK = After(ProtocolPoint.RECORDS_PROCESSED, "tasks", nth=3)
 AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
 
@@ -276,6 +282,20 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
             stock_jobs.keys, PauseExecutor("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
         ),
         pytest.param(
+            stock_jobs.pairs,
+            DisturbWrites(WriteTrouble.FULL, 3),
+            WITHIN_A_TASK,
+            {},
+            marks=[pytest.mark.long, NEEDS_JAVAC],
+        ),
+        pytest.param(
+            stock_jobs.own_state,
+            DisturbWrites(WriteTrouble.FAILS, 2),
+            WITHIN_A_TASK,
+            {"retries": "none"},
+            marks=[pytest.mark.nightly, NEEDS_JAVAC],
+        ),
+        pytest.param(
             stock_jobs.own_state,
             KillExecutor("tasks"),
             WITHIN_A_TASK,
@@ -288,7 +308,10 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
         pytest.param(stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly),
         pytest.param(stock_jobs.started, CrashCoordinator(), At(1_000), {}, marks=pytest.mark.nightly),
     ],
-    ids=["totals", "commit", "windows", "pairs", "keys", "own-state", "complete", "files", "started"],
+    ids=[
+        *("totals", "commit", "windows", "pairs", "keys", "full", "writes-fail", "own-state", "complete"),
+        *("files", "started"),
+    ],
 )
 def test_stock_jobs_keep_their_promise(
     cluster: StructuredStreaming,
@@ -303,10 +326,11 @@ def test_stock_jobs_keep_their_promise(
     assert finding(record, "committed-output").counts["expected"] > 0
     if job.state is not None:
         assert finding(record, "state-in-between").counts["entries"] > 0
-    if not isinstance(
-        fault, PauseExecutor | PauseWorker | KillExecutor
-    ):  # the query ended, and was started again
-        assert len(record.attempts) > 1
+    if (
+        not isinstance(fault, PauseExecutor | PauseWorker | KillExecutor)
+        and fault.needs is not TargetKind.WRITES
+    ):
+        assert len(record.attempts) > 1, "the query ended, and was started again"
 
 
 def swaps(batch: DataFrame, batch_id: int, place: QueryPlace) -> None:
@@ -333,6 +357,25 @@ def test_wrong_state_shows_only_in_the_state(cluster: StructuredStreaming, tmp_p
     found = finding(record, "state-in-between")
     assert found.verdict is Verdict.INVALID
     assert found.examples[0].startswith("after micro-batch 2, ")
+
+
+@NEEDS_JAVAC
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        pytest.param(WriteTrouble.UNSURE, marks=pytest.mark.long),
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in WriteTrouble if one != "unsure"),
+    ],
+)
+def test_a_naive_append_shows_what_a_disturbed_commit_does(
+    cluster: StructuredStreaming, tmp_path: Path, trouble: WriteTrouble
+) -> None:
+    """The commit is not noted, and the micro-batch comes again; or it is, and the driver only believes otherwise."""
+    fault = DisturbWrites(trouble, 1, 700 if trouble is WriteTrouble.SLOW else 0)
+    record = run_one(cluster, tmp_path, example("naive"), fault, AFTER_THE_WRITE, {})
+    again = trouble in (WriteTrouble.FAILS, WriteTrouble.FULL)
+    assert finding(record, "committed-output").counts["duplicated"] == (8 if again else 0)
+    assert len(record.attempts) == (1 if trouble is WriteTrouble.SLOW else 2)
 
 
 @pytest.mark.long

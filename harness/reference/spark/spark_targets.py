@@ -7,11 +7,11 @@ from pathlib import Path
 
 from barrier_tck.faults.targets import LinkTarget, NoTargets, Peers
 from barrier_tck.harness.cluster.host import Host
+from barrier_tck.harness.cluster.host_targets import ExecutorOnHost, LinkOfHost, LostHost
 from barrier_tck.harness.cluster.signalled_process import Lose, SignalledProcess
 from barrier_tck.harness.reference.copy_targets import LocalCopies, MetadataWrites, PrimaryCopies
 from barrier_tck.harness.reference.repeated_messages import RepeatableMessages
 from barrier_tck.harness.reference.spark.disks import JobDisks
-from barrier_tck.harness.reference.spark.host_targets import ExecutorOnHost, LinkOfHost, LostHost
 from barrier_tck.harness.reference.spark.object_store import TrialStore
 from barrier_tck.harness.reference.spark.proxied_network import ProxiedLink, ProxyNetwork
 from barrier_tck.harness.reference.spark.remote_job import RemoteJob

@@ -11,11 +11,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barrier_tck.harness.cluster.driver.peer import Peer, PeerGone
 from barrier_tck.harness.cluster.session_place import SessionPlace
 from barrier_tck.harness.cluster.spark_session import session_later
+from barrier_tck.harness.streaming.disturbed_writes import settings_of_writes
 from barrier_tck.harness.streaming.driver.serving import job_at, serve
 from barrier_tck.harness.streaming.driver.task_points import TaskPoints, observe_partitions
 from barrier_tck.harness.streaming.query_definition import QueryDefinition, QueryPlace
@@ -55,6 +56,11 @@ class QueryDriver:
         if self._spark is None:
             raise UsageProblem("no session was opened")
         job = job_at(order.job)
+        for key, value in settings_of_writes(order.writes, job.conf).items():
+            if value is None:
+                self._spark.conf.unset(key)
+            else:
+                self._spark.conf.set(key, value)
         if job.start is not None:
             query = job.start(self._spark, order.place)
         else:
@@ -67,6 +73,15 @@ class QueryDriver:
         query, self._query = self._query, None
         if query is not None and query.isActive:
             query.stop()
+
+    def try_write(self, path: str) -> str:
+        """Write a file with the class that the query uses."""
+        if self._spark is None:
+            raise UsageProblem("no session was opened")
+        # PySpark has no public way to what its JVM can do.
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        session: Any = self._spark._jsparkSession  # noqa: SLF001
+        return str(jvm.barriertck.DisturbedWrites.tryWrite(path, session.sessionState().newHadoopConf()))
 
     def close(self) -> None:
         """End the session, and with it the query."""

@@ -1,0 +1,313 @@
+"""One trial of a query without Spark: its drivers, its starts, and what faults do to its checkpoint directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from barrier_tck.faults.kinds.disturb_writes import DisturbWrites
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.targets import NoTargets, TargetGone, WriteTrouble
+from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.harness.cluster.driver.peer import PeerGone, RemoteError
+from barrier_tck.harness.record.history import End
+from barrier_tck.harness.record.operations import Committed
+from barrier_tck.harness.streaming import query_run
+from barrier_tck.harness.streaming.checkpoint_outages import CheckpointOutages
+from barrier_tck.harness.streaming.disturbed_writes import (
+    CLASS,
+    FILE_MANAGER,
+    DisturbedWrites,
+    settings_of_writes,
+)
+from barrier_tck.harness.streaming.query_run import QueryDrivers, QueryRun
+from barrier_tck.harness.streaming.query_targets import TASKS, QueryTargets
+
+
+class Writer:
+    """Stands for the class in Spark's JVMs: the driver writes a file when it is asked to."""
+
+    def __init__(self, directory: Path) -> None:
+        self.writes = DisturbedWrites(directory, self.write)
+        self.driver_is_there = True
+
+    def write(self, path: str) -> str:
+        if not self.driver_is_there:
+            raise PeerGone("the driver is gone")
+        tokens = sorted(self.writes.directory.glob("token-*"))
+        if not tokens:
+            return ""
+        tokens[0].unlink()
+        with open(self.writes.directory / "struck", "a") as struck:
+            struck.write(f"{tokens[0].name.split('.')[1]} {path}\n")
+        return "No space left on device"
+
+
+def test_a_disturbed_write_is_proved_and_the_query_meets_as_many_as_were_planned(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "writes")
+    writes = writer.writes
+    assert (
+        DisturbWrites(WriteTrouble.FULL, 2)
+        .inject(
+            QueryTargets(NoTargets(), lambda: None, CheckpointOutages(tmp_path), writes)  # type: ignore[arg-type]
+        )
+        .fired
+    )
+    assert [bool(writer.write("commits/1")) for _ in range(3)] == [True, True, False]
+    assert writes.struck() == (f"full {tmp_path}/writes/proof", "full commits/1", "full commits/1")
+    assert [writes.struck_since(), writes.struck_since()] == [True, False]
+
+
+def test_writes_are_not_disturbed_while_there_is_no_driver_and_after_the_trial(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "writes")
+    writer.driver_is_there = False
+    with pytest.raises(TargetGone, match="no driver"):
+        writer.writes.disturb(WriteTrouble.FAILS, 1, 0)
+    writer.driver_is_there = True
+    assert writer.write("offsets/0") == ""
+    writer.writes.disturb(WriteTrouble.FAILS, 1, 0)
+    writer.writes.stop()
+    writer.writes.stop()
+    assert writer.write("offsets/0") == ""
+
+
+def test_the_file_manager_of_a_user_does_the_work_of_ours() -> None:
+    own = {FILE_MANAGER: "theirs"}
+    assert settings_of_writes("", {}) == {FILE_MANAGER: None}
+    assert settings_of_writes("", own) == own
+    told = settings_of_writes("/writes", own)
+    assert told[FILE_MANAGER] == CLASS
+    assert sorted(value or "" for value in told.values()) == ["/writes", CLASS, "theirs"]
+
+
+@pytest.mark.parametrize("part", ["", "commits"])
+def test_storage_that_is_taken_away_comes_back_after_so_many_failures(tmp_path: Path, part: str) -> None:
+    (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "commits" / "0").write_text("v1")
+    storage = CheckpointOutages(tmp_path / "checkpoint")
+    writes = storage.writes(part)
+    injection = FailPrimaryWrites(TASKS, checkpoints=2, metadata=bool(part)).inject(
+        QueryTargets(NoTargets(), lambda: None, storage)  # type: ignore[arg-type]
+    )
+    assert injection.fired
+    assert writes.refuses_writes()
+    with pytest.raises(OSError, match="Not a directory"):
+        (tmp_path / "checkpoint" / "commits" / "1").write_text("v1")
+    storage.failed()
+    assert writes.refuses_writes()
+    storage.failed()
+    assert [one.refuses_writes() for one in (writes, storage.writes())] == [False, False]
+    assert [file.name for file in tmp_path.rglob("*")] == ["checkpoint", "commits", "0"]
+
+
+def test_storage_is_hidden_until_some_time_after_the_next_driver_starts(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    storage = CheckpointOutages(checkpoint)
+    storage.hide(100)
+    storage.look(now_ms=10_000)
+    storage.failed()
+    assert checkpoint.is_file()
+    storage.started(now_ms=10_000)
+    storage.started(now_ms=10_050)  # the time counts from the first
+    storage.look(now_ms=10_099)
+    assert storage.is_away
+    storage.look(now_ms=10_100)
+    assert checkpoint.is_dir()
+
+
+def test_all_that_was_taken_away_comes_back_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "commits").mkdir(parents=True)
+    storage = CheckpointOutages(tmp_path / "checkpoint")
+    storage.writes("commits").refuse_writes(1)
+    storage.writes().refuse_writes(1)
+    with pytest.raises(TargetGone):
+        storage.writes().refuse_writes(1)
+    storage.restore()
+    storage.restore()
+    assert [file.name for file in tmp_path.rglob("*")] == ["checkpoint", "commits"]
+    assert not storage.writes().refuses_writes()
+
+
+def test_a_checkpoint_directory_that_does_not_exist_yet_is_not_hidden(tmp_path: Path) -> None:
+    storage = CheckpointOutages(tmp_path / "checkpoint")
+    storage.hide(100)
+    assert not storage.is_away
+
+
+class NoDriver:
+    """Stands for a driver's process, and for what it can be asked to do."""
+
+    made: ClassVar[list[NoDriver]] = []
+
+    def __init__(self, *arguments: object) -> None:
+        self.peer = self
+        self.gone = self.closed = False
+        self.conf: dict[str, str] | None = None
+        self.made.append(self)
+
+    def remote(self, name: str, interface: type) -> NoDriver:
+        return self
+
+    def warm_up(self, place: object, conf: dict[str, str]) -> None:
+        self.conf = conf
+
+    def open_session(self, place: object, conf: dict[str, str]) -> None:
+        assert self.conf in (None, conf), "a JVM that runs keeps its settings"
+        self.conf = conf
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def drivers(monkeypatch: pytest.MonkeyPatch) -> QueryDrivers:
+    NoDriver.made.clear()
+    monkeypatch.setattr(query_run, "DriverProcess", NoDriver)
+    cluster: Any = SimpleNamespace(directory=Path(), driver_environment=dict, session_place=lambda: None)
+    return QueryDrivers(cluster)
+
+
+class FailsWithoutStorage(NoDriver):
+    """A driver whose query ends at once, and cannot be started while the checkpoint directory is gone."""
+
+    checkpoint: ClassVar[Path]
+    run: ClassVar[QueryRun]
+    pid = 1
+
+    def when_over(self, call: object) -> None: ...
+
+    def start_query(self, order: object) -> None:
+        if not self.checkpoint.is_dir():
+            raise RemoteError("OSError", "not a directory")
+        self.run.query_over("")
+
+
+@pytest.mark.parametrize(("hidden_ms", "end"), [(100, End.FINISHED), (0, End.FAILED)])
+def test_starts_that_find_no_storage_are_not_failures_of_the_query(
+    drivers: QueryDrivers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    hidden_ms: int,
+    end: End,
+) -> None:
+    monkeypatch.setattr(query_run, "DriverProcess", FailsWithoutStorage)
+    monkeypatch.setattr(query_run, "_LOOK_AGAIN_S", 0.005)
+    checkpoint = FailsWithoutStorage.checkpoint = tmp_path / "checkpoint"
+    nemesis: Any = NoNemesis()
+    nothing: Any = None
+    storage = CheckpointOutages(checkpoint)
+    run = FailsWithoutStorage.run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0)
+    if hidden_ms:  # otherwise the directory was never there
+        checkpoint.mkdir()
+        storage.hide(hidden_ms)
+    assert run.run(10.0)[0] is end
+    failed = [attempt for attempt in run.attempts if attempt.end == "failed"]
+    assert len(failed) > 4 if hidden_ms else len(failed) == 4
+
+
+class FailsAtDisturbedWrites(FailsWithoutStorage):
+    """A driver whose query fails as long as a write is disturbed at each start."""
+
+    writes: ClassVar[Path]
+    left: ClassVar[int]
+
+    def start_query(self, order: object) -> None:
+        type(self).left -= 1
+        if self.left >= 0:
+            with open(self.writes / "struck", "a") as struck:
+                struck.write("full commits/1\n")
+            raise RemoteError("OSError", "No space left on device")
+        self.run.query_over("")
+
+
+def test_starts_that_meet_disturbed_writes_are_not_failures_of_the_query(
+    drivers: QueryDrivers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_run, "DriverProcess", FailsAtDisturbedWrites)
+    FailsAtDisturbedWrites.writes, FailsAtDisturbedWrites.left = tmp_path / "writes", 9
+    nemesis: Any = NoNemesis()
+    nothing: Any = None
+    storage = CheckpointOutages(tmp_path)
+    run = QueryRun(drivers, nothing, nothing, nemesis, storage, 0, FailsAtDisturbedWrites.writes)
+    FailsWithoutStorage.run = run
+    assert run.run(10.0)[0] is End.FINISHED
+    assert len(run.attempts) == 10
+
+
+FEWER, MORE = {"spark.cores.max": "1"}, {"spark.cores.max": "2"}
+
+
+@pytest.mark.parametrize("spare", [False, True])
+def test_the_drivers_after_the_first_have_settings_of_their_own(drivers: QueryDrivers, spare: bool) -> None:
+    drivers.use(MORE, FEWER)
+    first: Any = drivers.present()
+    assert first.conf == MORE
+    if spare:
+        drivers.keep_spare()
+    first.gone = True
+    second: Any = drivers.present()
+    assert (first.closed, second.conf) == (True, FEWER)
+    drivers.use(MORE, MORE)
+    third: Any = drivers.present()
+    assert (second.closed, third.conf) == (True, MORE)
+    assert len(NoDriver.made) == 3
+
+
+def test_a_driver_is_kept_for_the_next_trial_and_a_spare_that_nobody_needed_too(
+    drivers: QueryDrivers,
+) -> None:
+    drivers.use(MORE, MORE)
+    first: Any = drivers.present()
+    drivers.keep_spare()
+    drivers.use(MORE, MORE)
+    again: Any = drivers.present()
+    assert again is first
+    first.gone = True
+    drivers.use(MORE, FEWER)
+    other: Any = drivers.present()
+    assert other.conf == MORE
+    assert [driver.closed for driver in NoDriver.made] == [True, True, False]
+
+
+class NoNemesis:
+    """Takes reports and strikes nobody."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[ProtocolPoint, str | None]] = []
+
+    def bind(self, targets: object, now_ms: object) -> None: ...
+
+    def first_attempt_ran(self) -> None: ...
+
+    def next_time_ms(self) -> None: ...
+
+    def point_reached(self, point: ProtocolPoint, subtask: str | None, attempt: int) -> None:
+        self.points.append((point, subtask))
+
+
+def test_a_run_knows_what_is_committed_and_what_ran_again() -> None:
+    nemesis: Any = NoNemesis()
+    nothing: Any = None
+    run = QueryRun(nothing, nothing, nothing, nemesis, nothing, 0)
+    run.sink_called(0)
+    run.task_began(worker=7, batch=0, retry=0)
+    run.sink_returned(0)
+    run.sink_called(1)
+    assert list(run.run_again) == []
+    run.task_began(worker=7, batch=1, retry=1)
+    run.sink_called(2)
+    run.sink_called(2)
+    assert run.run_again == (1, 2)
+    committed = [
+        line.operation.checkpoint for line in run.operations if isinstance(line.operation, Committed)
+    ]
+    assert committed == [0, 1]
+    assert nemesis.points[:3] == [
+        (ProtocolPoint.CHECKPOINT_TRIGGERED, None),
+        (ProtocolPoint.BARRIER_RECEIVED, TASKS),
+        (ProtocolPoint.ALL_ACKNOWLEDGED, None),
+    ]
