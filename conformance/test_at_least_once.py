@@ -173,7 +173,9 @@ def test_a_pipeline_without_shuffle_is_exact_in_both_modes(trials: Trials, mode:
 
 @pytest.mark.needs(Capability.SLOW_SNAPSHOTS, Capability.SNAPSHOT_INSPECTION)
 @pytest.mark.clause("BAR-4", "BAR-2")
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("exactly_once", marks=pytest.mark.long_on_clusters), "at_least_once"]
+)
 def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Trials, mode: str) -> None:
     checkpoints = msgspec.structs.replace(OTHER_CHANNEL_SLOW.checkpoints, mode=mode)
     overlapping = 0
@@ -193,7 +195,9 @@ def test_barriers_of_several_checkpoints_in_flight_keep_their_order(trials: Tria
     Capability.SNAPSHOT_INSPECTION,
 )
 @pytest.mark.clause("BAR-4", "REC-1")
-@pytest.mark.parametrize("mode", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    "mode", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long_on_clusters)]
+)
 def test_a_failure_with_several_in_flight_restores_the_latest_that_completed(
     trials: Trials, mode: CheckpointingMode
 ) -> None:

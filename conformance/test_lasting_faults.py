@@ -150,7 +150,7 @@ def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
         ),
         PartitionExecutor(STATEFUL, Peers.COORDINATOR, ZOMBIE_MS),
         PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS),
-        PartitionHalves((STATEFUL,), ZOMBIE_MS),
+        pytest.param(PartitionHalves((STATEFUL,), ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
     ],
     ids=lambda fault: f"{_name(fault)}-{getattr(fault, 'peers', 'others')}",
 )

@@ -216,7 +216,10 @@ def test_a_restore_that_was_interrupted_is_repeated_in_full(trials: Trials) -> N
 
 
 @pytest.mark.clause("LOC-7", "LOC-4")
-@pytest.mark.parametrize(("primary", "second"), [("zstd", "none"), ("none", "zstd")])
+@pytest.mark.parametrize(
+    ("primary", "second"),
+    [("zstd", "none"), pytest.param("none", "zstd", marks=pytest.mark.long_on_clusters)],
+)
 @pytest.mark.parametrize("damage", [None, Damage.BIT_FLIPPED, Damage.OTHER_LINEAGE])
 def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
     trials: Trials, primary: CompressionName, second: CompressionName, damage: Damage | None

@@ -71,12 +71,22 @@ def _clauses_of(body: Callable[[Trials], None]) -> set[str]:
     return {identifier for mark in marks for identifier in mark.args}
 
 
-def _distance(broken: str, body: Callable[[Trials], None]) -> int:
+SEEN_TO_FAIL = {
+    "CO-02": "test_a_checkpoint_whose_metadata_cannot_be_written_fails_and_later_ones_complete",
+    "CO-05": "test_a_job_whose_sink_dies_before_it_commits_for_the_last_savepoint_commits_and_stops_all_the_same",
+    "LP-01": "test_a_restore_neither_makes_money_nor_loses_any",
+}
+"""For planted bugs that tests of other clauses show: the one to try first. The others take minutes, and pass."""
+
+
+def _distance(identifier: str, body: Callable[[Trials], None]) -> int:
     """Rank a test by its clauses: one that speaks for the broken clause, or a related one, should fail first.
 
     All others take long, and most of them pass.
     """
-    clauses = _clauses_of(body)
+    if _name_of(body) == SEEN_TO_FAIL.get(identifier):
+        return -1
+    broken, clauses = MUTANTS[identifier].clause, _clauses_of(body)
     family = broken.partition("-")[0]
     return 0 if broken in clauses else 1 if any(one.startswith(f"{family}-") for one in clauses) else 2
 
@@ -119,7 +129,7 @@ def _plain(value: Any) -> Any:
 def test_a_system_with_a_planted_bug_fails_the_suite(tmp_path: Path, identifier: str) -> None:
     trials = Trials(Planted(open_system("reference-simulated"), identifier), tmp_path)
     passed = 0
-    for body in sorted(_bodies(), key=partial(_distance, MUTANTS[identifier].clause)):
+    for body in sorted(_bodies(), key=partial(_distance, identifier)):
         try:
             body(trials)
         except AssertionError:
@@ -132,6 +142,11 @@ def test_a_system_with_a_planted_bug_fails_the_suite(tmp_path: Path, identifier:
 
 def _name_of(body: Callable[[Trials], None]) -> str:
     return (body.func if isinstance(body, partial) else body).__name__
+
+
+def test_the_tests_to_try_first_exist() -> None:
+    assert set(SEEN_TO_FAIL) <= set(MUTANTS)
+    assert set(SEEN_TO_FAIL.values()) <= {_name_of(body) for body in _bodies()}
 
 
 @pytest.mark.parametrize("identifier", FLOW_BUGS)

@@ -60,7 +60,7 @@ def test_the_lmdb_backend_is_certified(installed: dict[str, str], tmp_path: Path
     assert printed["properties"]["snapshots-are-asynchronous"] == "passed"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_lmdb_backend_passes_every_level(installed: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("lmdb")

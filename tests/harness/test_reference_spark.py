@@ -63,6 +63,7 @@ def cuts(result: TrialResult) -> list[CheckpointCut]:
     return [cut_of(result.record, result.passages, checkpoint) for checkpoint in completed]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_control_on_spark_shows_that_its_campaign_could_have_failed(
     system: ReferenceSpark, tmp_path: Path

@@ -217,11 +217,11 @@ def example(name: str) -> StreamingJob:
 @pytest.mark.parametrize(
     ("name", "fault", "trigger", "retries", "verdict"),
     [
-        ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
         ("naive", DRIVER, AFTER_THE_WRITE, "stock", Verdict.INVALID),
         *(
             pytest.param(*case, marks=pytest.mark.long)
             for case in (
+                ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
                 ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
                 ("at_least_once", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
                 ("naive", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.VALID),
@@ -300,7 +300,7 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
             KillExecutor("tasks"),
             WITHIN_A_TASK,
             {"retries": "none"},
-            marks=pytest.mark.long,
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.long
