@@ -21,6 +21,7 @@ from barrier_tck.faults.toxiproxy.client import ToxiproxyClient, ToxiproxyProble
 from barrier_tck.faults.toxiproxy.server import ServerChoice, ServerKind, choose_server
 from barrier_tck.harness.cluster.containers.engine import version as engine_version
 from barrier_tck.harness.cluster.java import VersionProbe, ask_version, find_java
+from barrier_tck.harness.cluster.java_compiler import has_java_compiler
 from barrier_tck.harness.cluster.settings import bind_problem
 from barrier_tck.harness.support.errors import EnvironmentProblem, JavaMissing, JavaTooOld
 
@@ -69,6 +70,7 @@ def diagnose() -> tuple[Diagnosis, ...]:
     return (
         check_python(sys.version_info[:3]),
         check_java(os.environ),
+        check_java_compiler(),
         check_package("pyspark", oldest=(4, 0), below=(5,)),
         check_package("pandas", oldest=(2, 2), below=(3,)),
         check_package("pyarrow", oldest=(18,)),
@@ -100,6 +102,17 @@ def check_java(environ: Mapping[str, str], probe: VersionProbe = ask_version) ->
     except JavaTooOld as error:
         return Diagnosis("java", DiagnosisStatus.OLD, "too old", str(error))
     return Diagnosis("java", DiagnosisStatus.OK, f"{java.version} ({java.executable})")
+
+
+def check_java_compiler(there: Callable[[], bool] = has_java_compiler) -> Diagnosis:
+    """The javac that compiles what of ours runs inside Spark."""
+    if there():
+        return Diagnosis("java compiler", DiagnosisStatus.OK, "javac")
+    advice = (
+        "Install a JDK (Debian: apt-get install openjdk-17-jdk-headless). Without one, trials of queries disturb no "
+        "writes, and certify spark:... runs no planted bugs."
+    )
+    return Diagnosis("java compiler", DiagnosisStatus.WARNING, "none", advice)
 
 
 def check_package(
