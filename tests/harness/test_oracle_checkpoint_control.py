@@ -20,14 +20,21 @@ from barrier_tck.harness.oracle.checkpoint_admission import AdmittedTriggers
 from barrier_tck.harness.oracle.checkpoint_expiry import CheckpointExpiry
 from barrier_tck.harness.oracle.checkpoints_go_on import BUSY_MS, CheckpointsGoOn
 from barrier_tck.harness.oracle.failures_explained import FailuresExplained
-from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS, longest_ms
+from barrier_tck.harness.oracle.held_up_checkpoints import (
+    NOTICED_MS,
+    batches_read,
+    longest_ms,
+    most_batches_read,
+)
 from barrier_tck.harness.oracle.nothing_held_back import NothingHeldBack
 from barrier_tck.harness.oracle.tolerated_failures import ToleratedFailures
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.trial_plan import CheckpointPlan, NetworkPlan, TrialPlan, WorkloadPlan
 from barrier_tck.harness.record import operations as told
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.verdict import Finding, Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.workload_names import filled
 from tests.harness.oracle_histories import CRASH, KILL, SUBTASKS, Book, a_context, a_plan
 
 VALID, INVALID = Verdict.VALID, Verdict.INVALID
@@ -419,3 +426,33 @@ def test_the_bound_grows_with_all_that_can_hold_a_barrier_up() -> None:
         msgspec.structs.replace(plan, checkpoints=CheckpointPlan(async_ms_max=100)),
     ):
         assert longest_ms(slower, final=True) > least
+
+
+def in_a_loop(batches: int | None) -> TrialContext:
+    """A job with a loop, one of whose checkpoints expires; so many batches are seen to be read."""
+    taken = (told.LocalEvent("taken", "head[0]->again[0]", ("{}",)),)
+    events = (told.LocalEvent("sent", "head[0]->again[0]", ("{}",)), *taken * (batches or 0))
+    workload, job = WorkloadPlan("rounds"), JobPlan("loop")
+    checkpoints = CheckpointPlan(timeout_ms=20_000)
+    plan = filled(TrialPlan(seed=1, workload=workload, job=job, checkpoints=checkpoints))
+    book = Book().attempt(1).triggered(1).aborted(1)
+    if batches is not None:
+        book.tell(told.MessagesObserved("again[0]", 1, events)).tell(
+            told.MessagesObserved("head[0]", 2, events)
+        )
+    return a_trial(book, plan)
+
+
+def test_in_a_loop_a_barrier_may_wait_for_each_batch_that_is_read_and_no_longer() -> None:
+    for batches, verdict in ((None, VALID), (10, INVALID), (10_000, VALID)):
+        assert FailuresExplained().check(in_a_loop(batches)).verdict is verdict, batches
+    few, many = in_a_loop(10), in_a_loop(1_000)
+    assert batches_read(few) == {1: 10, 2: 10} and most_batches_read(many) == 1_000
+    assert longest_ms(few.plan, True, 10) == longest_ms(few.plan, True)
+    assert longest_ms(few.plan, False, 10) < longest_ms(few.plan, False, 1_000) < longest_ms(few.plan, False)
+
+
+def test_without_a_loop_no_batch_needs_to_be_counted() -> None:
+    context = a_trial(UNDISTURBED, a_plan())
+    assert most_batches_read(context) is None
+    assert longest_ms(context.plan, False, 5) == longest_ms(context.plan, False)
