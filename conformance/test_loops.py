@@ -14,7 +14,8 @@ import pytest
 from barrier_tck.conformance.plans import OTHER_STATEFUL, SINK, STATEFUL, kill_worker, varied, with_faults
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint
-from barrier_tck.harness.plan.job_graph import JobPlan
+from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
@@ -26,6 +27,8 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.operations import JobFinished, JobStopped, MessagesObserved, SavepointRefused
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.lineage import hashed, source
+from barrier_tck.harness.workloads.meaning import AGAIN
 
 loops = pytest.mark.needs(Capability.LOOPS, Capability.SNAPSHOT_INSPECTION)
 recovers = pytest.mark.needs(Capability.LOOPS, Capability.ATTEMPTS, Capability.SNAPSHOT_INSPECTION)
@@ -113,6 +116,42 @@ def test_a_loop_ends_when_nothing_is_under_way_in_it(trials: Trials) -> None:
     for trial in trials.all_valid(without):
         require(trial.finding("dataflow").counts["records"] > 50, "records went round", trial)
         require(trial.record.recoveries == 0, "no attempt failed", trial)
+
+
+FORKED: TrialPlan = msgspec.structs.replace(
+    LOOP,
+    workload=WorkloadPlan("rounds", batches=1, batch_records=1, start_offset=20, records_per_second=300),
+    job=JobPlan(
+        vertices=(
+            source("read", 1),
+            VertexPlan("hub", "keep", 1),
+            VertexPlan("on", AGAIN, 1, {"turns": 22}),
+            VertexPlan("off", AGAIN, 1, {"turns": 1}),
+            VertexPlan("out", SINK_KIND, 1),
+        ),
+        edges=(
+            hashed("read", "hub"),
+            EdgePlan("hub", "on", Spread.REBALANCE),
+            EdgePlan("on", "hub", Spread.HASH, ("key",), feedback=True),
+            EdgePlan("hub", "off", Spread.REBALANCE),
+            EdgePlan("off", "hub", Spread.HASH, ("key",), feedback=True),
+            EdgePlan("hub", "out", Spread.REBALANCE),
+        ),
+    ),
+    network=NetworkPlan(latency_ms_max=12),
+)
+"""Record 20 goes round a loop 20 times by way of ``on``. Each time a copy of it goes to ``off``, and ends there."""
+
+
+@loops
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("CHL-5", "REC-6")
+def test_a_loop_does_not_end_because_a_copy_hides_the_record_that_is_under_way(trials: Trials) -> None:
+    """Processes are asked at different moments. A copy may be counted where it is taken and not where it was sent: then
+    the sums of one wave are equal, although the record goes on."""
+    for trial in trials.all_valid(FORKED):
+        require(trial.record.recoveries == 0, "no attempt failed", trial)
+        require(any(trial.history.of(JobFinished)), "the job ended", trial)
 
 
 @pytest.mark.needs(Capability.LOOPS, Capability.CHANDY_LAMPORT, Capability.SAVEPOINTS)

@@ -8,7 +8,16 @@ import pytest
 from barrier_tck.conformance.plans import SINK, SOURCE, STATEFUL, kill_worker, varied
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan
+from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
+from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    NetworkPlan,
+    SavepointPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import (
     AttemptStarted,
@@ -22,6 +31,7 @@ from barrier_tck.harness.record.operations import (
 )
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.system.system_under_test import Capability
+from barrier_tck.harness.workloads.lineage import hashed, source
 
 pytestmark = pytest.mark.needs(Capability.SAVEPOINTS, Capability.CHECKPOINTS, Capability.SNAPSHOT_INSPECTION)
 
@@ -106,6 +116,47 @@ def test_a_job_that_is_stopped_does_nothing_behind_the_barrier_and_a_second_one_
         require(later, "the second job read what was left", trial)
         require(all(view.positions[split] == offset for split, offset in later.items()), f"{later}", trial)
         require(any(trial.history.of(JobFinished)), "and finished", trial)
+
+
+OVERTAKEN: TrialPlan = msgspec.structs.replace(
+    varied(
+        workload=WorkloadPlan("lineage", batches=40, batch_records=3, keys=8, records_per_second=2_000),
+        job=JobPlan(
+            vertices=(
+                source("read", 1),
+                source("told", 1),
+                VertexPlan("met", "merge", 2),
+                VertexPlan("both", "merge", 1),
+                VertexPlan("out", SINK_KIND, 1),
+            ),
+            edges=(
+                hashed("read", "met"),
+                EdgePlan("told", "met", Spread.BROADCAST, input=1),
+                hashed("read", "both"),
+                hashed("met", "both", 1),
+                EdgePlan("both", "out", Spread.REBALANCE),
+            ),
+        ),
+        deployment=DeploymentPlan(slow_vertex="met", slow_batch_ms=3),
+        checkpoints=CheckpointPlan(mode="unaligned", interval_ms=20),
+    ),
+    network=NetworkPlan(latency_ms_max=2, channel_capacity=2),
+    savepoints=(STOP,),
+)
+"""On the way to ``both`` that passes no other vertex, barriers overtake. On the other way, ``met`` reads up to them,
+behind a broadcast."""
+
+
+@pytest.mark.needs(Capability.UNALIGNED_CHECKPOINTS)
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("COO-5", "BAR-3", "UNA-5")
+def test_who_has_stopped_makes_room_for_what_comes_before_the_barriers_of_others(trials: Trials) -> None:
+    """It reads nothing more. If it took in nothing either, its sender would wait for room, and never reach the
+    barrier."""
+    for trial in trials.all_valid(OVERTAKEN):
+        require(_stops(trial) == [view.checkpoint for view in _views(trial)], "the job was stopped", trial)
+        (view,) = _views(trial)
+        require(view.in_flight, "records were in flight in the savepoint", trial)
 
 
 @pytest.mark.clause("COO-5", "REC-1")

@@ -10,9 +10,17 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from barrier_tck.conformance.plans import SINK, STATEFUL, kill_executor, kill_worker, varied, with_faults
+from barrier_tck.conformance.plans import (
+    SINK,
+    STATEFUL,
+    kill_executor,
+    kill_worker,
+    varied,
+    with_faults,
+)
 from barrier_tck.conformance.trials import Trial, Trials, require
-from barrier_tck.faults.vocabulary import After, ProtocolPoint
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import SINK as SINK_KIND
 from barrier_tck.harness.plan.job_graph import EdgePlan, JobPlan, Spread, VertexPlan
 from barrier_tck.harness.plan.trial_plan import (
@@ -200,6 +208,20 @@ def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left
         ]
         again += in_flight(view for view in firsts if view is not None)
     assert again, "records were in flight in a checkpoint soon after a restore"
+
+
+@pytest.mark.needs(Capability.STORAGE_FAULTS)
+@pytest.mark.clause("COO-2", "SNP-2")
+def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(trials: Trials) -> None:
+    """One subtask cannot store its part. With the news of the abort it says what it still keeps."""
+    refused = ScheduledFault(FailPrimaryWrites(STATEFUL, 2), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))
+    learned = 0
+    for trial in trials.all_valid(with_faults(refused, plan=QUEUED)):
+        require(trial.record.checkpoints_completed >= 1, "a checkpoint completes", trial)
+        finding = trial.finding("aborts-obeyed")
+        require("SNP-2" in finding.clauses, "subtasks learned of an abort", trial)
+        learned += finding.counts["learned"]
+    assert learned
 
 
 @pytest.mark.clause("UNA-5")

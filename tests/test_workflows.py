@@ -72,9 +72,14 @@ def test_tox_environments_and_campaign_files_of_the_workflows_exist() -> None:
         "campaigns/unaligned_spark.toml",
         "campaigns/loops_spark.toml",
         "campaigns/chandy_lamport_spark.toml",
+        "campaigns/driver.toml",
         "campaigns/ci.toml",
         "campaigns/graphs.toml",
+        "campaigns/modes.toml",
+        "campaigns/loops.toml",
+        "campaigns/chandy_lamport.toml",
         "campaigns/ends.toml",
+        "campaigns/savepoints.toml",
     }
     for environment, file in named:
         assert tox.has_section(f"testenv:{environment}")

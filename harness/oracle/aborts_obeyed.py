@@ -3,7 +3,8 @@ SNP-2).
 
 The messages of a subtask arrive in order, so its report that it learned of the abort comes before everything that it
 sends later. An acknowledgement that came before and is repeated does not count as a new one, and one that a fault
-forged was not sent by the subtask.
+forged was not sent by the subtask. With its report it says for which checkpoints it still keeps records in flight in
+memory. One that is over for it must not be among them: nobody would ever free them.
 
 A subtask that never learns of an abort goes on storing what nobody wants, and no result shows this. Only where time is
 virtual is it known how long the notice and the report may take. There everybody must have reported by then, unless it
@@ -27,7 +28,7 @@ Part = tuple[int, int, str]
 
 
 class AbortsObeyed:
-    """Every subtask learns of an abort, and does not acknowledge a checkpoint that it knows to be aborted."""
+    """Every subtask learns of an abort, and then neither acknowledges the checkpoint nor keeps anything of it."""
 
     name = "aborts-obeyed"
     clauses = ("COO-2", "SNP-2")
@@ -39,8 +40,14 @@ class AbortsObeyed:
         problems: list[str] = []
         for line in context.history.operations:
             match line.operation:
-                case AbortLearned(checkpoint=checkpoint, attempt=attempt, subtask=subtask):
+                case AbortLearned(checkpoint=checkpoint, attempt=attempt, subtask=subtask, recorded=kept):
                     learned.setdefault((checkpoint, attempt, subtask), line.time_ms)
+                    problems += [
+                        f"at {line.time_ms:g} ms {subtask} of attempt {attempt} still kept records in flight of "
+                        f"checkpoint {number}, which was over for it (SNP-2)"
+                        for number in kept
+                        if (number, attempt, subtask) in learned or (number, attempt, subtask) in acknowledged
+                    ]
                 case Acknowledged(checkpoint=checkpoint, attempt=attempt, subtask=subtask, forged=False):
                     part = (checkpoint, attempt, subtask)
                     if part in learned and part not in acknowledged:

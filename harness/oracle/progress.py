@@ -4,17 +4,22 @@ A system that takes checkpoints must complete one; if a system takes none, a com
 faults stop when they heal: from then on the job must go on, or end, within the plan's ``limits.progress_ms``. As long
 as a fault that may cut off the whole job lasts, nothing is required of the job; but a paused process or a slow
 connection is no excuse.
+
+Where runs are exactly repeatable, an attempt ends for a reason that the trial knows. A subtask that fails by itself,
+far from any fault, is a bug, even if the next attempt does better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
 
-from barrier_tck.faults.fault import OnProgress
+from barrier_tck.faults.fault import CopyPlace, OnProgress
 from barrier_tck.harness.oracle.advance import advanced_since, covers_the_input, input_is_empty, restored_last
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.damage import primaries_damaged
 from barrier_tck.harness.oracle.examples import chosen
+from barrier_tck.harness.oracle.held_up_checkpoints import NOTICED_MS
 from barrier_tck.harness.oracle.trial_input import TrialInput
 from barrier_tck.harness.record.history import End, History
 from barrier_tck.harness.record.operations import (
@@ -26,6 +31,8 @@ from barrier_tck.harness.record.operations import (
     Committed,
     FaultFired,
     FaultHealed,
+    FaultStarted,
+    FaultUnclear,
     JobCut,
     JobFailed,
     JobFinished,
@@ -38,8 +45,8 @@ from barrier_tck.harness.system.system_under_test import Capability
 class Progress:
     """The job must finish; with checkpointing on, a checkpoint must complete after the last fault, and in time.
 
-    In a system whose runs are exactly repeatable, each failed attempt must also have its fault. On a real machine
-    other things may happen, so there the finding only mentions it.
+    In a system whose runs are exactly repeatable, each failed attempt must also have its fault, and no subtask may fail
+    by itself, far from any fault. On a real machine other things may happen, so there the finding only mentions it.
     """
 
     name = "progress"
@@ -57,8 +64,13 @@ class Progress:
             case End.FINISHED:
                 verdict, summary = self._judge_finished(context)
                 unexplained = counts["attempts_failed"] - _failures_explained(context)
-                if unexplained > 0 and verdict is Verdict.VALID:
-                    summary += f"; failed attempts that no fault explains: {unexplained}"
+                alone = _failed_by_themselves(context)
+                if (unexplained > 0 or alone) and verdict is Verdict.VALID:
+                    summary += (
+                        f"; a subtask failed by itself in {alone[0]}"
+                        if alone
+                        else f"; failed attempts that no fault explains: {unexplained}"
+                    )
                     if Capability.DETERMINISTIC_REPLAY.name in context.capabilities:
                         verdict = Verdict.INVALID
             case End.STUCK if (blocking := _blocking_to_the_end(context)) is not None:
@@ -193,6 +205,40 @@ def _failures_explained(context: TrialContext) -> int:
             for began, ended in _attempts(context.history)
         )
     )
+
+
+def _failed_by_themselves(context: TrialContext) -> list[str]:
+    """Return the attempts that ended because a subtask failed, although no fault was near.
+
+    A fault is near if it was injected, or still lasted, after the attempt before had ended, or shortly before that.
+    What damages copies of state or refuses writes may show at any later time.
+    """
+    near = list(_times_of_faults(context))
+    found: list[str] = []
+    before_ms = 0.0
+    for line in context.history.of(AttemptEnded):
+        after_ms, ended_ms = before_ms - NOTICED_MS, line.time_ms
+        excused = any(began <= ended_ms and after_ms <= until for began, until in near)
+        if line.operation.reason is Reason.SUBTASK_FAILED and not excused:
+            found.append(f"attempt {line.operation.attempt}: {line.operation.detail}")
+        before_ms = ended_ms
+    return found
+
+
+def _times_of_faults(context: TrialContext) -> Iterator[tuple[float, float]]:
+    """Yield from when until when each fault that fired can be why a subtask fails."""
+    started = {line.operation.fault: line.time_ms for line in context.history.of(FaultStarted)}
+    healed = {line.operation.fault: line.time_ms for line in context.history.of(FaultHealed)}
+    for line in context.history.operations:
+        if not isinstance(line.operation, FaultFired | FaultUnclear):
+            continue
+        number, fired_ms = line.operation.fault, line.time_ms
+        fault, began_ms = context.plan.faults[number].fault, started.get(number, fired_ms)
+        hit = fault.copies_hit
+        if fault.fails_metadata or fault.loses_unsynced or (hit and hit.place is CopyPlace.DURABLE):
+            yield began_ms, inf
+        elif fault.on_progress is not OnProgress.NOTHING:
+            yield began_ms, healed.get(number, inf) if fault.heals_after_ms is not None else fired_ms
 
 
 def _ended_by_failed_checkpoints(context: TrialContext) -> int:

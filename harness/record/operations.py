@@ -131,6 +131,8 @@ class AbortLearned(_Kind, frozen=True):
     attempt: int
     """The subtask's attempt; the same for the fields below."""
     subtask: str
+    recorded: tuple[int, ...] = ()
+    """The checkpoints for which it still keeps records in flight in memory, in ascending order."""
 
 
 class Committed(_Kind, frozen=True):

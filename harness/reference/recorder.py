@@ -203,7 +203,8 @@ class RunRecorder(JobObserver, ABC):
     def abort_learned(self, message: AbortNoted) -> None:
         """A subtask was told of an abort."""
         subtask = str(message.subtask)
-        self.note(told.AbortLearned(message.checkpoint, message.attempt, subtask), process=subtask)
+        learned = told.AbortLearned(message.checkpoint, message.attempt, subtask, message.recorded)
+        self.note(learned, process=subtask)
 
     def committed(self, subtask: SubtaskId, attempt: int, checkpoint: int) -> None:
         """A terminal subtask committed."""

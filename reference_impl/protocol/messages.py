@@ -416,6 +416,8 @@ class AbortNoted(msgspec.Struct, frozen=True):
     attempt: AttemptNumber
     subtask: SubtaskId
     checkpoint: CheckpointId
+    recorded: tuple[CheckpointId, ...] = ()
+    """The checkpoints for which it still keeps records in flight in memory, in ascending order (SNP-2)."""
 
 
 class InputConsumed(msgspec.Struct, frozen=True):

@@ -153,6 +153,11 @@ class ChannelSnapshots:
         self._recorded.pop(checkpoint, None)
         self._in_line.pop(checkpoint, None)
 
+    @property
+    def kept(self) -> tuple[CheckpointId, ...]:
+        """Return the checkpoints for which anything is kept in memory, in ascending order."""
+        return tuple(sorted({**self._recorded, **self._in_line}))
+
     def is_empty(self, checkpoint: CheckpointId) -> bool:
         """Tell whether no record is in flight."""
         recorded = self._recorded[checkpoint]

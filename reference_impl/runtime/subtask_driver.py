@@ -331,7 +331,7 @@ class SubtaskDriver:
             for operator in self.operators:
                 snapshot.add(operator.snapshot(barrier.checkpoint))
         except RuntimeFailure as error:
-            self._cancel(snapshot)
+            self.cancel(snapshot)
             self.feed(SnapshotFailed(barrier.checkpoint, str(error)))
             return
         snapshot.sync_ended(self.ports.clock.now_ms())
@@ -429,14 +429,15 @@ class SubtaskDriver:
             self.feed(ChannelStateStored(checkpoint))
 
     def _not_stored(self, checkpoint: CheckpointId, error: RuntimeFailure) -> None:
-        self._cancel(self._snapshots.pop(checkpoint))
+        self.cancel(self._snapshots.pop(checkpoint))
         self.feed(SnapshotFailed(checkpoint, str(error)))
 
     def _cancel_snapshot(self, command: CancelSnapshot) -> None:
         if (snapshot := self._snapshots.pop(command.checkpoint, None)) is not None:
-            self._cancel(snapshot)
+            self.cancel(snapshot)
 
-    def _cancel(self, snapshot: SnapshotInProgress) -> None:
+    def cancel(self, snapshot: SnapshotInProgress) -> None:
+        """Give up a snapshot, with all that was recorded for it (SNP-2)."""
         self.copies.cancel(snapshot)
         self.channels.drop(snapshot.checkpoint)
 
@@ -464,19 +465,17 @@ class SubtaskDriver:
             operator.checkpoint_completed(command.checkpoint)
         self.copies.completed(command.checkpoint)
         if self.is_terminal:
-            deployment = self.deployment
+            attempt, subtask = self.deployment.attempt, self.deployment.subtask
             self.ports.probe.reach(RuntimePoint.TRANSACTIONS_COMMITTED, command.checkpoint)
-            self.ports.coordinator.send(
-                TransactionsCommitted(deployment.attempt, deployment.subtask, command.checkpoint)
-            )
+            self.ports.coordinator.send(TransactionsCommitted(attempt, subtask, command.checkpoint))
 
     def _notify_aborted(self, command: NotifyOperatorsAborted) -> None:
         self._alignment_started_ms.pop(command.checkpoint, None)
         for operator in self.operators:
             operator.checkpoint_aborted(command.checkpoint)
         self.copies.drop(command.checkpoint)
-        noted = AbortNoted(self.deployment.attempt, self.deployment.subtask, command.checkpoint)
-        self.ports.coordinator.send(noted)
+        attempt, subtask, kept = self.deployment.attempt, self.deployment.subtask, self.channels.kept
+        self.ports.coordinator.send(AbortNoted(attempt, subtask, command.checkpoint, kept))
 
     _HANDLERS: ClassVar[dict[type[SubtaskCommand], Callable[[Any, Any], None]]] = {
         NoteAlignmentStarted: _note_alignment,

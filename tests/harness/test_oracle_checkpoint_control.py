@@ -308,6 +308,24 @@ def test_every_subtask_learns_of_an_abort_in_time_unless_its_attempt_ends() -> N
     assert judge(AbortsObeyed(), late.tell(told.Finished(SUBTASKS[0], 1)), **QUICK).verdict is INVALID
 
 
+@pytest.mark.parametrize(
+    ("who", "kept", "verdict"),
+    [
+        (SUBTASKS[2], 3, VALID),
+        (SUBTASKS[2], 1, INVALID),  # it was aborted
+        (SUBTASKS[2], 2, INVALID),  # the subtask had acknowledged it
+        (SUBTASKS[3], 2, VALID),
+    ],
+)
+def test_what_was_recorded_for_a_checkpoint_that_is_over_is_not_kept_in_memory(
+    who: str, kept: int, verdict: Verdict
+) -> None:
+    book = Book().attempt(1).triggered(1).triggered(2).acknowledged(2, subtasks=SUBTASKS[2:3]).aborted(1)
+    found = judge(AbortsObeyed(), book.tell(told.AbortLearned(1, 1, who, recorded=(kept,))))
+    assert found.verdict is verdict
+    assert verdict is VALID or f"kept records in flight of checkpoint {kept}" in found.summary
+
+
 def _all_finished(book: Book) -> Book:
     for subtask in SUBTASKS:
         book.tell(told.Finished(subtask, 1))

@@ -10,6 +10,7 @@ import pytest
 
 from barrier_tck.faults.kinds.cut_channel import CutChannel
 from barrier_tck.faults.kinds.damage_local_copy import DamageLocalCopy
+from barrier_tck.faults.kinds.damage_primary import DamagePrimary
 from barrier_tck.faults.kinds.pause_worker import PauseWorker
 from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import At, ScheduledFault
@@ -197,6 +198,8 @@ def test_one_fault_that_makes_every_restart_fail_is_invalid() -> None:
 
 PAUSE = ScheduledFault(PauseWorker("totals[0]", 500), At(10))
 CUT = ScheduledFault(CutChannel("source[0]", "totals[0]", 500), At(10))
+DAMAGE = ScheduledFault(DamagePrimary("totals[0]"), At(10))
+LOCAL_DAMAGE = ScheduledFault(DamageLocalCopy("totals[0]", Damage.MISSING), At(10))
 
 
 def test_a_job_must_go_on_within_the_bound_after_the_last_healing() -> None:
@@ -223,6 +226,34 @@ def test_a_lasting_fault_explains_every_attempt_that_ran_meanwhile_and_no_later_
     after = Book().attempt(1).fault().attempt_failed(1).healing()
     after.attempt(2).attempt_failed(2).attempt(3).attempt_failed(3)
     assert judge(after, End.FAILED, restart=once, faults=(CUT,)).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("fault", "failed_after_ms", "verdict"),
+    [
+        (KILL, 500, Verdict.INVALID),
+        (KILL, 0, Verdict.VALID),  # its effect may be noticed in the next attempt
+        (PAUSE, 500, Verdict.INVALID),
+        (DAMAGE, 500, Verdict.VALID),  # it is met when it is read
+        (LOCAL_DAMAGE, 500, Verdict.INVALID),  # the primary serves
+    ],
+    ids=["kill", "just-before", "healed", "damage", "local-damage"],
+)
+def test_a_subtask_that_fails_by_itself_is_a_bug_even_if_faults_are_to_spare(
+    fault: ScheduledFault, failed_after_ms: int, verdict: Verdict
+) -> None:
+    """Two faults and one failed attempt: counted alone, the faults would explain it."""
+    book = Book().attempt(1).checkpoint(1).fault(0).fault(1)
+    if fault is PAUSE:
+        book.healing(0).healing(1)
+    book.nothing(failed_after_ms).tell(AttemptEnded(1, Reason.STOPPED)).attempt(2, 1)
+    book.tell(AttemptEnded(2, Reason.SUBTASK_FAILED, "it got a record round a loop that had ended"))
+    book.attempt(3, 1).checkpoint(2, 3).tell(JobFinished())
+    plan = a_plan(faults=(fault, fault))
+    context = replace(a_context(plan, book), capabilities=frozenset({"DETERMINISTIC_REPLAY"}))
+    finding = Progress(input_of(plan)).check(context)
+    assert finding.verdict is verdict, finding.summary
+    assert verdict is Verdict.VALID or "a subtask failed by itself in attempt 2: it got" in finding.summary
 
 
 @pytest.mark.parametrize(("fault", "verdict"), [(CUT, Verdict.UNKNOWN), (PAUSE, Verdict.INVALID)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from barrier_tck.faults.kinds.fail_primary_writes import FailPrimaryWrites
 from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
@@ -20,7 +21,7 @@ from barrier_tck.harness.plan.trial_plan import (
     WorkloadPlan,
 )
 from barrier_tck.harness.reference.mutants import channel_bugs as channels
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, spark
 from barrier_tck.harness.workloads.lineage import hashed, source
 from barrier_tck.harness.workloads.workload_names import job_of
 from barrier_tck.reference_impl.runtime.components import Components
@@ -95,6 +96,19 @@ def channel_mutants(product: Components) -> Iterator[Mutant]:
         "FLINK-20645",
         replace(product, subtask_machine=channels.ClosesForAnOldBarrier),
         _ABORTING,
+    )
+    yield Mutant(
+        "UC-14",
+        "SNP-2",
+        "What was recorded of channels for a snapshot stays in memory when the snapshot is given up.",
+        "planted by others into version 0.1.0",
+        replace(product, subtask_driver=channels.KeepsWhatWasRecorded),
+        _ABORTING,
+        spark(
+            ScheduledFault(
+                FailPrimaryWrites("totals[0]", 2), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
+            )
+        ),
     )
     yield Mutant(
         "UC-05",

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.faults.vocabulary import ProtocolPoint
+from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, TrialPlan
 from barrier_tck.harness.reference.mutants import recovery_bugs as recovery
-from barrier_tck.harness.reference.mutants.mutant import SIMULATED, WITH_KILL, Mutant, kill
+from barrier_tck.harness.reference.mutants.mutant import SIMULATED, WITH_KILL, Mutant, kill, spark
 from barrier_tck.harness.system.broken_recovery import BrokenRecovery
 from barrier_tck.reference_impl.runtime.components import Components
 
@@ -49,4 +50,18 @@ def recovery_mutants(product: Components) -> Iterator[Mutant]:
             checkpoints=CheckpointPlan(async_ms_max=60),
             faults=kill(ProtocolPoint.SNAPSHOT_TAKEN, "totals[0]", worker=True),
         ),
+    )
+    yield Mutant(
+        "CO-11",
+        "COO-3",
+        "What an earlier coordinator had begun and not completed is nobody's: its files stay for ever.",
+        "planted by others into version 0.1.0",
+        replace(product, coordinator_machine=recovery.LeavesWhatTheDeadBegan),
+        msgspec.structs.replace(
+            SIMULATED,
+            faults=(
+                ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", 2)),
+            ),
+        ),
+        spark(ScheduledFault(CrashCoordinator(), After(ProtocolPoint.SNAPSHOT_STORED, "totals[0]", 2))),
     )

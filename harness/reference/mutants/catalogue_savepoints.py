@@ -8,9 +8,18 @@ from dataclasses import replace
 import msgspec
 
 from barrier_tck.faults.vocabulary import ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, TrialPlan, WorkloadPlan
+from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
+    DeploymentPlan,
+    NetworkPlan,
+    SavepointPlan,
+    TrialPlan,
+    WorkloadPlan,
+)
 from barrier_tck.harness.reference.mutants import savepoint_bugs as bugs
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
+from barrier_tck.harness.workloads.lineage import hashed, source
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
@@ -18,6 +27,31 @@ LONG = WorkloadPlan(batches=60, records_per_second=600)
 SELDOM = CheckpointPlan(interval_ms=50, retained=2)
 OFTEN = CheckpointPlan(interval_ms=6, max_concurrent=2, async_ms_max=30)
 STOP = SavepointPlan(after_checkpoints=1, stop=True)
+OVERTAKEN_STOP = msgspec.structs.replace(
+    SIMULATED,
+    workload=WorkloadPlan("lineage", batches=40, records_per_second=2_000),
+    job=JobPlan(
+        vertices=(
+            source("read"),
+            source("told", 1),
+            VertexPlan("met", "merge", 2),
+            VertexPlan("both", "merge", 1),
+            VertexPlan("out", SINK, 1),
+        ),
+        edges=(
+            hashed("read", "met"),
+            EdgePlan("told", "met", Spread.BROADCAST, input=1),
+            hashed("read", "both"),
+            hashed("met", "both", 1),
+            EdgePlan("both", "out", Spread.REBALANCE),
+        ),
+    ),
+    deployment=DeploymentPlan(slow_vertex="met", slow_batch_ms=3),
+    checkpoints=CheckpointPlan(mode="unaligned", interval_ms=20, async_ms_max=4),
+    network=NetworkPlan(latency_ms_max=2, channel_capacity=2),
+    savepoints=(STOP,),
+)
+"""A stop whose barrier overtakes records on one way, and waits for records on another one, where a broadcast is."""
 
 
 def savepoint_mutants(product: Components) -> Iterator[Mutant]:
@@ -107,6 +141,14 @@ def savepoint_mutants(product: Components) -> Iterator[Mutant]:
         OURS,
         replace(product, subtask_driver=bugs.ReadsOnWhenItShouldCommit),
         _plan(STOP, faults=kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=2, worker=True)),
+    )
+    yield Mutant(
+        "SV-05",
+        "BAR-3",
+        "A subtask that has stopped takes in no more than it has room for; its senders never reach their own barrier.",
+        "planted by others into version 0.1.0",
+        replace(product, subtask_driver=bugs.MakesNoRoom),
+        OVERTAKEN_STOP,
     )
 
 

@@ -21,6 +21,7 @@ from barrier_tck.reference_impl.protocol.subtask_states import SubtaskState
 from barrier_tck.reference_impl.protocol.tracking import BarrierTracker
 from barrier_tck.reference_impl.runtime.components import Components
 from barrier_tck.reference_impl.runtime.ports import Buffer, InputBuffers
+from barrier_tck.reference_impl.runtime.snapshotting import SnapshotInProgress
 from barrier_tck.reference_impl.runtime.subtask_deployment import SubtaskDeployment, SubtaskPorts
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
 from barrier_tck.reference_impl.storage.channel_state import Fragment
@@ -82,6 +83,14 @@ class ReadsOnBeforeTheSnapshot(SubtaskDriver):
         waiting, self._put_off = self._put_off, []
         for channel, barrier in waiting:
             super().on_announced(channel, barrier)
+
+
+class KeepsWhatWasRecorded(SubtaskDriver):
+    """UC-14: what was recorded for a snapshot stays in memory when the snapshot is given up."""
+
+    def cancel(self, snapshot: SnapshotInProgress) -> None:
+        """Give up the files only."""
+        self.copies.cancel(snapshot)
 
 
 class _ClosesForAnyBarrier(BarrierRecorder):

@@ -29,6 +29,14 @@ class EndsAfterOneWave(LoopTermination):
         return True
 
 
+class ComparesNoWaves(LoopTermination):
+    """LP-02: one wave ends the loop if as much was taken as was sent, whatever the wave before said."""
+
+    def is_over(self, before: tuple[int, int] | None, now: tuple[int, int]) -> bool:
+        """Look at one wave."""
+        return now[0] == now[1]
+
+
 class ForgetsTheBackEdge(SubtaskDriver):
     """What is under way on a feedback edge is not recorded."""
 

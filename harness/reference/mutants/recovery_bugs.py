@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import msgspec
 
-from barrier_tck.reference_impl.ids import SubtaskId
+from barrier_tck.reference_impl.ids import CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.causes import Cause
 from barrier_tck.reference_impl.protocol.coordinator import CoordinatorMachine
 from barrier_tck.reference_impl.protocol.coordinator_checkpoints import Commands
-from barrier_tck.reference_impl.protocol.coordinator_events import CoordinatorEvent
+from barrier_tck.reference_impl.protocol.coordinator_events import CoordinatorEvent, JobStarted
 from barrier_tck.reference_impl.protocol.coordinator_states import JobState
 from barrier_tck.reference_impl.protocol.pending import PendingCheckpoint
 from barrier_tck.reference_impl.runtime.subtask_driver import SubtaskDriver
@@ -27,6 +27,20 @@ class DropsRestoredState(SubtaskDriver):
             restore = msgspec.structs.replace(restore, operators=bare)
             self.deployment = replace(self.deployment, restore=restore)
         super().open()
+
+
+class LeavesWhatTheDeadBegan(CoordinatorMachine):
+    """CO-11: what an earlier coordinator had begun and not completed is nobody's, and stays."""
+
+    def handle(self, event: CoordinatorEvent, now_ms: float) -> Commands:
+        """Begin as if nothing incomplete lay in storage."""
+        if isinstance(event, JobStarted):
+            event = msgspec.structs.replace(event, incomplete=())
+        return super().handle(event, now_ms)
+
+    def _of_dead_coordinator(self, event: JobStarted) -> list[CheckpointId]:
+        """Remember nothing."""
+        return []
 
 
 class CarriesThePending(CoordinatorMachine):

@@ -121,6 +121,15 @@ class ReadsOnWhenItShouldCommit(SubtaskDriver):
         super().__init__(replace(deployment, stopped=False), *others)
 
 
+class MakesNoRoom(SubtaskDriver):
+    """SV-05: a subtask that stops at a terminal barrier takes in no more than it has room for."""
+
+    def hold_input(self, held: bool) -> None:
+        """Hold a source; leave the input buffers as they are."""
+        before, self._exhausted_before = self._exhausted_before, self.exhausted
+        self.exhausted = held or before
+
+
 class CommitsExactlyThisOne(TransactionalFileSink):
     """SI-01: a notification commits the transaction of its own checkpoint; an earlier one is forgotten."""
 
