@@ -28,7 +28,7 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.record.records import TrialRecord
 from barrier_tck.harness.workloads.workload_names import filled
-from barrier_tck.reports.figure_page import Panel, figure_page
+from barrier_tck.reports.figure_page import LEGEND, Panel, figure_page
 from benchmarks.benchmark_trials import SYSTEMS, counted, opened_with_scratch, text_table, valid_trial
 
 Progress = Callable[[str, float], None]
@@ -168,8 +168,13 @@ def _figure(points: Sequence[dict[str, Any]], name: str, unit: str) -> dict[str,
         "data": traces,
         "layout": {
             "height": 320,
-            "margin": {"l": 70, "r": 12, "t": 8, "b": 48},
-            "xaxis": {"type": "log", "title": {"text": "sink slower than the sources, times"}},
+            "margin": {"l": 70, "r": 12, "t": 32, "b": 48},
+            "legend": LEGEND,
+            "xaxis": {
+                "type": "log",
+                "tickvals": list(SLOW_BATCH_MS),
+                "title": {"text": "sink slower than the sources, times"},
+            },
             "yaxis": {"title": {"text": unit}, "rangemode": "tozero"},
         },
     }

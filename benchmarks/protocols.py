@@ -32,7 +32,7 @@ from barrier_tck.harness.record.passages import Sent, What
 from barrier_tck.harness.record.records import TrialResult
 from barrier_tck.harness.system.additions import NotesPassages
 from barrier_tck.harness.workloads.workload_names import filled
-from barrier_tck.reports.figure_page import Panel, figure_page
+from barrier_tck.reports.figure_page import LEGEND, Panel, figure_page
 from benchmarks.benchmark_trials import counted, opened_with_scratch, text_table, valid_trial
 
 Progress = Callable[[str, float], None]
@@ -49,6 +49,13 @@ PROTOCOLS = {
     FROM_BELOW: CheckpointPlan(protocol="chandy_lamport"),
 }
 """Name -> how checkpoints are taken; who initiates the last kind depends on the graph."""
+NAMES = {
+    ALIGNED: "aligned",
+    UNALIGNED: "unaligned",
+    FROM_SOURCES: "Chandy-Lamport",
+    FROM_BELOW: "Chandy-Lamport<br>from below",
+}
+"""What the page calls the protocols."""
 COLOURS = {"bytes_of_state": "#0f766e", "bytes_of_channels": "#c2410c"}
 JOBS = (("keyed-totals", "line"), ("lineage", "diamond"), ("lineage", "shuffles"))
 """Workload and shape of the graphs."""
@@ -167,10 +174,11 @@ def page(numbers: dict[str, Any]) -> str:
     runs = list(dict.fromkeys((point["job"], point["sink"]) for point in points))
     return figure_page(
         "Barriers and Chandy-Lamport on the same runs",
-        f"Measured with {numbers['system']}. A bar is a snapshot: the median of a run.",
+        f"Measured with {numbers['system']}. A bar is a snapshot: the median of a run. From below: "
+        "the last vertex before the sink initiates it, too.",
         [
             Panel(
-                f"{job}, {sink} sink",
+                f"{job}, {sink} sink: {_markers(points, job, sink)} markers each",
                 _figure([one for one in points if (one["job"], one["sink"]) == (job, sink)]),
             )
             for job, sink in runs
@@ -178,22 +186,32 @@ def page(numbers: dict[str, Any]) -> str:
     )
 
 
+def _markers(points: Sequence[dict[str, Any]], job: str, sink: str) -> str:
+    """Return how many markers the protocols send for a snapshot of one run, as a phrase."""
+    found = sorted({point["markers"] for point in points if (point["job"], point["sink"]) == (job, sink)})
+    return " or ".join(map(str, found))
+
+
 def _figure(points: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The bars lie, so that their names fit beside them on a narrow screen too."""
     return {
         "data": [
             {
                 "type": "bar",
+                "orientation": "h",
                 "name": name.replace("_", " "),
-                "x": [f"{point['protocol']}<br>{point['markers']} markers" for point in points],
-                "y": [point[name] for point in points],
+                "x": [point[name] for point in points],
+                "y": [NAMES[point["protocol"]] for point in points],
                 "marker": {"color": colour},
             }
             for name, colour in COLOURS.items()
         ],
         "layout": {
             "barmode": "stack",
-            "height": 320,
-            "margin": {"l": 70, "r": 12, "t": 8, "b": 48},
-            "yaxis": {"title": {"text": "bytes"}, "rangemode": "tozero"},
+            "height": 240,
+            "margin": {"l": 110, "r": 12, "t": 32, "b": 44},
+            "legend": LEGEND,
+            "xaxis": {"title": {"text": "bytes"}, "rangemode": "tozero", "nticks": 6},
+            "yaxis": {"autorange": "reversed"},
         },
     }

@@ -12,6 +12,9 @@ from markupsafe import Markup
 from barrier_tck.reports.html import page_source, plotly_bundle, script_hash, templates
 from barrier_tck.reports.timeline import Figure
 
+LEGEND: Figure = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
+"""A legend above its figure, whose width it leaves alone on a narrow screen."""
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:

@@ -102,10 +102,12 @@ def test_the_page_shows_state_and_channels_of_each_run_and_needs_no_network() ->
     figures = [
         json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', text)
     ]
-    assert [[trace["y"] for trace in figure["data"]] for figure in figures] == [
+    assert [[trace["x"] for trace in figure["data"]] for figure in figures] == [
         [[1_000, 1_000], [0, 7]],
         [[1_000], [0]],
     ]
+    assert figures[0]["data"][0]["y"] == ["aligned", "Chandy-Lamport"]
+    assert "lineage diamond, slow sink: 6 markers each" in text
     assert not re.findall(r"""(?:src|href)=["']""", text.partition('id="plotly"')[0])
 
 
