@@ -42,6 +42,7 @@ from barrier_tck.harness.cluster.process_identity import (
     is_python_worker,
     kill_until_gone,
     marked_processes,
+    owner_in_short,
     owner_in_state_file,
     this_process,
 )
@@ -185,7 +186,8 @@ class Cluster(abc.ABC):
         """
         killed = kill_until_gone(lambda: (p for p, owner in marked_processes() if not owner.running()))
         for directory in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY_PREFIX}*"):
-            owner = owner_in_state_file(directory / _STATE_FILE)
+            # The name tells the owner, also when a driver that outlived its guard for a moment has written there since.
+            owner = owner_in_short(directory.name.removeprefix(_DIRECTORY_PREFIX).rpartition("-")[0])
             if owner is not None and not owner.running():
                 shutil.rmtree(directory, ignore_errors=True)
         return killed
@@ -365,7 +367,7 @@ class Cluster(abc.ABC):
         wanted = self.config.directory
         try:
             if wanted is None:
-                return Path(tempfile.mkdtemp(prefix=_DIRECTORY_PREFIX))
+                return Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{this_process().short}-"))
             wanted.mkdir(parents=True, exist_ok=True)
             state = wanted / _STATE_FILE
             owner = owner_in_state_file(state)

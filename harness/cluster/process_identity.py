@@ -40,6 +40,11 @@ class ProcessIdentity:
     pid: int
     created: float
 
+    @property
+    def short(self) -> str:
+        """The identity as a part of a file's name, for instance `4711-6a03f2c1`; `owner_in_short` reads it."""
+        return f"{self.pid}-{int(self.created):x}"
+
     def running(self) -> bool:
         """Whether it still runs; a zombie does not."""
         try:
@@ -84,6 +89,15 @@ def kill_until_gone(find: Callable[[], Iterator[psutil.Process]]) -> tuple[int, 
             raise LeftBehind(f"These processes survive SIGKILL: {[process.pid for process in found]}.")
         psutil.wait_procs(found, timeout=_POLL_S)
     return tuple(killed)
+
+
+def owner_in_short(text: str) -> ProcessIdentity | None:
+    """The owner that a part of a file's name tells; None if it tells none."""
+    pid, _, created = text.partition("-")
+    try:
+        return ProcessIdentity(int(pid), float(int(created, 16)))
+    except ValueError:
+        return None
 
 
 def owner_in_state_file(path: Path) -> ProcessIdentity | None:

@@ -20,7 +20,12 @@ import pytest
 from barrier_tck.harness.cluster.class_archive import SharedClasses
 from barrier_tck.harness.cluster.installation import import_path
 from barrier_tck.harness.cluster.local_cluster import LocalCluster, LocalClusterConfig
-from barrier_tck.harness.cluster.process_identity import command_line, marked_processes
+from barrier_tck.harness.cluster.process_identity import (
+    ProcessIdentity,
+    command_line,
+    marked_processes,
+    owner_in_short,
+)
 from barrier_tck.harness.cluster.settings import application_conf, bind_problem, write_properties
 from barrier_tck.harness.cluster.spark_session import spark_session
 from barrier_tck.harness.support.errors import ClusterDidNotStart, EnvironmentProblem, PortInUse, UsageError
@@ -273,6 +278,23 @@ def test_cluster_of_a_killed_harness_goes_away(temporary_root: Path, guard_dies_
             assert not marked_pids(state["cluster"])
         finally:
             child.kill()
+
+
+def test_a_directory_is_removed_when_its_owner_is_dead_though_nothing_in_it_tells_the_owner(
+    temporary_root: Path,
+) -> None:
+    """A driver lives a moment longer than its guard, and may write after the guard has removed everything."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
+        identity = ProcessIdentity(owner.pid, psutil.Process(owner.pid).create_time())
+        assert owner_in_short(identity.short) == ProcessIdentity(owner.pid, float(int(identity.created)))
+        directory = temporary_root / f"barrier-tck-cluster-{identity.short}-x_y"
+        (directory / "tmp").mkdir(parents=True)
+        LocalCluster.reap_orphans()
+        assert directory.exists()
+        owner.communicate(b"\n")
+    LocalCluster.reap_orphans()
+    assert not directory.exists()
+    assert owner_in_short("driver") is None
 
 
 @pytest.mark.spark
