@@ -21,7 +21,7 @@ ROUNDING_MS = 1e-6
 BUSY_MS = 5_000.0
 """On a real machine a coordinator may be this late (ms): it stands still while a fault strikes at its own point."""
 TELLING_PART = 0.1
-"""On a real machine, a trigger is reported up to this share of the timeout after the timeout began."""
+"""On a real machine, a trigger is reported up to this share of the timeout after its id was durable."""
 
 
 class CheckpointExpiry:
@@ -43,7 +43,7 @@ class CheckpointExpiry:
             everybody = len(context.subtasks_of(attempt.number))
             for life in attempt.checkpoints:
                 checkpoints += 1
-                due_ms = life.triggered_ms + timeout_ms
+                due_ms = life.triggered_ms - life.reserving_ms + timeout_ms
                 expired += life.failed is Reason.EXPIRED
                 problems += _too_early(life, due_ms, early_ms)
                 if _ended(life, attempt, over_ms) <= due_ms + late_ms:
@@ -76,5 +76,5 @@ def _too_early(life: CheckpointLife, due_ms: float, early_ms: float) -> Iterator
     if life.failed is Reason.EXPIRED and life.ended_ms is not None and life.ended_ms < due_ms - early_ms:
         yield (
             f"checkpoint {life.number} was aborted as expired {life.ended_ms - life.triggered_ms:g} ms after its "
-            f"trigger, {due_ms - life.ended_ms:g} ms before its time was over (COO-2)"
+            f"trigger was reported, {due_ms - life.ended_ms:g} ms before its time was over (COO-2)"
         )

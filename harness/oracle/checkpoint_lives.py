@@ -40,6 +40,8 @@ class CheckpointLife:
     """Where the savepoint is kept, if it is one."""
     stops: bool = False
     """Whether the job is stopped with this savepoint."""
+    reserving_ms: float = 0.0
+    """For how long its id was made durable before; its timeout has begun already."""
     ended_ms: float | None = None
     ended_at: int | None = None
     failed: Reason | None = None
@@ -98,7 +100,8 @@ def lives_of(context: TrialContext) -> tuple[AttemptLife, ...]:
                 attempts[number].ended_ms, attempts[number].reason = line.time_ms, reason
             case CheckpointTriggered(checkpoint=number, attempt=attempt) as begins:
                 begun = CheckpointLife(
-                    number, attempt, line.time_ms, line.index, begins.final, begins.savepoint, begins.stops
+                    *(number, attempt, line.time_ms, line.index),
+                    *(begins.final, begins.savepoint, begins.stops, begins.reserving_ms),
                 )
                 checkpoints[number] = begun
                 life = attempts.setdefault(attempt, AttemptLife(attempt, line.time_ms))

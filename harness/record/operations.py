@@ -64,6 +64,8 @@ class CheckpointTriggered(_Kind, frozen=True):
     """Where the savepoint is kept, if it is one (COO-5)."""
     stops: bool = False
     """Whether the job is to be stopped with this savepoint."""
+    reserving_ms: float = 0.0
+    """For how long its id was made durable before. The checkpoint has had its timeout since the beginning of that."""
 
 
 class SavepointRefused(_Kind, frozen=True):

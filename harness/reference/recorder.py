@@ -142,14 +142,14 @@ class RunRecorder(JobObserver, ABC):
         self.note(told.Restored(subtask, message.attempt, message.checkpoint, files), process=subtask)
 
     def checkpoint_triggered(
-        self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None
+        self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None, reserving_ms: float
     ) -> None:
         """The sources are told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
         if savepoint is not None and savepoint.stop:
             self._stops.append(checkpoint)
         place, stops = (savepoint.directory, savepoint.stop) if savepoint is not None else (None, False)
-        self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops))
+        self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops, reserving_ms))
 
     def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
         """A savepoint will not be taken."""

@@ -268,6 +268,7 @@ class CoordinatorDriver:
         self.ports.deployer.stop(command.attempt, command.reason)
 
     def _trigger(self, command: SendTrigger) -> None:
+        began_ms = self.ports.clock.now_ms()
         try:
             self.ports.storage.reserve(command.checkpoint, command.attempt)
             if command.savepoint is not None:
@@ -276,7 +277,11 @@ class CoordinatorDriver:
             self._cannot_reserve(command.attempt, "checkpoint id", error)
             return
         self.ports.observer.checkpoint_triggered(
-            command.checkpoint, command.attempt, command.final, command.savepoint
+            command.checkpoint,
+            command.attempt,
+            command.final,
+            command.savepoint,
+            self.ports.clock.now_ms() - began_ms,
         )
         self.ports.probe.reach(RuntimePoint.CHECKPOINT_TRIGGERED, command.checkpoint, attempt=command.attempt)
         initiators = tuple(dict.fromkeys((*self._initiators(command.checkpoint), *command.closed)))

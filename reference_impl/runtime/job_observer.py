@@ -37,9 +37,12 @@ class JobObserver:
         """A subtask has its state, with local recovery on: which copy served what (LOC-4)."""
 
     def checkpoint_triggered(
-        self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None
+        self, checkpoint: int, attempt: int, final: bool, savepoint: Savepoint | None, reserving_ms: float
     ) -> None:
-        """The sources are told to inject barriers; ``final`` says whether all input had been consumed before."""
+        """The sources are told to inject barriers; ``final`` says whether all input had been consumed before.
+
+        Before, its id was made durable, which took ``reserving_ms`` milliseconds; its timeout has begun already.
+        """
 
     def savepoint_refused(self, savepoint: Savepoint, reason: str) -> None:
         """A savepoint was asked for and will not be taken; the job goes on."""

@@ -78,8 +78,8 @@ class Book:
     def attempt_failed(self, number: int) -> Book:
         return self.tell(told.AttemptEnded(number, Reason.PROCESS_LOST, "a subtask was lost"))
 
-    def triggered(self, checkpoint: int, attempt: int = 1) -> Book:
-        return self.tell(told.CheckpointTriggered(checkpoint, attempt))
+    def triggered(self, checkpoint: int, attempt: int = 1, reserving_ms: float = 0.0) -> Book:
+        return self.tell(told.CheckpointTriggered(checkpoint, attempt, reserving_ms=reserving_ms))
 
     def acknowledged(self, checkpoint: int, attempt: int = 1, subtasks: tuple[str, ...] = SUBTASKS) -> Book:
         for subtask in subtasks:

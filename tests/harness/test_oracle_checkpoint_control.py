@@ -219,6 +219,13 @@ def test_a_checkpoint_is_given_up_when_its_time_is_over_and_not_later() -> None:
     assert early.verdict is INVALID and "1 ms before its time was over" in early.summary
 
 
+def test_the_time_of_a_checkpoint_runs_while_its_id_is_made_durable() -> None:
+    slow_disk = Book().attempt(1).triggered(1, reserving_ms=6).nothing(3).aborted(1).nothing(3)
+    assert judge(CheckpointExpiry(), slow_disk, timeout_ms=10).verdict is VALID
+    assert judge(CheckpointExpiry(), slow_disk, timeout_ms=11).verdict is INVALID
+    assert judge(CheckpointExpiry(), slow_disk, timeout_ms=8).verdict is INVALID
+
+
 def test_a_checkpoint_that_nobody_ever_gives_up_is_too_late() -> None:
     book = Book().attempt(1).triggered(1).acknowledged(1, subtasks=SUBTASKS[:4]).nothing(20)
     found = judge(CheckpointExpiry(), book, timeout_ms=10)
