@@ -211,6 +211,7 @@ def test_a_checkpoint_that_starts_while_restored_records_wait_holds_what_is_left
 
 
 @pytest.mark.needs(Capability.STORAGE_FAULTS)
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("COO-2", "SNP-2")
 def test_what_was_recorded_for_a_checkpoint_that_failed_is_not_kept_in_memory(trials: Trials) -> None:
     """One subtask cannot store its part. With the news of the abort it says what it still keeps."""
