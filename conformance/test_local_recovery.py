@@ -34,6 +34,8 @@ from barrier_tck.harness.plan.trial_plan import (
     CompressionName,
     DeploymentPlan,
     NetworkPlan,
+    RescalePlan,
+    SavepointPlan,
     TrialPlan,
     WorkloadPlan,
 )
@@ -76,6 +78,8 @@ PRIMARY, SECONDARY = ServedFrom.PRIMARY, ServedFrom.SECONDARY
 
 
 BACKENDS = ("heap", "rocksdb")
+INCREMENTS = "incremental"
+STATES = (*BACKENDS, f"rocksdb-{INCREMENTS}")
 MODES: tuple[CheckpointingMode, ...] = ("exactly_once", "unaligned")
 FULL_DISK = "full_disk"
 DAMAGES = (*(damage.value for damage in Damage), FULL_DISK)
@@ -86,36 +90,60 @@ class Fallback:
     """One cell of the matrix of fallbacks: what is wrong with the copy, of which backend, in which mode."""
 
     damage: str
-    backend: str
+    state: str
     mode: CheckpointingMode
+    rescaled: bool
     dealt: bool
     """Whether it is tried where trials take long, too."""
 
     def __str__(self) -> str:
         """Return the cell's name in reports."""
-        return f"{self.damage}-{self.backend}-{self.mode}"
+        return f"{self.damage}-{self.state}-{self.mode}" + ("-rescaled" if self.rescaled else "")
 
     @property
     def plan(self) -> TrialPlan:
-        """Return a plan whose restore meets the damage."""
+        """Return a plan whose restore meets the damage; if it is to be rescaled, the job has become wider before."""
+        # A checkpoint of the job before, and the savepoint with which that is stopped.
+        before = 2 if self.rescaled else 0
         if self.damage == FULL_DISK:
-            kill = kill_worker(VICTIM, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 3))
-            full = ScheduledFault(FailLocalWrites(VICTIM), After(ProtocolPoint.CHECKPOINT_COMPLETED))
-            faults = (full, kill)
+            kill = kill_worker(VICTIM, After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, before + 3))
+            full = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=before + 1)
+            faults = (ScheduledFault(FailLocalWrites(VICTIM), full), kill)
         else:
             harm = DamageLocalCopy(VICTIM, Damage(self.damage))
-            faults = (kill_worker(VICTIM, COMMITTING), _on_failure(harm))
-        checkpoints = msgspec.structs.replace(LOCAL.checkpoints, mode=self.mode)
-        plan = msgspec.structs.replace(LOCAL, state_backend=self.backend, checkpoints=checkpoints)
+            committing = After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, before + 2)
+            faults = (kill_worker(VICTIM, committing), _on_failure(harm))
+        backend, _, increments = self.state.partition("-")
+        checkpoints = msgspec.structs.replace(
+            LOCAL.checkpoints, mode=self.mode, incremental=increments == INCREMENTS
+        )
+        plan = msgspec.structs.replace(LOCAL, state_backend=backend, checkpoints=checkpoints)
+        if self.rescaled:
+            plan = msgspec.structs.replace(
+                plan,
+                workload=msgspec.structs.replace(plan.workload, batches=2 * plan.workload.batches),
+                savepoints=(SavepointPlan(after_checkpoints=1, stop=True),),
+                rescales=(RescalePlan({"source": 3, "totals": 3}),),
+            )
         return with_faults(*faults, plan=plan)
 
 
-COLUMNS = [(backend, mode) for backend in BACKENDS for mode in MODES]
-MATRIX = [
-    Fallback(damage, *column, dealt=row % len(COLUMNS) == number)
-    for row, damage in enumerate(DAMAGES)
-    for number, column in enumerate(COLUMNS)
-]
+COLUMNS = [(state, mode, rescaled) for rescaled in (False, True) for state in STATES for mode in MODES]
+DEALT = [(backend, mode, False) for backend in BACKENDS for mode in MODES]
+"""The columns of which each damage is tried in one where trials take long."""
+
+
+def _cell(row: int, damage: str, column: tuple[str, CheckpointingMode, bool]) -> object:
+    """Return a cell. One that shows once more what others do is tried where there is time for it."""
+    state, mode, rescaled = column
+    cell = Fallback(damage, *column, dealt=DEALT[row % len(DEALT)] == column)
+    quick = column in DEALT or (state == BACKENDS[0] and mode == MODES[row % len(MODES)])
+    later = pytest.mark.nightly if rescaled and state != BACKENDS[0] else pytest.mark.long
+    needs = [pytest.mark.needs(Capability.RESCALING, Capability.SAVEPOINTS)] if rescaled else []
+    return pytest.param(cell, id=str(cell), marks=[*needs, *([] if quick else [later])])
+
+
+MATRIX = [_cell(row, damage, column) for row, damage in enumerate(DAMAGES) for column in COLUMNS]
 
 
 def _on_failure(fault: Fault) -> ScheduledFault:
@@ -159,7 +187,7 @@ def test_local_recovery_is_off_unless_configured(trials: Trials) -> None:
 
 
 @pytest.mark.clause("LOC-4", "LOC-5", "LOC-6", "LOC-11")
-@pytest.mark.parametrize("cell", MATRIX, ids=str)
+@pytest.mark.parametrize("cell", MATRIX)
 def test_whatever_is_wrong_with_the_copy_the_primary_serves(trials: Trials, cell: Fallback) -> None:
     if not (cell.dealt or trials.can(Capability.DETERMINISTIC_REPLAY)):
         pytest.skip("where trials take long, each damage is tried with one backend in one mode")
@@ -234,6 +262,22 @@ def test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then(
     )
     served = set(_served(trial, VICTIM))
     require(damage is None or served == {PRIMARY}, "a damaged copy does not serve", trial)
+
+
+@pytest.mark.long_on_clusters
+@pytest.mark.uses("checkpoints.incremental")
+@pytest.mark.clause("LOC-4", "COO-2", "SNP-5")
+def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_others(trials: Trials) -> None:
+    plan = _local(
+        msgspec.structs.replace(
+            LOCAL, checkpoints=CheckpointPlan(incremental=True, interval_ms=15, min_pause_ms=10)
+        ),
+        ScheduledFault(FailPrimaryWrites(OTHER), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=4)),
+        kill_worker(VICTIM, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=5)),
+    )
+    for trial in trials.all_valid(plan):
+        require(any(trial.history.of(CheckpointAborted)), "a checkpoint was aborted", trial)
+        require(trial.finding("shared-files").counts["reused"] > 0, "checkpoints shared files", trial)
 
 
 @pytest.mark.clause("LOC-6")

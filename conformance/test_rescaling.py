@@ -10,16 +10,7 @@ import pytest
 from barrier_tck.conformance.plans import CALM, SINK, STATEFUL, kill_worker
 from barrier_tck.conformance.trials import Trial, Trials, require
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
-from barrier_tck.harness.plan.job_graph import (
-    SINK as OUT,
-)
-from barrier_tck.harness.plan.job_graph import (
-    EdgePlan,
-    JobPlan,
-    OperatorPlan,
-    Spread,
-    VertexPlan,
-)
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointingMode,
     CheckpointPlan,
@@ -34,7 +25,6 @@ from barrier_tck.harness.plan.trial_plan import (
 from barrier_tck.harness.record.history import SnapshotView
 from barrier_tck.harness.record.operations import AttemptStarted, JobFinished, JobStopped
 from barrier_tck.harness.system.system_under_test import Capability
-from barrier_tck.harness.workloads.lineage import hashed, source
 
 pytestmark = [
     pytest.mark.needs(
@@ -141,21 +131,6 @@ def test_a_failure_while_the_wider_job_starts_and_one_after_its_first_checkpoint
     require(own, f"and later from a checkpoint of its own, in {restored}", trial)
 
 
-STATE_WITHOUT_STATE_BETWEEN = JobPlan(
-    vertices=(
-        source("read", 3),
-        VertexPlan("first", "keep", 7, then=(OperatorPlan("first.too", "keep"),)),
-        VertexPlan("between", "pass", 3),
-        VertexPlan("last", "keep", 7),
-        VertexPlan("out", OUT, 3),
-    ),
-    edges=(
-        hashed("read", "first"),
-        EdgePlan("first", "between", Spread.REBALANCE),
-        hashed("between", "last"),
-        EdgePlan("last", "out", Spread.REBALANCE),
-    ),
-)
 FULL = {
     "the keyed vertices become narrower": (
         {"first": 2, "last": 2},
@@ -183,7 +158,7 @@ def test_full_channels_between_vertices_with_and_without_state_are_redistributed
     plan = msgspec.structs.replace(
         CALM,
         workload=WorkloadPlan("lineage", batches=15, records_per_second=600),
-        job=STATE_WITHOUT_STATE_BETWEEN,
+        job=JobPlan("between"),
         deployment=DeploymentPlan(slow_vertex=slow, slow_batch_ms=6),
         checkpoints=CheckpointPlan(mode="unaligned", interval_ms=15, retained=2, async_ms_max=4),
         network=network,

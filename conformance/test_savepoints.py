@@ -193,3 +193,40 @@ def test_if_the_savepoint_fails_the_job_goes_on(trials: Trials, who: str) -> Non
         require(any(trial.history.of(JobFinished)), "it went on to its end", trial)
         storage = trial.history.storage
         require(storage is not None and not storage.savepoints, "nothing looks like a savepoint", trial)
+
+
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("COO-5", "SNP-5")
+@pytest.mark.parametrize("claim", [False, True], ids=["not claimed", "claimed"])
+def test_a_job_deletes_the_savepoint_that_it_started_from_if_it_claimed_it_and_only_then(
+    trials: Trials, claim: bool
+) -> None:
+    """Records come slowly, so that some state is the same in the savepoint and in the first checkpoint after it."""
+    plan = _plan(msgspec.structs.replace(STOP, claim=claim))
+    slowly = msgspec.structs.replace(plan.workload, batches=20, batch_records=1, records_per_second=50)
+    plan = msgspec.structs.replace(plan, workload=slowly)
+    for trial in trials.all_valid(plan):
+        (view,) = _views(trial)
+        storage = trial.history.storage
+        assert storage is not None
+        require([line.operation.claimed for line in trial.history.of(JobStopped)] == [claim], "told", trial)
+        kept = [savepoint.directory for savepoint in storage.savepoints]
+        require(kept == ([] if claim else [view.savepoint]), f"{kept} is left", trial)
+        newer = [one for one in trial.history.checkpoints if one.checkpoint > view.checkpoint]
+        require(newer, "newer checkpoints completed", trial)
+        place = f"{view.savepoint}/"
+        named = [file.path for one in newer for files in one.files.values() for file in files]
+        require(not any(path.startswith(place) for path in named), "none refers to the savepoint", trial)
+
+
+@pytest.mark.long_on_clusters
+@pytest.mark.clause("COO-5", "REC-1")
+@pytest.mark.needs(Capability.WORKER_KILL, Capability.ATTEMPTS)
+def test_a_savepoint_that_was_claimed_stays_until_a_newer_checkpoint_is_complete(trials: Trials) -> None:
+    claimed = msgspec.structs.replace(STOP, claim=True)
+    # The first checkpoint, the savepoint, and the first one of the job that claimed it.
+    kill = kill_worker(STATEFUL, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=3))
+    for trial in trials.all_valid(_plan(claimed, faults=(kill,), interval_ms=SELDOM_MS)):
+        (stopped,) = _stops(trial)
+        restored = [line.operation.restored_checkpoint for line in trial.history.of(AttemptStarted)]
+        require(restored.count(stopped) >= 2, f"it was started from twice, in {restored}", trial)

@@ -204,12 +204,21 @@ class JobConfig:
     stored of the job itself. Give the same directory again when the job is resumed after a crash: it then goes on from
     its own newer checkpoints. To start a second time from one savepoint, give the job another name.
     """
+    claim_savepoint: bool = False
+    """Whether the job takes over the savepoint that it starts from. Then it deletes the savepoint's directory once a
+    newer checkpoint is complete. If not, nothing in it is ever deleted. Either way no checkpoint refers to files of the
+    savepoint: the first one is full (COO-5, SNP-5).
+    """
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         _require(
             self.cached_keys is None or self.cached_keys >= 1,
             f"{self.cached_keys} keys in memory; use 1 or more, or None for all",
+        )
+        _require(
+            self.start_from is not None or not self.claim_savepoint,
+            "claim_savepoint is set, but start_from names no savepoint",
         )
 
     @property

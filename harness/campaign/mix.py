@@ -22,6 +22,8 @@ from barrier_tck.harness.support.errors import UsageProblem
 from barrier_tck.harness.support.strict_input import nearest
 from barrier_tck.harness.workloads.workload_names import workload_names
 
+DEALT = "dealt: "
+"""What the note of a drawn trial begins with if anything was dealt to it; a listed trial has a note of its own."""
 WEIGHT_MAX = 1_000
 FAULTS_MAX = 100
 """The most faults of a drawn trial."""
@@ -75,7 +77,7 @@ class Hand:
         choices = [name for name in (self.workload, self.mode, self.state_backend, local) if name is not None]
         kinds = [] if self.kinds is None else [", ".join(self.kinds) or "no faults"]
         parts = [part for part in (", ".join(choices), *kinds) if part]
-        return f"dealt: {'; '.join(parts)}" if parts else ""
+        return f"{DEALT}{'; '.join(parts)}" if parts else ""
 
     def profile(self, profile: Profile) -> Profile:
         """Return the profile from which this trial is drawn.

@@ -81,7 +81,9 @@ def sort_key(plan: TrialPlan) -> SortKey:
         plan.deployment.executors,
         _restless(plan),
         tuple(sorted(_fault_key(scheduled) for scheduled in plan.faults)),
-        tuple((asked.stop, asked.after_checkpoints, asked.delay_ms) for asked in plan.savepoints),
+        tuple(
+            (asked.stop, asked.claim, asked.after_checkpoints, asked.delay_ms) for asked in plan.savepoints
+        ),
         (
             workload.keys,
             workload.start_offset,
@@ -162,12 +164,16 @@ def drop_faults(plan: TrialPlan) -> Iterator[TrialPlan]:
 
 
 def drop_savepoints(plan: TrialPlan) -> Iterator[TrialPlan]:
-    """Propose all but each savepoint, then each one earlier and at once, and without its stop."""
+    """Propose all but each savepoint, then each one earlier and at once, without its stop, and unclaimed."""
     asked = plan.savepoints
     for index in range(len(asked)):
         yield msgspec.structs.replace(plan, savepoints=asked[:index] + asked[index + 1 :])
     for index, one in enumerate(asked):
-        calm = [msgspec.structs.replace(one, stop=False), msgspec.structs.replace(one, delay_ms=0)]
+        calm = [
+            msgspec.structs.replace(one, stop=False, claim=False),
+            msgspec.structs.replace(one, delay_ms=0),
+        ]
+        calm += [msgspec.structs.replace(one, claim=False)] if one.claim else []
         earlier = down_from(one.after_checkpoints, 0)
         calm += [msgspec.structs.replace(one, after_checkpoints=number) for number in earlier]
         for simpler in calm:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from barrier_tck.harness.campaign.mix import DEALT
 from barrier_tck.harness.oracle.at_least_once_output import DUPLICATED, NAME
 from barrier_tck.harness.oracle.dataflow import Dataflow
 from barrier_tck.harness.oracle.finished_subtasks import AFTER_FINISH, DUE
@@ -163,7 +164,8 @@ class SometimesFallsBack:
         """Count the damage that a listed trial did, and the restores that met it."""
         for finding in trial.findings:
             for name in finding.counts:
-                if trial.note and finding.checker == LocalRecovery.name and name.startswith(DONE):
+                listed = trial.note and not trial.note.startswith(DEALT)
+                if listed and finding.checker == LocalRecovery.name and name.startswith(DONE):
                     damage = name.removeprefix(DONE)
                     cell = (trial.note, trial.setup, damage)
                     self.done[cell] = self.done.get(cell, 0) + finding.counts.get(f"{MET}{damage}", 0)

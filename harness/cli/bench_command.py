@@ -22,6 +22,7 @@ BENCHMARKS = {
     "state": "state_access",
     "incremental": "incremental",
     "large-state": "large_state",
+    "rescale": "rescale_times",
     "recovery": "recovery_times",
     "proxy": "proxy",
     "backpressure": "backpressure",
@@ -37,7 +38,7 @@ def bench(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="throughput|simulation|state|incremental|large-state|recovery|proxy|backpressure|protocols",
+            metavar="throughput|simulation|state|incremental|large-state|rescale|recovery|proxy|backpressure|protocols",
             help="The benchmark to run.",
         ),
     ],
@@ -58,7 +59,9 @@ def bench(
     ] = None,
     state_mb: Annotated[
         int | None,
-        typer.Option(metavar="MB", min=1, help="For large-state and recovery: how much state there is."),
+        typer.Option(
+            metavar="MB", min=1, help="For large-state, rescale and recovery: how much state there is."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,6 +78,8 @@ def bench(
       barrier-tck bench incremental     checkpoints when 1 % of a million keys has changed, incremental and full
       barrier-tck bench large-state     state larger than memory, on disk: keys per second, snapshot, restore, memory
       barrier-tck bench large-state --state-mb 10240
+      barrier-tck bench rescale         restores with another parallelism, in pairs with the same one
+      barrier-tck bench rescale --state-mb 1024 --plot rescale.html
       barrier-tck bench recovery        restoring 500 MB from the local copy and over a link of 100 MB/s
       barrier-tck bench proxy           a channel without a proxy, through Toxiproxy, and through the embedded one
       barrier-tck bench backpressure    delay and size of checkpoints, aligned and unaligned, as the sink gets slower

@@ -18,6 +18,7 @@ from barrier_tck.faults.catalogue import KINDS, FaultKind
 from barrier_tck.faults.drawing import Aim, Plainest
 from barrier_tck.faults.fault import Ends
 from barrier_tck.faults.vocabulary import COORDINATOR_POINTS, After, At, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.chain_plans import draw_chain
 from barrier_tck.harness.draw.choices import DrawnChoices, between, chance, numbers
 from barrier_tck.harness.draw.drawn_job import DrawnJob
 from barrier_tck.harness.draw.profile import Profile, Range
@@ -54,12 +55,14 @@ def draw_faults(
     capabilities: frozenset[Capability],
     kinds: Sequence[str] | None,
     of_copies: bool = False,
+    in_chain: bool = False,
 ) -> DrawnFaults:
     """Draw the faults of a plan.
 
     ``kinds`` names the kind of each fault, in order. None means that the kinds are drawn, by the weights of the
     profile, from those that a system with these capabilities can suffer. ``of_copies`` says that the plan was made
-    for a fault of copies of state; if its job cannot show one, other faults are drawn.
+    for a fault of copies of state; if its job cannot show one, other faults are drawn. ``in_chain`` says the same of
+    the failures of a chain of recoveries and rescales.
     """
     job = DrawnJob(plan, view)
     profile = _bearable(profile, capabilities)
@@ -76,6 +79,9 @@ def draw_faults(
             if around_one:
                 return DrawnFaults(around_one, ())
         suffered = tuple(kind for kind in possible if not hits_copies(kind))
+        chain = draw_chain(draw, profile, job, suffered) if in_chain else ()
+        if chain:
+            return DrawnFaults(chain, ())
         choices = [suffered] * (between(draw, profile.faults) if suffered else 0)
     else:
         of_storage = [KINDS[name] for name in kinds if can_be_shown(KINDS[name], job)]

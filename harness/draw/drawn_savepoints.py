@@ -17,14 +17,7 @@ def with_savepoints(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Trial
     """Return the plan with savepoints, as often as the profile says; a job that takes no checkpoints takes none."""
     if not plan.checkpoints.enabled or not chance(draw, profile.savepoints_per_mille):
         return plan
-    drawn = tuple(
-        SavepointPlan(
-            between(draw, profile.savepoint_after),
-            between(draw, profile.savepoint_delay_ms),
-            chance(draw, profile.stop_per_mille),
-        )
-        for _ in range(between(draw, profile.savepoints))
-    )
+    drawn = tuple(_savepoint(draw, profile) for _ in range(between(draw, profile.savepoints)))
     if profile.savepoints_in_turn:
         counts = accumulate(asked.after_checkpoints for asked in drawn)
         drawn = tuple(
@@ -32,6 +25,12 @@ def with_savepoints(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> Trial
             for asked, count in zip(drawn, counts, strict=True)
         )
     return msgspec.structs.replace(plan, savepoints=drawn)
+
+
+def _savepoint(draw: st.DrawFn, profile: Profile) -> SavepointPlan:
+    after, delay_ms = between(draw, profile.savepoint_after), between(draw, profile.savepoint_delay_ms)
+    stop = chance(draw, profile.stop_per_mille)
+    return SavepointPlan(after, delay_ms, stop, claim=stop and chance(draw, profile.claim_per_mille))
 
 
 def with_rescales(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:

@@ -65,6 +65,8 @@ class Profile:
     """Workloads; one that is listed more often is drawn more often."""
     drawn_jobs_per_mille: int = 700
     """How many plans in 1,000 have a drawn job graph instead of a named shape, if their workload can draw one."""
+    shapes_left_out: tuple[str, ...] = ("between",)
+    """Named shapes that are not drawn, because they are wide; a plan may name them."""
     subtasks_max: int = 30
     """Roughly the most subtasks that a drawn job graph has."""
     modes: tuple[CheckpointingMode, ...] = ("exactly_once",)
@@ -151,8 +153,12 @@ class Profile:
     """How much later."""
     stop_per_mille: int = 400
     """With how many savepoints in 1,000 the job is stopped, and another one is started from it."""
+    claim_per_mille: int = 0
+    """How many of these savepoints in 1,000 the other job takes over, so that it deletes them."""
     rescale_per_mille: int = 0
     """After how many such stops in 1,000 the job goes on with other widths, if the system can do that (RSC-2)."""
+    chains_per_mille: int = 0
+    """How many plans in 1,000 are made for chains of recover, checkpoint, rescale, recover again (``chain_plans``)."""
     rescaled_width_max: int = 7
     """How wide a vertex becomes then, at most; sometimes it becomes as wide as there are key groups."""
     rescaled_subtasks_max: int = 30

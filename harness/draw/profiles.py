@@ -162,7 +162,8 @@ PROFILES: tuple[Profile, ...] = (
     Profile(
         name="rescale",
         description="Jobs stopped with savepoints that go on wider or narrower, in every mode: 0 to 3 faults.",
-        workloads=("lineage", "lineage", "keyed-totals"),
+        workloads=("lineage", "lineage", "keyed-totals", "weather"),
+        shapes_left_out=(),
         sources=(1, 2),
         sinks=(1, 3),
         max_parallelism=(16, 16, 8, 5, 1, 128, 300),
@@ -184,7 +185,9 @@ PROFILES: tuple[Profile, ...] = (
         savepoint_after=(0, 4),
         savepoints_in_turn=True,
         stop_per_mille=850,
+        claim_per_mille=300,
         rescale_per_mille=900,
+        chains_per_mille=550,
     ),
     Profile(
         name="ends",
@@ -236,6 +239,7 @@ PROFILES: tuple[Profile, ...] = (
         restore_per_mille=600,
         storage_per_mille=100,
         savepoints_per_mille=250,
+        claim_per_mille=500,
     ),
     Profile(
         name="large-state",

@@ -46,31 +46,32 @@ def hits_copies(kind: FaultKind) -> bool:
     return kind.fault.needs is TargetKind.STORAGE
 
 
-def long_enough(plan: TrialPlan, settle_ms: int) -> TrialPlan:
-    """Return the plan with enough batches for its longest source to keep reading for ``SURE_CHECKPOINTS``
-    checkpoints. ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan.
+def long_enough(plan: TrialPlan, settle_ms: int, checkpoints: int = SURE_CHECKPOINTS) -> TrialPlan:
+    """Return the plan with enough batches for its longest source to keep reading for so many checkpoints.
+
+    ``settle_ms`` is the time that a checkpoint takes for reasons outside the plan.
     """
     workload = plan.workload
     if workload.records_per_second is None:
         return plan
-    records = -(-_needed_ms(plan, settle_ms) * workload.records_per_second // 1_000)
+    records = -(-_needed_ms(plan, settle_ms, checkpoints) * workload.records_per_second // 1_000)
     batches = max(workload.batches, -(-records // workload.batch_records))
     return msgspec.structs.replace(plan, workload=msgspec.structs.replace(workload, batches=batches))
 
 
-def is_long_enough(job: DrawnJob, settle_ms: int) -> bool:
-    """Tell whether a job is certain to complete ``SURE_CHECKPOINTS`` checkpoints while it reads its input."""
-    return job.reads_ms is not None and job.reads_ms >= _needed_ms(job.plan, settle_ms)
+def is_long_enough(job: DrawnJob, settle_ms: int, checkpoints: int = SURE_CHECKPOINTS) -> bool:
+    """Tell whether a job is certain to complete so many checkpoints while it reads its input."""
+    return job.reads_ms is not None and job.reads_ms >= _needed_ms(job.plan, settle_ms, checkpoints)
 
 
-def _needed_ms(plan: TrialPlan, settle_ms: int) -> int:
+def _needed_ms(plan: TrialPlan, settle_ms: int, number: int = SURE_CHECKPOINTS) -> int:
     checkpoints, network = plan.checkpoints, plan.network
     hops = len(plan.job.vertices) + 1 + (network.slow_factor if network.slow_channel is not None else 0)
     one_ms = (
         *(checkpoints.interval_ms, checkpoints.min_pause_ms, checkpoints.async_ms_max, settle_ms),
         hops * network.latency_ms_max,
     )
-    return SURE_CHECKPOINTS * sum(one_ms)
+    return number * sum(one_ms)
 
 
 def can_be_shown(kind: FaultKind, job: DrawnJob) -> bool:

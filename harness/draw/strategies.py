@@ -13,6 +13,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Hypoth
 
 from barrier_tck.faults.catalogue import KINDS
 from barrier_tck.faults.vocabulary import ScheduledFault
+from barrier_tck.harness.draw.chain_plans import can_be_chained, for_chains, with_stops
 from barrier_tck.harness.draw.choices import between, chance, numbers
 from barrier_tck.harness.draw.drawn_faults import draw_faults
 from barrier_tck.harness.draw.drawn_savepoints import at_narrowest, with_rescales, with_savepoints
@@ -96,6 +97,9 @@ def trial_plans(
         profile = for_storage_faults(profile)
     elif in_recovery:
         profile = for_recovery(profile)
+    in_chain = kinds is None and not (of_copies or in_recovery) and chance(draw, profile.chains_per_mille)
+    if in_chain:
+        profile = for_chains(profile)
     plan = _with_job(draw, profile, around.fitted(_draw_without_faults(draw, profile)))
     if in_recovery:
         plan = with_meeting(draw, profile, plan)
@@ -113,11 +117,12 @@ def trial_plans(
     # What a campaign prescribes wins over what is drawn, also where the job decides what is drawn.
     plan = filled(around.fitted(_that_completes(plan)))
     if Capability.SAVEPOINTS in around.capabilities:
-        plan = filled(around.fitted(with_savepoints(draw, profile, plan)))
+        asked = with_stops if in_chain else with_savepoints
+        plan = filled(around.fitted(asked(draw, profile, plan)))
         if profile.rescale_per_mille and Capability.RESCALING in around.capabilities:
             plan = filled(around.fitted(with_rescales(draw, profile, plan)))
     lasting = around.view(at_narrowest(plan))
-    drawn = draw_faults(draw, profile, plan, lasting, around.capabilities, kinds, of_copies)
+    drawn = draw_faults(draw, profile, plan, lasting, around.capabilities, kinds, of_copies, in_chain)
     if drawn.left_out:
         note = f"{plan.note}; nothing to hit: {', '.join(drawn.left_out)}"
         plan = msgspec.structs.replace(plan, note=note.removeprefix("; "))
@@ -209,6 +214,7 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
     damaged = Capability.STORAGE_FAULTS in capabilities and profile.faults[1] > 0
     overtaking = Capability.UNALIGNED_CHECKPOINTS in capabilities
     of_copies = any(hits_copies(KINDS[name]) for name, _ in profile.kinds)
+    chained = {Capability.SAVEPOINTS, Capability.RESCALING} <= capabilities
     profile = replace(
         profile,
         modes=tuple(mode for mode in profile.modes if overtaking or mode not in OVERTAKING)
@@ -220,6 +226,7 @@ def _possible_in(profile: Profile, capabilities: frozenset[Capability]) -> Profi
         on_unreadable=profile.on_unreadable if damaged else (TrialPlan().on_unreadable,),
         storage_per_mille=profile.storage_per_mille if damaged and of_copies else 0,
         recovery_per_mille=profile.recovery_per_mille if can_recover_in_flight(profile) else 0,
+        chains_per_mille=profile.chains_per_mille if chained and can_be_chained(profile) else 0,
     )
 
 
@@ -239,7 +246,7 @@ def _with_job(draw: st.DrawFn, profile: Profile, plan: TrialPlan) -> TrialPlan:
     if isinstance(workload, DrawsJobs) and chance(draw, profile.drawn_jobs_per_mille):
         job = workload.draw_job(lambda least, most: draw(numbers(least, most)), profile.subtasks_max)
         return filled(msgspec.structs.replace(plan, job=job))
-    shape = draw(st.sampled_from(workload.shapes))
+    shape = draw(st.sampled_from([name for name in workload.shapes if name not in profile.shapes_left_out]))
     wished = workload.job(shape, {})
     widths = {vertex.name: between(draw, _width_of(profile, vertex)) for vertex in wished.vertices}
     if plan.workload.batches * plan.workload.batch_records == 1:  # exactly one record: one source only

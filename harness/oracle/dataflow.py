@@ -277,7 +277,8 @@ class _Judge:
         }
         before = {name: base.holds(name) for name in self._stateful}
         now = {name: cut.holds(name) for name in self._stateful}
-        added = dict(added_by_attempt(self.context.plan.job, read, before, now))
+        job = self.context.plan_of(view.attempt).job
+        added = dict(added_by_attempt(job, read, before, now))
         # A later checkpoint of the attempt contains everything that an earlier one contains.
         earlier = self._earlier.get(view.attempt, base)
         places = {
@@ -349,7 +350,8 @@ class _Judge:
                 for vertex, rest in self._read(begun.positions, self._ends).items()
             }
             before = {name: begun.holds(name) for name in self._stateful}
-            added = added_by_attempt(self.context.plan.job, read, before, None)
+            job = self.context.plan_of(max(self._restored, default=None)).job
+            added = added_by_attempt(job, read, before, None)
             due = {name: stretch.ever for name, stretch in added}
         for name, bag in self._by_sink(due, seen).items():
             whole = bag if begun is None else begun.reached(name) + bag

@@ -18,6 +18,7 @@ from barrier_tck.harness.oracle.held_up_checkpoints import obstacles
 from barrier_tck.harness.oracle.progress import declined_cleanly
 from barrier_tck.harness.oracle.record_routes import key_groups_of
 from barrier_tck.harness.oracle.recoveries import attempts_that_ran, restored_checkpoints
+from barrier_tck.harness.oracle.rescaled_restores import problems_of
 from barrier_tck.harness.oracle.restore_reads import contradictions, in_another_format, reads_of
 from barrier_tck.harness.record.history import History, NamedFile, Recorded
 from barrier_tck.harness.record.operations import (
@@ -42,6 +43,8 @@ MET, DONE = "met_", "done_"
 """What the counts of damage begin with: restores that met it, and faults that did it."""
 OTHER_FORMAT = "other_format"
 """Count of local files that restores read and that had another format than the primary."""
+RESCALED = "rescaled"
+"""Count of restores of subtasks whose job has another parallelism than the one that took the checkpoint."""
 FULL_DISK = "full_disk"
 """What is counted as damage if there was no room for a copy."""
 
@@ -255,10 +258,14 @@ class LocalRecovery:
         view = next((v for v in context.history.checkpoints if v.checkpoint == checkpoint), None)
         if view is None or view.problem is not None:
             return  # the snapshot oracle reports it
-        if context.stops_before(attempt) != context.stops_before(view.attempt):
-            books.counts["rescaled"] += 1  # subtasks take files of several, and few have a copy at hand
-            return
         reports = [line for line in context.history.of(Restored) if line.operation.attempt == attempt]
+        if context.stops_before(attempt) != context.stops_before(view.attempt):
+            for restored in [line.operation for line in reports]:
+                books.seen("LOC-4", RESCALED)
+                for problem in problems_of(context, view, restored):
+                    who = f"attempt {attempt} of {restored.subtask}, rescaled from checkpoint {checkpoint},"
+                    books.broken("LOC-4", f"{who} {problem}")
+            return
         for subtask, files in view.files.items():
             mine = [report for report in reports if report.operation.subtask == subtask]
             if len(mine) != 1:

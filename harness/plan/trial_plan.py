@@ -152,6 +152,14 @@ class SavepointPlan(Bounded, frozen=True, forbid_unknown_fields=True):
     """It is asked for this much later than that."""
     stop: bool = False
     """Whether the job is stopped with it. Then a second job is started from it, and both are judged as one."""
+    claim: bool = False
+    """Whether the second job takes it over: it deletes the savepoint once a newer checkpoint is complete."""
+
+    def __post_init__(self) -> None:
+        """Refuse a claim that nobody makes."""
+        super().__post_init__()
+        if self.claim and not self.stop:
+            raise ValueError("savepoints: claim is only for a savepoint with which the job is stopped")
 
 
 class RescalePlan(Bounded, frozen=True, forbid_unknown_fields=True):

@@ -286,6 +286,8 @@ class JobStopped(_Kind, frozen=True):
 
     checkpoint: int | None = None
     """The savepoint's; None if none was triggered."""
+    claimed: bool = False
+    """Whether the job that follows takes the savepoint over, to delete it."""
 
 
 class JobFailed(_Kind, frozen=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from barrier_tck.harness.plan.trial_plan import TrialPlan
 from barrier_tck.harness.reference.jobs import SAVEPOINTS
+from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.protocol.messages import Savepoint
 
 
@@ -16,6 +17,8 @@ class PlannedSavepoint:
     savepoint: Savepoint
     after_checkpoints: int
     delay_ms: float
+    claim: bool = False
+    """Whether the job that is started from it takes it over."""
 
 
 def planned_savepoints(plan: TrialPlan) -> tuple[PlannedSavepoint, ...]:
@@ -25,6 +28,18 @@ def planned_savepoints(plan: TrialPlan) -> tuple[PlannedSavepoint, ...]:
             Savepoint(f"{SAVEPOINTS}/savepoint-{number}", planned.stop),
             planned.after_checkpoints,
             float(planned.delay_ms),
+            planned.claim,
         )
         for number, planned in enumerate(plan.savepoints, start=1)
     )
+
+
+def is_claimed(plan: TrialPlan, directory: str) -> bool:
+    """Tell whether the job that is started from the savepoint in a directory takes it over."""
+    return any(one.claim and one.savepoint.directory == directory for one in planned_savepoints(plan))
+
+
+def started_from(config: JobConfig, plan: TrialPlan, directory: str | None) -> JobConfig:
+    """Return the settings of a job that starts from the savepoint in a directory; None: from none."""
+    claim = directory is not None and is_claimed(plan, directory)
+    return replace(config, start_from=directory, claim_savepoint=claim)

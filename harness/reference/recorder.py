@@ -71,8 +71,9 @@ class RunRecorder(JobObserver, ABC):
         self.end_reason = Reason.UNSPECIFIED
         """Why the job ended."""
         self._attempts: list[_Attempt] = []
-        self._stops: list[int] = []
-        """Checkpoints that are savepoints with which the job is to be stopped."""
+        self._stops: list[told.JobStopped] = []
+        """What is to be told when the job has been stopped with a savepoint."""
+        self._claimed = [one.savepoint.directory for one in savepoints if one.claim]
         self._completions = 0
         self._wanted = list(savepoints)
         self._triggered: dict[int, tuple[int, float]] = {}
@@ -147,7 +148,7 @@ class RunRecorder(JobObserver, ABC):
         """The sources are told to inject barriers."""
         self._triggered[checkpoint] = (attempt, self.now_ms())
         if savepoint is not None and savepoint.stop:
-            self._stops.append(checkpoint)
+            self._stops.append(told.JobStopped(checkpoint, savepoint.directory in self._claimed))
         place, stops = (savepoint.directory, savepoint.stop) if savepoint is not None else (None, False)
         self.note(told.CheckpointTriggered(checkpoint, attempt, final, place, stops, reserving_ms))
 
@@ -221,7 +222,7 @@ class RunRecorder(JobObserver, ABC):
             case JobState.FINISHED:
                 self.note(told.JobFinished())
             case JobState.STOPPED:
-                self.note(told.JobStopped(self._stops[-1] if self._stops else None))
+                self.note(self._stops[-1] if self._stops else told.JobStopped())
             case _:
                 self.note(told.JobFailed(self.end_reason, reason))
 

@@ -49,7 +49,10 @@ class Lineage:
     )
     spec = None
     record_form = LINEAGE
-    shapes: tuple[str, ...] = ("line", "union", "diamond", "shuffles", "joined", "fan-in", "mixed", "apart")
+    shapes: tuple[str, ...] = (
+        *("line", "union", "diamond", "shuffles", "joined"),
+        *("fan-in", "mixed", "apart", "between"),
+    )
 
     def shapes_made(self) -> Shapes:
         """Return what makes the parts of each shape."""
@@ -213,6 +216,23 @@ def _apart() -> Parts:
     )
 
 
+def _between() -> Parts:
+    """A vertex without state between two that keep some, all of different widths (UC-07)."""
+    vertices = (
+        source("read", 3),
+        VertexPlan("first", "keep", 7, then=(OperatorPlan("first.too", "keep"),)),
+        VertexPlan("between", "pass", 3),
+        VertexPlan("last", "keep", 7),
+        VertexPlan("out", SINK, 3),
+    )
+    return vertices, (
+        hashed("read", "first"),
+        EdgePlan("first", "between", Spread.REBALANCE),
+        hashed("between", "last"),
+        EdgePlan("last", "out", Spread.REBALANCE),
+    )
+
+
 _SHAPES: Shapes = {
     "line": _line,
     "union": _union,
@@ -222,4 +242,5 @@ _SHAPES: Shapes = {
     "fan-in": _fan_in,
     "mixed": _mixed,
     "apart": _apart,
+    "between": _between,
 }

@@ -108,6 +108,7 @@ class CoordinatorDriver:
         self.ports = ports
         self._graph = graph
         self._start_from = config.start_from
+        self._claim = config.claim_savepoint
         self._sources = graph.source_subtasks
         self._subtasks = graph.subtasks
         terminal = [subtask for subtask in graph.subtasks if graph.is_terminal(subtask.vertex)]
@@ -144,15 +145,20 @@ class CoordinatorDriver:
         """
         storage = self.ports.storage
         stored = storage.completed()
-        origin = storage.load_savepoint(self._start_from) if self._start_from is not None else None
         superseded: tuple[CheckpointId, ...] = ()
         completed: tuple[CompletedCheckpoint, ...] = ()
-        if origin is not None:
-            require_fitting(self._graph, (origin,))
-            above = storage.start_from(origin)
+        if self._start_from is not None:
+            above = storage.has_outgrown(self._start_from)
+            if above is None:
+                origin = storage.load_savepoint(self._start_from)
+                require_fitting(self._graph, (origin,))
+                above = storage.start_from(origin, self._claim)
+                # Whether the job that took it was stopped with it does not matter to the one that it starts.
+                completed = (replace(origin, savepoint=Savepoint(self._start_from)),)
             superseded = tuple(checkpoint for checkpoint in stored if checkpoint <= above)
-            # Whether the job that took it was stopped with it does not matter to the one that it starts.
-            completed = (replace(origin, savepoint=Savepoint(self._start_from or "")),)
+        # Savepoints that were taken over and that nothing starts from now: an earlier start's, or half deleted ones.
+        present = [one.checkpoint for one in completed]
+        superseded += tuple(one for one in storage.claimed() if one not in (*present, *superseded))
         completed += tuple(storage.load(checkpoint) for checkpoint in stored if checkpoint not in superseded)
         require_fitting(self._graph, completed)
         last_checkpoint, last_attempt = storage.reserved()

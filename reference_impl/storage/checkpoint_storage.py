@@ -18,14 +18,12 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
-
-import msgspec
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.paths import join, parent, safe_name
-from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, Savepoint, StateHandle
+from barrier_tck.reference_impl.protocol.messages import CompletedCheckpoint, StateHandle
 from barrier_tck.reference_impl.runtime_errors import (
     CorruptStateError,
     JobUsageError,
@@ -33,20 +31,17 @@ from barrier_tck.reference_impl.runtime_errors import (
     StorageError,
 )
 from barrier_tck.reference_impl.state.backend import StateWriter
-from barrier_tck.reference_impl.storage import metadata
+from barrier_tck.reference_impl.storage import counters, metadata
+from barrier_tck.reference_impl.storage.counters import ClaimedSavepoint, JobCounters
 from barrier_tck.reference_impl.storage.directory_sync import DirectorySync
 from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
-from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory
+from barrier_tck.reference_impl.storage.savepoints import SavepointDirectory, decode_place, encode_place
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles, WholeFiles, remove_after
 
 _METADATA = "_metadata"
 _PLACE = "_savepoint"
 _SHARED = "shared"
-_COUNTERS_FORMAT = "counters"
-_COUNTERS_VERSION = 2
-_PLACE_FORMAT = "savepoint-place"
-_PLACE_VERSION = 1
 
 
 class CheckpointStorage(Protocol):
@@ -142,10 +137,20 @@ class CheckpointStorage(Protocol):
     def load_savepoint(self, directory: str) -> CompletedCheckpoint:
         """Read a complete savepoint; raises StorageError if there is none, CorruptStateError if it is damaged."""
 
-    def start_from(self, savepoint: CompletedCheckpoint) -> CheckpointId:
+    def start_from(self, savepoint: CompletedCheckpoint, claim: bool = False) -> CheckpointId:
         """Make durable that the job starts from a savepoint; return the newest checkpoint that counts as older.
 
         If the job has already been started from it, nothing changes. Ids and attempts go on above the savepoint's.
+        ``claim``: the job takes the savepoint over, and ``discard_checkpoint`` with its id deletes its directory.
+        """
+
+    def claimed(self) -> tuple[CheckpointId, ...]:
+        """Return the ids of the savepoints that the job took over and that were not deleted yet, in their order."""
+
+    def has_outgrown(self, directory: str) -> CheckpointId | None:
+        """Return above which id the job's own checkpoints are, if it has deleted the savepoint that it started from.
+
+        None if it did not start from this one, or if the savepoint is there, or if nothing newer is complete.
         """
 
     def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
@@ -156,20 +161,6 @@ class CheckpointStorage(Protocol):
 
     def files(self) -> list[str]:
         """Return the paths of all files of the job, sorted: what a leak check counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobCounters:
-    """Content of the counters file: what a job has used of its ids and attempts."""
-
-    checkpoint: int
-    attempt: int
-    started_from: str = ""
-    """Directory of the savepoint that the job was started from."""
-    started_above: int = 0
-    """Checkpoints up to this one are older than that start."""
-    announced: tuple[int, ...] = ()
-    """Checkpoints that were reserved and may be kept; only storage that cannot trust listings writes this."""
 
 
 class MediumCheckpointStorage:
@@ -291,6 +282,10 @@ class MediumCheckpointStorage:
         matches = (published_name.fullmatch(path) for path in self.files())
         return tuple(sorted(CheckpointId(int(match[1])) for match in matches if match))
 
+    def claimed(self) -> tuple[CheckpointId, ...]:
+        """Return the ids of the savepoints that the job took over and that were not deleted yet, in their order."""
+        return tuple(CheckpointId(one.checkpoint) for one in self._counters().claimed)
+
     def incomplete(self) -> tuple[CheckpointId, ...]:
         """Return the ids of checkpoints that have files but were never published, ascending."""
         prefix = f"{self._directory}/chk-"
@@ -308,6 +303,7 @@ class MediumCheckpointStorage:
         if savepoint is not None:
             savepoint.remove_incomplete()
         self._files.delete_tree(self._checkpoint_directory(checkpoint))
+        self._remove_claimed(checkpoint)
         shared = self._shared_directory(checkpoint)
         if not kept:
             self._files.delete_tree(shared)
@@ -360,14 +356,13 @@ class MediumCheckpointStorage:
     def _count(self, wanted: JobCounters) -> None:
         if wanted == self._reserved:
             return
-        body = msgspec.json.encode(wanted)
-        self._replace(self._counters_path, metadata.frame(_COUNTERS_FORMAT, _COUNTERS_VERSION, body))
+        self._replace(self._counters_path, counters.encode(wanted))
         self._reserved = wanted
 
     def reserved(self) -> tuple[CheckpointId, AttemptNumber]:
         """Return the highest id and attempt ever reserved; damaged counters are an error, not a new job."""
-        counters = self._counters()
-        return CheckpointId(counters.checkpoint), AttemptNumber(counters.attempt)
+        known = self._counters()
+        return CheckpointId(known.checkpoint), AttemptNumber(known.attempt)
 
     def _counters(self) -> JobCounters:
         if self._reserved is None:
@@ -379,8 +374,7 @@ class MediumCheckpointStorage:
     def begin_savepoint(self, checkpoint: CheckpointId, directory: str) -> None:
         """Make durable where the savepoint will be kept: a coordinator that dies meanwhile must find its files."""
         self._savepoints[checkpoint] = SavepointDirectory(self._files, directory)
-        body = msgspec.json.encode(Savepoint(directory))
-        self._replace(self._place_path(checkpoint), metadata.frame(_PLACE_FORMAT, _PLACE_VERSION, body))
+        self._replace(self._place_path(checkpoint), encode_place(directory))
         self._syncs.sync(self._directory)
 
     def is_free(self, directory: str) -> bool:
@@ -392,21 +386,47 @@ class MediumCheckpointStorage:
         """Read a complete savepoint."""
         return SavepointDirectory(self._files, directory).load()
 
-    def start_from(self, savepoint: CompletedCheckpoint) -> CheckpointId:
+    def start_from(self, savepoint: CompletedCheckpoint, claim: bool = False) -> CheckpointId:
         """Make durable that the job starts from a savepoint, unless it did so before."""
         known, directory = self._counters(), savepoint.savepoint.directory if savepoint.savepoint else ""
         if known.started_from != directory:
             newest = max(known.checkpoint, savepoint.checkpoint)
-            attempt = max(known.attempt, savepoint.attempt)
-            self._count(JobCounters(newest, attempt, directory, newest))
+            own = (ClaimedSavepoint(savepoint.checkpoint, directory),) if claim else ()
+            self._count(
+                replace(
+                    known,
+                    checkpoint=newest,
+                    attempt=max(known.attempt, savepoint.attempt),
+                    started_from=directory,
+                    started_above=newest,
+                    claimed=(*known.claimed, *own),
+                )
+            )
         return CheckpointId(self._counters().started_above)
+
+    def has_outgrown(self, directory: str) -> CheckpointId | None:
+        """Return above which id the job's own checkpoints are, if it has deleted the savepoint that it started from.
+
+        None if it did not start from this one, or if the savepoint is there, or if nothing newer is complete.
+        """
+        known = self._counters()
+        if known.started_from != directory or SavepointDirectory(self._files, directory).is_complete:
+            return None
+        above = CheckpointId(known.started_above)
+        return above if any(own > above for own in self.completed()) else None
+
+    def _remove_claimed(self, checkpoint: CheckpointId) -> None:
+        """Delete a savepoint that the job took over, and then the note that it is there."""
+        known = self._counters()
+        for mine in [one for one in known.claimed if one.checkpoint == checkpoint]:
+            SavepointDirectory(self._files, mine.directory).remove()
+            self._count(replace(known, claimed=tuple(one for one in known.claimed if one != mine)))
 
     def _savepoint_of(self, checkpoint: CheckpointId) -> SavepointDirectory | None:
         """Return where a checkpoint that is a savepoint is kept; None for any other."""
         path = self._place_path(checkpoint)
         if checkpoint not in self._savepoints and self._files.exists(path):
-            body = metadata.unframe(_PLACE_FORMAT, _PLACE_VERSION, self._files.read(path), path)
-            directory = metadata.decode_body(body, Savepoint, path).directory
+            directory = decode_place(self._files.read(path), path)
             self._savepoints[checkpoint] = SavepointDirectory(self._files, directory)
         return self._savepoints.get(checkpoint)
 
@@ -437,8 +457,7 @@ class MediumCheckpointStorage:
         path = self._counters_path
         if not self._files.exists(path):
             return JobCounters(0, 0)
-        body = metadata.unframe(_COUNTERS_FORMAT, _COUNTERS_VERSION, self._files.read(path), path)
-        return metadata.decode_body(body, JobCounters, path)
+        return counters.decode(self._files.read(path), path)
 
     def _unpublish(self, path: str, error: Exception) -> None:
         """Take back a publication that failed: the rename may have happened, and must not look complete."""

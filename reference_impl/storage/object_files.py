@@ -22,7 +22,8 @@ from typing import Protocol
 
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
-from barrier_tck.reference_impl.storage.checkpoint_storage import JobCounters, MediumCheckpointStorage
+from barrier_tck.reference_impl.storage.checkpoint_storage import MediumCheckpointStorage
+from barrier_tck.reference_impl.storage.counters import JobCounters
 from barrier_tck.reference_impl.storage.whole_files import remove_after
 
 PART_BYTES = 8 * 1024 * 1024

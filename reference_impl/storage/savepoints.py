@@ -5,11 +5,12 @@
 
 The metadata has the form of a checkpoint's, but its paths are relative to the directory, and it does not say where the
 directory is. So it may be copied or moved, and what the job deletes of its own checkpoints does not touch it. Once it
-is complete, nothing here deletes any file of it.
+is complete, only a job that was started from it and claimed it deletes it.
 """
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from barrier_tck.reference_impl.paths import join
@@ -25,6 +26,7 @@ from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.whole_files import ReadableFiles
 
 _METADATA = "_metadata"
+_PLACE_FORMAT, _PLACE_VERSION = "savepoint-place", 1
 
 
 class SavepointDirectory:
@@ -70,10 +72,26 @@ class SavepointDirectory:
         stop = loaded.stops_the_job
         return _placed(replace(loaded, savepoint=Savepoint(self.directory, stop)), self.directory)
 
+    def remove(self) -> None:
+        """Delete a savepoint that a job took over: its metadata first, so that no half of one looks complete."""
+        self._files.delete(self.metadata_path)
+        self._files.delete_tree(self.directory)
+
     def remove_incomplete(self) -> None:
         """Delete what a savepoint that failed has left; does nothing if the savepoint is complete."""
         if not self.is_complete:
             self._files.delete_tree(self.directory)
+
+
+def encode_place(directory: str) -> bytes:
+    """Return the content of the job's own note of where a savepoint is kept."""
+    return metadata.frame(_PLACE_FORMAT, _PLACE_VERSION, msgspec.json.encode(Savepoint(directory)))
+
+
+def decode_place(content: bytes, path: str) -> str:
+    """Read the note at ``path``; raises CorruptStateError if it is damaged."""
+    body = metadata.unframe(_PLACE_FORMAT, _PLACE_VERSION, content, path)
+    return metadata.decode_body(body, Savepoint, path).directory
 
 
 def _placed(completed: CompletedCheckpoint, directory: str) -> CompletedCheckpoint:

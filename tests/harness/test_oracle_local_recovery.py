@@ -18,12 +18,14 @@ from barrier_tck.harness.campaign.sometimes import SometimesFallsBack
 from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.local_recovery import LocalRecovery
 from barrier_tck.harness.oracle.record_routes import key_groups_of
-from barrier_tck.harness.plan.trial_plan import DeploymentPlan
+from barrier_tck.harness.plan.trial_plan import DeploymentPlan, RescalePlan
 from barrier_tck.harness.record.history import NamedFile, SnapshotView
 from barrier_tck.harness.record.operations import (
     Acknowledged,
+    AttemptRunning,
     CheckpointAborted,
     FileRead,
+    JobStopped,
     LocalCopyTold,
     Placed,
     ReadsObserved,
@@ -313,3 +315,50 @@ def test_damage_that_a_campaign_lists_must_be_met_in_every_setup_and_drawn_damag
     assert found is not None and (found.verdict, found.counts) == (Verdict.UNKNOWN, {"cells": 2, "met": 1})
     assert (found.checker, found.clauses) == ("sometimes-falls-back", ("LOC-4",))
     assert "'cell' (missing)" in found.summary
+
+
+# --- restores with another parallelism ----------------------------------------------------------------------
+
+
+def rescaled(*files: ServedFile, reads: tuple[FileRead, ...] = ()) -> Finding:
+    """Judge what one subtask restored of the savepoint of a job that had two keyed subtasks, and now has four."""
+    plan = msgspec.structs.replace(filled(a_plan()), rescales=(RescalePlan({"totals": 4}),))
+    book = Book().attempt(1).tell(JobStopped(1)).started(2, 1)
+    if reads:
+        book.tell(ReadsObserved(WHO, 2, reads), "file systems")
+    book.tell(Restored(WHO, 2, 1, files), WHO).tell(AttemptRunning(2))
+    named = {WHO: NAMED[:1], "totals[1]": NAMED[1:]}
+    context = a_context(plan, book, views=(SnapshotView(1, 1, {}, files=named),))
+    return LocalRecovery().check(
+        TrialContext(
+            plan,
+            context.history,
+            subtasks=context.subtasks,
+            job=barrier_view(plan),
+            later_jobs=(barrier_view(plan.after_stops(1)),),
+        )
+    )
+
+
+def test_a_rescaled_restore_from_the_primaries_is_right() -> None:
+    found = rescaled(NEITHER[0], reads=tuple(DURABLE[:1]))
+    assert found.verdict is Verdict.VALID and found.counts["rescaled"] == 1, found.summary
+
+
+@pytest.mark.parametrize(
+    ("files", "reads", "words"),
+    [
+        ((BOTH[0],), (), "although its key groups were"),
+        ((BOTH[1],), (), "which totals[1] wrote"),
+        ((NEITHER[0], NEITHER[0]), (), "2 times"),
+        ((restored_file("chk-1/unknown", ServedFrom.PRIMARY),), (), "which the checkpoint does not name"),
+        ((restored_file(FILES[0], ServedFrom.PRIMARY, (8, 16)),), (), "read key groups 8 to 16"),
+        ((NEITHER[0],), tuple(LOCAL[:1]), "was seen to read the secondary"),
+    ],
+    ids=["own copy", "copy of another", "twice", "unknown", "foreign key groups", "claims the primary"],
+)
+def test_a_rescaled_restore_that_used_the_wrong_copy_is_wrong(
+    files: tuple[ServedFile, ...], reads: tuple[FileRead, ...], words: str
+) -> None:
+    found = rescaled(*files, reads=reads)
+    assert found.verdict is Verdict.INVALID and words in found.summary, found.summary

@@ -12,7 +12,7 @@ from barrier_tck.harness.oracle.checker import TrialContext
 from barrier_tck.harness.oracle.kept_savepoints import Savepoints
 from barrier_tck.harness.oracle.stopping import StopWithSavepoint
 from barrier_tck.harness.record import operations as told
-from barrier_tck.harness.record.history import NamedFile, SnapshotView, StorageView
+from barrier_tck.harness.record.history import End, NamedFile, SnapshotView, StorageView
 from barrier_tck.harness.record.reasons import Reason
 from barrier_tck.harness.record.stored import (
     StoredCheckpoint,
@@ -170,3 +170,55 @@ def test_anything_behind_the_barrier_is_invalid(book: Book, why: str) -> None:
     finding = judged(book)
     assert finding.verdict is Verdict.INVALID
     assert any(why in example for example in finding.examples), finding.examples
+
+
+# --- claims -------------------------------------------------------------------------------------------------
+
+
+def claim(
+    *there: StoredSavepoint, newer: bool = True, claimed: bool = True, finished: bool = True
+) -> Finding:
+    """Judge a trial whose savepoint 2 was claimed, or not, by a second job."""
+    book = savepoint(Book().attempt(1).checkpoint(1), 2, stops=True).tell(told.JobStopped(2, claimed))
+    book.attempt(2, restored=2)
+    if newer:
+        book.checkpoint(3)
+    storage = StorageView(retained=(3,), savepoints=there)
+    end = End.FINISHED if finished else End.FAILED
+    context = a_context(a_plan(), book, views=(a_view(),), storage=storage, end=end)
+    return Savepoints().check(context)
+
+
+def test_a_claimed_savepoint_is_gone_once_a_newer_checkpoint_is_complete() -> None:
+    finding = claim()
+    assert finding.verdict is Verdict.VALID, finding.summary
+    assert (finding.counts["claimed"], finding.counts["deleted"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("finding", "why"),
+    [
+        (lambda: claim(stored()), "it is still there"),
+        (lambda: claim(newer=False), "is not there any more"),
+        (lambda: claim(claimed=False), "is not there any more"),
+    ],
+    ids=["left behind", "deleted too early", "deleted unclaimed"],
+)
+def test_a_claim_that_is_not_kept_is_invalid(finding: Callable[[], Finding], why: str) -> None:
+    found = finding()
+    assert found.verdict is Verdict.INVALID
+    assert why in found.summary
+
+
+def test_a_job_that_failed_may_have_been_in_the_middle_of_tidying_up() -> None:
+    assert claim(stored(), finished=False).verdict is Verdict.VALID
+    assert claim(finished=False).verdict is Verdict.VALID
+
+
+def test_a_checkpoint_that_refers_to_a_file_of_a_savepoint_is_invalid() -> None:
+    story = savepoint(Book().attempt(1).checkpoint(1), 2).checkpoint(3)
+    later = msgspec.structs.replace(a_view(3), savepoint=None)
+    storage = StorageView(retained=(3,), savepoints=(stored(),))
+    finding = Savepoints().check(a_context(a_plan(), story, views=(a_view(), later), storage=storage))
+    assert finding.verdict is Verdict.INVALID
+    assert "checkpoint 3 refers to its" in finding.summary

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from barrier_tck.faults.kinds.kill_worker import KillWorker
+from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
+from barrier_tck.harness.draw.profiles import profile_named
+from barrier_tck.harness.draw.strategies import draw_plans
+from barrier_tck.harness.plan.reading import read_plan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -15,12 +21,15 @@ from barrier_tck.harness.plan.trial_plan import (
     TrialPlan,
     WorkloadPlan,
 )
+from barrier_tck.harness.record.history import Recorded
+from barrier_tck.harness.record.operations import AttemptStarted, CheckpointCompleted, JobStopped, Operation
 from barrier_tck.harness.record.verdict import Verdict
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED
 from barrier_tck.harness.reference.simulated.simulated_system import ReferenceSimulated
-from barrier_tck.harness.trial.trial_run import run_trial
+from barrier_tck.harness.trial.trial_run import execute, run_trial
 from barrier_tck.harness.workloads.workload_names import filled
 
+PLANS = Path(__file__).parents[1] / "plans"
 PLAN = filled(
     msgspec.structs.replace(
         SIMULATED,
@@ -57,3 +66,76 @@ def test_a_job_that_goes_on_wider_and_then_narrower_is_valid_and_was_rescaled(
 def test_a_plan_that_rescales_what_cannot_be_rescaled_is_refused(widths: dict[str, int], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         rescaled(widths)
+
+
+def test_records_that_come_early_are_allowed_where_the_wider_job_lets_them(tmp_path: Path) -> None:
+    """Before the stop each sink reads one channel, and waits for nobody; afterwards it reads several (ALO-3)."""
+    name = "wider-vertex-before-a-sink-in-at-least-once-mode.json"
+    record = run_trial(read_plan(PLANS / name), ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+
+
+@pytest.mark.parametrize("claim", [False, True])
+def test_a_killed_process_with_state_on_disk_may_tell_of_its_input_at_the_end(
+    claim: bool, tmp_path: Path
+) -> None:
+    stop = SavepointPlan(after_checkpoints=1, stop=True, claim=claim)
+    killed = ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=1))
+    plan = msgspec.structs.replace(PLAN, state_backend="rocksdb", savepoints=(stop,), faults=(killed,))
+    record = run_trial(plan, ReferenceSimulated(), tmp_path)
+    assert record.verdict is Verdict.VALID, record.findings
+
+
+# --- chains -------------------------------------------------------------------------------------------------
+
+
+def links_of(operations: Iterable[Recorded[Operation]]) -> list[str]:
+    """Return what happened in a trial, as far as it belongs to a chain, without repetitions."""
+    links: list[str] = []
+    stopped = False
+    for line in operations:
+        match line.operation:
+            case JobStopped():
+                stopped = True
+            case AttemptStarted(restored_checkpoint=int()):
+                links.append("rescaled" if stopped else "recovered")
+                stopped = False
+            case CheckpointCompleted():
+                links.append("checkpoint")
+            case _:
+                continue
+    return [link for link, before in zip(links, ["", *links], strict=False) if link != before]
+
+
+def test_many_drawn_plans_are_chains_of_failures_stops_and_failures() -> None:
+    chains = [plan for plan in draw_plans(3, 120, profile_named("rescale")) if is_chain(plan)]
+    assert len(chains) >= 25
+    assert {len(plan.savepoints) for plan in chains} == {1, 2}
+    assert all(len(plan.faults) == len(plan.savepoints) + 1 for plan in chains)
+    assert {plan.checkpoints.mode for plan in chains} == set(profile_named("rescale").modes)
+
+
+def is_chain(plan: TrialPlan) -> bool:
+    triggers = [scheduled.trigger for scheduled in plan.faults]
+    first = After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=1)
+    return bool(triggers) and triggers[0] == first and len(triggers) == len(plan.savepoints) + 1
+
+
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
+def test_drawn_chains_recover_checkpoint_rescale_and_recover_again(seed: int, tmp_path: Path) -> None:
+    chains = [plan for plan in draw_plans(seed, 40, profile_named("rescale")) if is_chain(plan)][:6]
+    assert chains
+    for number, plan in enumerate(chains):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        trial = execute(plan, ReferenceSimulated(), directory)
+        assert trial.record.verdict is Verdict.VALID, (plan, trial.record.findings)
+        assert trial.history is not None
+        told = " ".join(links_of(trial.history.operations))
+        assert "recovered checkpoint rescaled" in told, told
+        assert "rescaled recovered" in told or "rescaled checkpoint recovered" in told, told
+
+
+def test_the_state_of_joins_is_redistributed_in_drawn_plans() -> None:
+    joins = [plan for plan in draw_plans(3, 120, profile_named("rescale")) if plan.workload.name == "weather"]
+    assert any("met" in one.widths for plan in joins for one in plan.rescales)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from barrier_tck.reference_impl.config import JobConfig
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, KeyGroupRange, SubtaskId
 from barrier_tck.reference_impl.protocol import coordinator_commands as do
 from barrier_tck.reference_impl.protocol import coordinator_events as ev
@@ -286,3 +287,72 @@ def test_a_job_goes_on_with_ids_above_those_of_its_savepoint_and_knows_what_is_o
     same.reserve(CheckpointId(20), AttemptNumber(7))
     assert same.start_from(completed) == 20, "the job's own checkpoints up to 20 are older than this start"
     assert same.reserved() == (20, 7)
+
+
+# --- claims -------------------------------------------------------------------------------------------------
+
+
+def claimed(files: MemoryFileSystem, job: str = "new") -> FileCheckpointStorage:
+    """Return the storage of a job that has claimed savepoint 8 and has a newer checkpoint."""
+    completed = taken(files)
+    storage = FileCheckpointStorage(files, job)
+    assert storage.start_from(completed, claim=True) == 8
+    storage.reserve(CheckpointId(9), AttemptNumber(2))
+    storage.publish(completed_of(9))
+    return storage
+
+
+def test_a_claimed_savepoint_is_deleted_with_its_id_and_its_files_with_it() -> None:
+    files = MemoryFileSystem()
+    storage = claimed(files)
+    assert storage.claimed() == FileCheckpointStorage(files, "new").claimed() == (8,)
+    storage.discard_checkpoint(CheckpointId(8))
+    assert files.list_files("savepoints") == []
+    assert storage.claimed() == FileCheckpointStorage(files, "new").claimed() == ()
+    assert FileCheckpointStorage(files, "new").has_outgrown(MONDAY.directory) == 8
+
+
+def test_a_savepoint_that_nobody_claimed_is_not_deleted() -> None:
+    files = MemoryFileSystem()
+    completed = taken(files)
+    storage = FileCheckpointStorage(files, "new")
+    storage.start_from(completed)
+    before = files.list_files("savepoints")
+    storage.discard_checkpoint(CheckpointId(8))
+    assert storage.claimed() == ()
+    assert before and files.list_files("savepoints") == before
+
+
+def test_a_claim_survives_a_deletion_that_was_interrupted() -> None:
+    files = MemoryFileSystem()
+    claimed(files)
+    files.delete(f"{MONDAY.directory}/_metadata")
+    anew = FileCheckpointStorage(files, "new")
+    assert anew.has_outgrown(MONDAY.directory) == 8
+    assert anew.claimed() == (8,)
+    anew.discard_checkpoint(CheckpointId(8))
+    assert files.list_files("savepoints") == [] and anew.claimed() == ()
+
+
+def test_a_start_whose_savepoint_is_gone_before_anything_newer_is_complete_is_refused() -> None:
+    files = MemoryFileSystem()
+    storage = FileCheckpointStorage(files, "new")
+    storage.start_from(taken(files), claim=True)
+    files.delete_tree(MONDAY.directory)
+    assert storage.has_outgrown(MONDAY.directory) is None
+    with pytest.raises(StorageError):
+        storage.load_savepoint(MONDAY.directory)
+
+
+def test_a_claim_of_an_earlier_start_is_not_forgotten_at_the_next_one() -> None:
+    files = MemoryFileSystem()
+    storage = FileCheckpointStorage(files, "new")
+    storage.start_from(taken(files), claim=True)
+    last = taken(files, 12, STOP.directory)
+    storage.start_from(last)
+    assert storage.claimed() == (8,)
+
+
+def test_a_job_claims_only_what_it_starts_from() -> None:
+    with pytest.raises(JobUsageError, match="start_from names no savepoint"):
+        JobConfig(claim_savepoint=True)

@@ -8,12 +8,14 @@ from dataclasses import replace
 import msgspec
 
 from barrier_tck.faults.kinds.crash_coordinator import CrashCoordinator
+from barrier_tck.faults.kinds.kill_worker import KillWorker
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.trial_plan import CheckpointPlan, SavepointPlan, WorkloadPlan
 from barrier_tck.harness.reference.mutants import increment_bugs as bugs
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant, kill
 from barrier_tck.reference_impl.runtime.components import Components
 
+OURS = "planted here, no public report"
 ONE_BY_ONE = CheckpointPlan(incremental=True, interval_ms=10)
 SEVERAL = CheckpointPlan(incremental=True, interval_ms=6, max_concurrent=3, retained=1, async_ms_max=30)
 
@@ -26,6 +28,9 @@ def increment_mutants(product: Components) -> Iterator[Mutant]:
         checkpoints=ONE_BY_ONE,
     )
     several = msgspec.structs.replace(plan, checkpoints=SEVERAL)
+    claimed = msgspec.structs.replace(
+        plan, savepoints=(SavepointPlan(after_checkpoints=2, stop=True, claim=True),)
+    )
     killed = kill(ProtocolPoint.COMPLETION_NOTIFIED, "sink[0]", nth=5, worker=True)
 
     yield Mutant(
@@ -64,6 +69,43 @@ def increment_mutants(product: Components) -> Iterator[Mutant]:
         "FLINK-26985",
         replace(product, checkpoint_storage=bugs.OwnsWhatItStartedFrom),
         msgspec.structs.replace(plan, savepoints=(SavepointPlan(after_checkpoints=2, stop=True),)),
+    )
+    yield Mutant(
+        "IN-10",
+        "COO-5",
+        "A savepoint that the job has claimed is never deleted.",
+        OURS,
+        replace(product, checkpoint_storage=bugs.LeavesWhatItClaimed),
+        claimed,
+    )
+    yield Mutant(
+        "IN-11",
+        "STA-3",
+        "A savepoint that the job has claimed is deleted when a newer checkpoint begins, before that is complete.",
+        OURS,
+        replace(product, checkpoint_storage=bugs.DeletesWhatItMayNeed),
+        msgspec.structs.replace(
+            claimed,
+            checkpoints=CheckpointPlan(incremental=True, interval_ms=10, min_pause_ms=5),
+            # The fourth, after two checkpoints and the savepoint: the first one of the job that has claimed it.
+            faults=(
+                ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=4)),
+            ),
+        ),
+    )
+    yield Mutant(
+        "IN-12",
+        "COO-5",
+        "A state file that the savepoint already has, byte for byte, is not written again but referred to there.",
+        OURS,
+        replace(product, checkpoint_storage=bugs.UsesFilesOfTheUser),
+        msgspec.structs.replace(
+            plan,
+            # A record of each source in 20 ms: some subtask sees none before the first checkpoint.
+            workload=WorkloadPlan(batches=20, batch_records=1, records_per_second=50, keys=60),
+            checkpoints=CheckpointPlan(interval_ms=10),
+            savepoints=(SavepointPlan(after_checkpoints=2, stop=True),),
+        ),
     )
     yield Mutant(
         "IN-06",

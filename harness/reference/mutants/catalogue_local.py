@@ -15,6 +15,7 @@ from barrier_tck.faults.targets import Damage
 from barrier_tck.faults.vocabulary import After, ProtocolPoint, ScheduledFault
 from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
+    CheckpointPlan,
     NetworkPlan,
     TrialPlan,
     WorkloadPlan,
@@ -65,6 +66,23 @@ def local_mutants(product: Components) -> Iterator[Mutant]:
                 ScheduledFault(
                     FailPrimaryWrites("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2)
                 ),
+            ),
+        ),
+    )
+    yield Mutant(
+        "LO-04",
+        "LOC-4",
+        "The abort of a checkpoint deletes every local file that it lists, also those that an older copy shares.",
+        "FLINK-30863, FLINK-27693",
+        replace(product, local_state=local.PrunesWhatOthersShare),
+        msgspec.structs.replace(
+            plan,
+            checkpoints=CheckpointPlan(incremental=True, interval_ms=15, min_pause_ms=10),
+            faults=(
+                ScheduledFault(
+                    FailPrimaryWrites("totals[1]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=4)
+                ),
+                ScheduledFault(KillWorker("totals[0]"), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=5)),
             ),
         ),
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from barrier_tck.harness.plan.job_graph import SINK, EdgePlan, JobPlan, OperatorPlan, Spread, VertexPlan
+from barrier_tck.harness.plan.job_graph import JobPlan
 from barrier_tck.harness.plan.trial_plan import (
     CheckpointPlan,
     DeploymentPlan,
@@ -21,30 +21,15 @@ from barrier_tck.harness.plan.trial_plan import (
 )
 from barrier_tck.harness.reference.mutants import rescale_bugs as bugs
 from barrier_tck.harness.reference.mutants.mutant import SIMULATED, Mutant
-from barrier_tck.harness.workloads.lineage import hashed, source
 from barrier_tck.reference_impl.runtime.components import Components
 
 OURS = "planted here, no public report"
-_JOB = JobPlan(
-    vertices=(
-        source("read", 3),
-        VertexPlan("first", "keep", 7, then=(OperatorPlan("first.too", "keep"),)),
-        VertexPlan("between", "pass", 3),
-        VertexPlan("last", "keep", 7),
-        VertexPlan("out", SINK, 3),
-    ),
-    edges=(
-        hashed("read", "first"),
-        EdgePlan("first", "between", Spread.REBALANCE),
-        hashed("between", "last"),
-        EdgePlan("last", "out", Spread.REBALANCE),
-    ),
-)
-"""A vertex without state between two that keep some."""
 
 
-def _plan(job: JobPlan = _JOB, *rescales: dict[str, int], slow: str = "last", **changes: Any) -> TrialPlan:
-    """Return a plan of a job that is stopped as often as it is rescaled, in unaligned mode, with full buffers."""
+def _plan(*rescales: dict[str, int], slow: str = "last", **changes: Any) -> TrialPlan:
+    """Return a plan of a vertex without state between two that keep some. It is stopped as often as it is rescaled,
+    in unaligned mode, with full buffers.
+    """
     changed = {
         "workload": WorkloadPlan("lineage", batches=15, records_per_second=600),
         "deployment": DeploymentPlan(slow_vertex=slow, slow_batch_ms=6),
@@ -57,12 +42,12 @@ def _plan(job: JobPlan = _JOB, *rescales: dict[str, int], slow: str = "last", **
         "rescales": tuple(RescalePlan(widths) for widths in rescales),
         **changes,
     }
-    return msgspec.structs.replace(SIMULATED, job=job, **changed)
+    return msgspec.structs.replace(SIMULATED, job=JobPlan("between"), **changed)
 
 
-_NARROWER = _plan(_JOB, {"first": 2, "last": 2})
-_MIDDLE = _plan(_JOB, {"between": 2}, slow="between")
-_WIDER = _plan(_JOB, {"last": 16})
+_NARROWER = _plan({"first": 2, "last": 2})
+_MIDDLE = _plan({"between": 2}, slow="between")
+_WIDER = _plan({"last": 16})
 
 
 def rescale_mutants(product: Components) -> Iterator[Mutant]:
@@ -101,7 +86,7 @@ def rescale_mutants(product: Components) -> Iterator[Mutant]:
         "Of the records in flight, only those are redistributed that receivers hold.",
         OURS,
         bugs.ForgetsWhatSendersHold(),
-        _plan(_JOB, {"first": 2, "last": 2}, network=NetworkPlan(channel_capacity=3)),
+        _plan({"first": 2, "last": 2}, network=NetworkPlan(channel_capacity=3)),
     )
     yield bug(
         "RS-07",
@@ -125,5 +110,5 @@ def rescale_mutants(product: Components) -> Iterator[Mutant]:
         "A source's subtask gets positions of the splits that the subtask of its name had, and of no others.",
         OURS,
         bugs.BeginsSplitsAgain(),
-        _plan(_JOB, {"read": 2}),
+        _plan({"read": 2}),
     )

@@ -15,9 +15,9 @@ from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageCaus
 from barrier_tck.reference_impl.storage import metadata
 from barrier_tck.reference_impl.storage.checkpoint_storage import (
     FileCheckpointStorage,
-    JobCounters,
     MediumCheckpointStorage,
 )
+from barrier_tck.reference_impl.storage.counters import JobCounters
 from barrier_tck.reference_impl.storage.filesystem import LocalFileSystem
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
 from barrier_tck.reference_impl.storage.whole_files import DurableFiles
@@ -223,7 +223,7 @@ class _UnescapedWriter(FileStateWriter):
 class ForgetsWhatItStartedFrom(_FilesOf):
     """CS-13: a job that was started from a savepoint reserves from 1 again."""
 
-    def start_from(self, savepoint: CompletedCheckpoint) -> CheckpointId:
+    def start_from(self, savepoint: CompletedCheckpoint, claim: bool = False) -> CheckpointId:
         """Return the savepoint's id, and keep nothing."""
         return savepoint.checkpoint
 

@@ -21,6 +21,7 @@ from barrier_tck.reference_impl.protocol.shared_files import SharedFiles
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
 from barrier_tck.reference_impl.storage.metadata import checksum_of
 from barrier_tck.reference_impl.storage.state_files import FileStateWriter
+from barrier_tck.reference_impl.storage.whole_files import WholeFiles
 
 
 class ForgetsToRegister(CoordinatorMachine):
@@ -115,6 +116,62 @@ class OwnsWhatItStartedFrom(FileCheckpointStorage):
         if origin is not None and origin.checkpoint == checkpoint:
             for handle in [handle for part in origin.snapshots for handle in part.handles()]:
                 self._files.delete(self._path_of(handle))
+
+
+class LeavesWhatItClaimed(FileCheckpointStorage):
+    """IN-10: a savepoint that the job took over stays for ever, as if it were the user's."""
+
+    def _remove_claimed(self, checkpoint: CheckpointId) -> None:
+        """Delete nothing."""
+
+
+class DeletesWhatItMayNeed(FileCheckpointStorage):
+    """IN-11: a savepoint that the job took over goes when the next checkpoint begins, and not when it is complete."""
+
+    def reserve(self, checkpoint: CheckpointId, attempt: AttemptNumber) -> None:
+        """Delete what is older than the checkpoint."""
+        super().reserve(checkpoint, attempt)
+        for claimed in self.claimed():
+            if claimed < checkpoint and checkpoint > self._counters().started_above:
+                self._remove_claimed(claimed)
+
+
+class UsesFilesOfTheUser(FileCheckpointStorage):
+    """IN-12: a state file that the savepoint has already, byte for byte, is not written again but referred to."""
+
+    def writer(
+        self,
+        checkpoint: CheckpointId,
+        attempt: AttemptNumber,
+        subtask: SubtaskId,
+        operator: str,
+        savepoint: str = "",
+    ) -> FileStateWriter:
+        """Return a writer that knows the savepoint."""
+        started_from = self._load_counters().started_from
+        prefix = f"{self._job}/chk-{checkpoint}/"
+        prefix += f"{safe_name(subtask.vertex)}-{subtask.index}-a{attempt}-{safe_name(operator)}-"
+        if savepoint or not started_from:
+            return super().writer(checkpoint, attempt, subtask, operator, savepoint)
+        return _ReferringWriter(self._files, self._root, prefix, started_from)
+
+
+class _ReferringWriter(FileStateWriter):
+    """Writes what is not in a savepoint yet."""
+
+    def __init__(self, files: WholeFiles, root: str, prefix: str, origin: str) -> None:
+        super().__init__(files, root, prefix)
+        self._origin = origin
+
+    def write(self, name: str, chunks: Iterable[bytes], key_groups: KeyGroupRange) -> StateHandle:
+        content = b"".join(chunks)
+        for path in self._files.list_files(self._origin):
+            if self._files.read(path) == content:
+                own = path.removeprefix(f"{self._origin}/")
+                return StateHandle(
+                    own, len(content), checksum_of(content), key_groups, savepoint=self._origin
+                )
+        return super().write(name, iter((content,)), key_groups)
 
 
 class LeavesWhatWasUploaded(FileCheckpointStorage):

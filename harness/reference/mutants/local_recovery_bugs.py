@@ -57,6 +57,25 @@ class ForgetsTheUnregistered(TaskLocalStateStore):
         return [copy for copy in super().stale(newest) if self.is_sealed(copy.checkpoint)]
 
 
+class PrunesWhatOthersShare(TaskLocalStateStore):
+    """LO-04: an abort deletes every local file that the checkpoint lists, also in the copies of other checkpoints."""
+
+    def drop(self, checkpoint: CheckpointId) -> None:
+        """Ask nobody else who needs the files."""
+        aborted = self._copies.get(checkpoint)
+        listed = {file.primary for file in aborted.files} if aborted is not None else set()
+        for copy in self._on_disk():
+            directory = copy_directory(copy)
+            try:
+                manifest = read_manifest(self.files, directory)
+            except RuntimeFailure:
+                continue  # it is not sealed yet
+            for file in manifest.files:
+                if file.primary in listed:
+                    self._delete_file(join(directory, file.local))
+        super().drop(checkpoint)
+
+
 class TrustsWhateverIsThere(TaskLocalStateStore):
     """LO-05: the copy that was written last is taken, whether or not it belongs to the restored checkpoint."""
 

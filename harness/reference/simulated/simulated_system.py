@@ -158,8 +158,9 @@ class ReferenceSimulated:
             )
         finally:
             nemesis.heal_all()
-            recorder.release()
+            # Processes that were killed may tell of their input when they are closed, so the recorder goes last.
             world.release()
+            recorder.release()
 
     def close(self) -> None:
         """Do nothing, because no trial leaves anything behind."""

@@ -16,12 +16,12 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from barrier_tck.faults.targets import COORDINATOR, Targets
 from barrier_tck.faults.vocabulary import ProtocolPoint
 from barrier_tck.harness.plan.trial_plan import TrialPlan
+from barrier_tck.harness.reference.planned_savepoints import started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.simulated.buffered_channels import BufferedChannel, InputSide, OutputSide
 from barrier_tck.harness.reference.simulated.coordinator_process import SimulatedCoordinator
@@ -199,7 +199,7 @@ class SimulatedWorld:
         stopped.alive, savepoint = False, stopped.driver.stopped_with
         assert savepoint is not None
         self.trace.add((self.scheduler.now, stopped.name, "stopped", savepoint.directory))
-        self.config = replace(self.config, start_from=savepoint.directory)
+        self.config = started_from(self.config, self.plan, savepoint.directory)
         self.graph = self.next_graph()
         for process in self.processes.values():
             self._tell_through(process.from_coordinator, process.orphan)

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +31,7 @@ from barrier_tck.harness.reference.observed_inputs import InputsDirectory, input
 from barrier_tck.harness.reference.observed_messages import MessagesDirectory, messages_observed
 from barrier_tck.harness.reference.observed_passages import PassagesDirectory, passages_observed
 from barrier_tck.harness.reference.observed_reads import ReadsDirectory, observed
+from barrier_tck.harness.reference.planned_savepoints import started_from
 from barrier_tck.harness.reference.repeated_messages import RepeatedMessages
 from barrier_tck.harness.reference.slow_storage import slowed
 from barrier_tck.harness.reference.spark.job_doors import (
@@ -132,7 +132,7 @@ class JobDriver:
         runner = RepeatingRunner(
             self._session(),
             graph_of(plan, Path(order.source)),
-            replace(job_config(plan), start_from=order.start_from),
+            started_from(job_config(plan), plan, order.start_from),
             order.root,
             components=components,
             options=options_of(plan),
