@@ -86,7 +86,7 @@ SEEN_TO_FAIL = {
     "LO-14": "test_a_copy_in_another_format_serves_if_it_is_intact_and_only_then",
     "LP-01": "test_a_restore_neither_makes_money_nor_loses_any",
 }
-"""For planted bugs that tests of other clauses show, or one of many: the test to try first. Others take minutes, and pass."""
+"""For planted bugs that tests of other clauses show, or one of many: the one to try first. Others take minutes."""
 
 
 def _distance(identifier: str, body: Callable[[Trials], None]) -> int:
