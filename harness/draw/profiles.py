@@ -239,7 +239,7 @@ PROFILES: tuple[Profile, ...] = (
         restore_per_mille=600,
         storage_per_mille=100,
         savepoints_per_mille=250,
-        claim_per_mille=500,
+        claim_per_mille=300,
     ),
     Profile(
         name="large-state",
