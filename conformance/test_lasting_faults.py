@@ -80,7 +80,7 @@ def test_a_process_that_stands_still_for_a_moment_is_not_replaced(trials: Trials
     "fault",
     [
         pytest.param(PauseWorker(SOURCE, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
-        PauseWorker(STATEFUL, ZOMBIE_MS),
+        pytest.param(PauseWorker(STATEFUL, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         pytest.param(PauseWorker(SINK, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         PauseExecutor(STATEFUL, ZOMBIE_MS),
     ],
@@ -149,7 +149,7 @@ def test_a_broken_connection_is_a_failure_from_which_the_job_recovers(
             PartitionExecutor(STATEFUL, Peers.EXECUTORS, ZOMBIE_MS), marks=pytest.mark.long_on_clusters
         ),
         PartitionExecutor(STATEFUL, Peers.COORDINATOR, ZOMBIE_MS),
-        PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS),
+        pytest.param(PartitionExecutor(SINK, Peers.EVERYONE, ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
         pytest.param(PartitionHalves((STATEFUL,), ZOMBIE_MS), marks=pytest.mark.long_on_clusters),
     ],
     ids=lambda fault: f"{_name(fault)}-{getattr(fault, 'peers', 'others')}",

@@ -176,6 +176,7 @@ def test_a_job_that_fails_too_often_within_the_interval_is_given_up(trials: Tria
 
 
 @recovers
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("REC-3")
 def test_failures_that_lie_longer_ago_than_the_interval_do_not_count(trials: Trials) -> None:
     plan = msgspec.structs.replace(
@@ -192,6 +193,7 @@ def test_failures_that_lie_longer_ago_than_the_interval_do_not_count(trials: Tri
 
 
 @recovers
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("REC-3")
 def test_a_delay_grows_with_failures_in_a_row_and_begins_anew_after_a_long_run(trials: Trials) -> None:
     plan = msgspec.structs.replace(
@@ -270,8 +272,8 @@ def test_a_coordinator_whose_host_loses_unsynced_writes_loses_nothing_complete(
 @pytest.mark.parametrize(
     "aim",
     [
-        After(ProtocolPoint.SNAPSHOT_TAKEN, SINK, 4),
-        After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2),
+        pytest.param(After(ProtocolPoint.SNAPSHOT_TAKEN, SINK, 4), marks=pytest.mark.long_on_clusters),
+        pytest.param(After(ProtocolPoint.COMPLETION_NOTIFIED, SINK, 2), marks=pytest.mark.long_on_clusters),
         After(ProtocolPoint.SNAPSHOT_TAKEN, STATEFUL, 4),
     ],
     ids=["committed", "prepared", "state"],
@@ -286,6 +288,7 @@ def test_a_host_that_loses_unsynced_writes_loses_nothing_that_was_acknowledged(
 
 @recovers
 @pytest.mark.needs(Capability.STORAGE_OUTAGE)
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("COO-6", "REC-4")
 def test_a_coordinator_that_cannot_read_storage_for_a_time_deletes_nothing(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_COMPLETED), unreadable_ms=40)

@@ -76,6 +76,7 @@ def test_ids_grow_over_a_recovery(trials: Trials) -> None:
         _assert_ids_grow(trial)
 
 
+@pytest.mark.long_on_clusters
 @pytest.mark.clause("COO-4", "COO-6")
 def test_ids_grow_over_a_crash_of_the_coordinator(trials: Trials) -> None:
     crash = crash_coordinator(After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=2))

@@ -78,6 +78,7 @@ def test_each_split_is_in_order_and_spans_the_year(prepared: Path) -> None:
         assert ids[-1] > FLIGHTS * 0.84
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_prepared_directory_is_reused_and_a_damaged_one_made_again(
     spark: SparkSession, tmp_path: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch
