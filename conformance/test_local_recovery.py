@@ -272,7 +272,9 @@ def test_the_abort_of_an_increment_takes_nothing_from_the_copies_of_others(trial
         msgspec.structs.replace(
             LOCAL, checkpoints=CheckpointPlan(incremental=True, interval_ms=15, min_pause_ms=10)
         ),
-        ScheduledFault(FailPrimaryWrites(OTHER), After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=4)),
+        ScheduledFault(
+            FailPrimaryWrites(OTHER, metadata=True), After(ProtocolPoint.CHECKPOINT_COMPLETED, nth=3)
+        ),
         kill_worker(VICTIM, After(ProtocolPoint.CHECKPOINT_TRIGGERED, nth=5)),
     )
     for trial in trials.all_valid(plan):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from barrier_tck.faults.targets import Damage, TargetGone
 from barrier_tck.harness.reference.copy_targets import LocalCopies, is_intact
-from barrier_tck.harness.reference.spark.disks import unreadable
+from barrier_tck.harness.reference.spark.disks import primary_of, unreadable
 from barrier_tck.reference_impl.ids import AttemptNumber, CheckpointId, SubtaskId
 from barrier_tck.reference_impl.protocol.messages import LocalCopy
 from barrier_tck.reference_impl.runtime_errors import StorageError
@@ -133,3 +135,20 @@ def test_a_disk_that_refuses_the_damage_is_an_error(tmp_path: Path) -> None:
     disk.broken = True
     with pytest.raises(StorageError, match="cannot delete"):
         copies.damage(Damage.BIT_FLIPPED)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_writes_of_increments_are_not_said_to_fail_because_their_names_are_not_known(
+    tmp_path: Path, shared: bool
+) -> None:
+    handle = SimpleNamespace(path="job/chk-3/totals-0-a1-state", shared=shared)
+    part = SimpleNamespace(handles=lambda: [handle])
+    completed = SimpleNamespace(snapshot_of=lambda _subtask: part, savepoint=None)
+    storage: Any = SimpleNamespace(completed=lambda: (CheckpointId(3),), load=lambda _checkpoint: completed)
+    primary = primary_of(str(SUBTASK), storage, tmp_path)
+    if shared:
+        with pytest.raises(TargetGone, match="writes increments"):
+            primary.refuse_writes(1)
+    else:
+        primary.refuse_writes(1)
+    assert primary.refuses_writes() is not shared

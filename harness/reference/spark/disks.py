@@ -150,6 +150,8 @@ def _obstacles(
     handles = part.handles() if part is not None else ()
     if not handles:
         raise TargetGone(f"no completed checkpoint shows the names of {subtask}'s state files yet")
+    if any(handle.shared for handle in handles):
+        raise TargetGone(f"{subtask} writes increments, and nobody knows the names of their next files")
     # The harness's own storage object would remember what was reserved when it first looked.
     fresh = FileCheckpointStorage(LocalFileSystem(files_root), _job_of(handles[0].path), CHECKPOINTS)
     first = int(fresh.reserved()[0])
