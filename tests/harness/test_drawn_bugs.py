@@ -27,7 +27,6 @@ DRAWN = {
     "standard": "CO-02 CO-11 SO-04 SO-05 SI-05 SI-06 SI-07 SI-17 SI-08",
     "savepoints": "AL-05",
     "modes": "UC-01 UC-13 UC-04 UC-14 UC-05 UR-01 UR-02 UR-03 UR-04",
-    "rescale": "SV-05",
     "ends": "FI-01 FI-02 FI-03 FI-04 FI-05",
     "loops": "LP-01",
     "chandy-lamport": "CL-01 CL-02 CL-03 CL-04 CL-05 CL-06 CL-07 CW-01",
