@@ -439,11 +439,9 @@ def test_chaos_in_the_simulator_alone_is_run_and_does_not_give_the_level() -> No
     assert "failed" not in statuses.values()
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "backend",
-    [pytest.param("heap", marks=pytest.mark.long), pytest.param("rocksdb", marks=pytest.mark.nightly)],
-)
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_the_shipped_backends_are_certified_for_chaos(
     backend: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

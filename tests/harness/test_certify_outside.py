@@ -51,7 +51,7 @@ def certify_outside(
     return finished.returncode, json.loads(finished.stdout.splitlines()[-1])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_lmdb_backend_is_certified(installed: dict[str, str], tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
     target = "barrier_tck_lmdb:LmdbStateBackend"

@@ -137,7 +137,7 @@ class Killer(SparkJobObserver):
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_graph_is_exact_on_spark_and_what_it_leaves_is_taken_up_by_another_width_but_not_in_other_key_groups(
     tmp_path: Path,
 ) -> None:

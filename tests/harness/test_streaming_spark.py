@@ -223,6 +223,11 @@ def example(name: str) -> StreamingJob:
             for case in (
                 ("idempotent", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
                 ("row_by_row", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.INVALID),
+            )
+        ),
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in (
                 ("at_least_once", DRIVER, AFTER_THE_WRITE, "stock", Verdict.VALID),
                 ("naive", EXECUTOR, AFTER_THE_TASKS_WRITE, "stock", Verdict.VALID),
                 ("idempotent", EXECUTOR, AFTER_THE_TASKS_WRITE, "none", Verdict.VALID),
@@ -303,7 +308,7 @@ AT_THE_COMMIT = FailPrimaryWrites("tasks", metadata=True)
             marks=pytest.mark.nightly,
         ),
         pytest.param(
-            stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.long
+            stock_jobs.whole, PauseWorker("tasks", 1_000), WITHIN_A_TASK, {}, marks=pytest.mark.nightly
         ),
         pytest.param(stock_jobs.files, KillExecutor("tasks"), WITHIN_A_TASK, {}, marks=pytest.mark.nightly),
         pytest.param(stock_jobs.started, CrashCoordinator(), At(1_000), {}, marks=pytest.mark.nightly),
