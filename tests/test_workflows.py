@@ -112,6 +112,8 @@ def test_what_is_too_long_for_one_environment_runs_in_the_other() -> None:
     ]
     assert ['-m "not long_on_clusters"' in line for line in on_clusters] == [True, False]
     assert "-m long_on_clusters" in on_clusters[1]
+    everything = "pytest conformance --system reference-spark -m long_on_clusters"
+    assert everything in tox.get("testenv:nightly", "commands")
 
 
 def summary_of(**changes: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def system() -> Iterator[ReferenceSpark]:
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.nightly
 def test_a_planted_bug_is_caught_on_spark(system: ReferenceSpark, tmp_path: Path) -> None:
     """The others take minutes: tox runs them in its environment ``explore``."""
     name = "AL-01"
