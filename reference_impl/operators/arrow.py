@@ -42,6 +42,18 @@ def _array(values: list[Any], kind: Any | None) -> Any:
     return pa.array(values)
 
 
+def _names_of_text(schema: Any) -> list[str]:
+    """Return the columns whose values are long and repeat. A dictionary of numbers costs more time than it saves."""
+    return [
+        field.name
+        for field in schema
+        if pa.types.is_string(field.type)
+        or pa.types.is_large_string(field.type)
+        or pa.types.is_binary(field.type)
+        or pa.types.is_large_binary(field.type)
+    ]
+
+
 class ParquetEncoder:
     """Writes batches as one Parquet file; small batches are gathered into row groups of 128,000 rows."""
 
@@ -74,7 +86,9 @@ class ParquetEncoder:
         table = pa.concat_tables(map(_table, self._waiting), promote_options="permissive")
         self._waiting, self._waiting_rows = [], 0
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._stream, table.schema)
+            self._writer = pq.ParquetWriter(
+                self._stream, table.schema, use_dictionary=_names_of_text(table.schema)
+            )
         elif table.schema != self._writer.schema:
             table = table.select(self._writer.schema.names).cast(self._writer.schema)
         self._writer.write_table(table)

@@ -34,6 +34,15 @@ def written(plane: Any, root: Path, payloads: list[Any]) -> Path:
     return root / name
 
 
+def test_only_columns_of_text_have_dictionaries(tmp_path: Path) -> None:
+    path = written(
+        ArrowPlane(), tmp_path, [pa.RecordBatch.from_pylist([{"k": "a", "n": 1}, {"k": "a", "n": 2}])]
+    )
+    text, number = (pq.ParquetFile(path).metadata.row_group(0).column(index) for index in (0, 1))
+    assert text.has_dictionary_page
+    assert not number.has_dictionary_page, "building it takes longer than writing the numbers"
+
+
 def test_rows_are_written_as_json_lines(tmp_path: Path) -> None:
     path = written(RowPlane(), tmp_path, [ROWS, ROWS[:1]])
     assert path.suffix == ".jsonl"
