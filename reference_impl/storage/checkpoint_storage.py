@@ -391,7 +391,8 @@ class MediumCheckpointStorage:
         known, directory = self._counters(), savepoint.savepoint.directory if savepoint.savepoint else ""
         if known.started_from != directory:
             newest = max(known.checkpoint, savepoint.checkpoint)
-            own = (ClaimedSavepoint(savepoint.checkpoint, directory),) if claim else ()
+            files = tuple(handle.path for part in savepoint.snapshots for handle in part.handles())
+            own = (ClaimedSavepoint(savepoint.checkpoint, directory, files),) if claim else ()
             self._count(
                 replace(
                     known,
@@ -419,7 +420,7 @@ class MediumCheckpointStorage:
         """Delete a savepoint that the job took over, and then the note that it is there."""
         known = self._counters()
         for mine in [one for one in known.claimed if one.checkpoint == checkpoint]:
-            SavepointDirectory(self._files, mine.directory).remove()
+            SavepointDirectory(self._files, mine.directory).remove(mine.files)
             self._count(replace(known, claimed=tuple(one for one in known.claimed if one != mine)))
 
     def _savepoint_of(self, checkpoint: CheckpointId) -> SavepointDirectory | None:

@@ -17,6 +17,8 @@ class ClaimedSavepoint:
 
     checkpoint: int
     directory: str
+    files: tuple[str, ...]
+    """Its state files, relative to the directory: they are still known when its metadata is gone."""
 
 
 @dataclass(frozen=True, slots=True)

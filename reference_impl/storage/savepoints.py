@@ -10,6 +10,8 @@ is complete, only a job that was started from it and claimed it deletes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -72,10 +74,16 @@ class SavepointDirectory:
         stop = loaded.stops_the_job
         return _placed(replace(loaded, savepoint=Savepoint(self.directory, stop)), self.directory)
 
-    def remove(self) -> None:
-        """Delete a savepoint that a job took over: its metadata first, so that no half of one looks complete."""
+    def remove(self, state_files: Iterable[str]) -> None:
+        """Delete a savepoint that a job took over: its metadata first, so that no half of one looks complete.
+
+        ``state_files`` are relative to the directory. What else lies there is not the job's, and keeps the directory.
+        """
         self._files.delete(self.metadata_path)
-        self._files.delete_tree(self.directory)
+        for path in state_files:
+            self._files.delete(join(self.directory, path))
+        if self.is_free:
+            self._files.delete_tree(self.directory)
 
     def remove_incomplete(self) -> None:
         """Delete what a savepoint that failed has left; does nothing if the savepoint is complete."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from barrier_tck.reference_impl.protocol.subtask_commands import (
 from barrier_tck.reference_impl.protocol.subtask_events import BarrierArrived, SnapshotTaken
 from barrier_tck.reference_impl.runtime_errors import JobUsageError, StorageError
 from barrier_tck.reference_impl.storage.checkpoint_storage import FileCheckpointStorage
+from barrier_tck.reference_impl.storage.filesystem import FileSystem, LocalFileSystem
 from tests.reference_impl.storage_fakes import FailingFileSystem, MemoryFileSystem
 from tests.reference_impl.storage_fakes import completed_checkpoint as completed_of
 from tests.reference_impl.test_coordinator_machine import COUNT, SOURCE, Job, kinds
@@ -292,7 +294,7 @@ def test_a_job_goes_on_with_ids_above_those_of_its_savepoint_and_knows_what_is_o
 # --- claims -------------------------------------------------------------------------------------------------
 
 
-def claimed(files: MemoryFileSystem, job: str = "new") -> FileCheckpointStorage:
+def claimed(files: FileSystem, job: str = "new") -> FileCheckpointStorage:
     """Return the storage of a job that has claimed savepoint 8 and has a newer checkpoint."""
     completed = taken(files)
     storage = FileCheckpointStorage(files, job)
@@ -310,6 +312,33 @@ def test_a_claimed_savepoint_is_deleted_with_its_id_and_its_files_with_it() -> N
     assert files.list_files("savepoints") == []
     assert storage.claimed() == FileCheckpointStorage(files, "new").claimed() == ()
     assert FileCheckpointStorage(files, "new").has_outgrown(MONDAY.directory) == 8
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_what_else_lies_in_the_directory_of_a_claimed_savepoint_stays(interrupted: bool) -> None:
+    files = MemoryFileSystem()
+    storage = claimed(files)
+    own = files.list_files(MONDAY.directory)
+    others = [f"{MONDAY.directory}/README", f"{MONDAY.directory}/notes/count-0-a1-sum-state"]
+    for path in others:
+        stream = files.create(path)
+        stream.write(b"mine")
+        stream.close()
+    if interrupted:
+        files.delete(f"{MONDAY.directory}/_metadata")
+        storage = FileCheckpointStorage(files, "new")
+    storage.discard_checkpoint(CheckpointId(8))
+    assert len(own) == 2 and files.list_files("savepoints") == others
+    assert storage.claimed() == ()
+    assert not storage.is_free(MONDAY.directory)
+
+
+def test_the_empty_directory_of_a_claimed_savepoint_goes_with_it(tmp_path: Path) -> None:
+    files = LocalFileSystem(tmp_path)
+    storage = claimed(files)
+    assert (tmp_path / MONDAY.directory).is_dir()
+    storage.discard_checkpoint(CheckpointId(8))
+    assert not (tmp_path / MONDAY.directory).exists()
 
 
 def test_a_savepoint_that_nobody_claimed_is_not_deleted() -> None:
